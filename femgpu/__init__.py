@@ -1,0 +1,1 @@
+"""Finite elements for PETSc on GPUs."""

@@ -1,0 +1,176 @@
+"""Nodal Lagrange bases in PETSc's dof order.
+
+PETSc does not say where its nodes are; the functionals of its dual space do. The basis is basix's orthonormal polynomials times the inverse
+of their values at those nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import basix
+import numpy as np
+import numpy.typing as npt
+from basix.polynomials import tabulate_polynomial_set
+from petsc4py import PETSc
+
+from femgpu.element.reference import ReferenceCell, reference_cell
+from femgpu.errors import FormError
+
+
+@dataclass(frozen=True)
+class LagrangeElement:
+    """A scalar Lagrange element; vector-valued spaces repeat it per component.
+
+    Degree 0 has one node at the barycentre and is discontinuous.
+
+    Attributes:
+        cell: name of the reference cell.
+        degree: polynomial degree, in each variable on tensor cells and in total on simplices.
+        continuous: whether neighbouring cells share nodes.
+        custom_nodes: positions of the nodes where they are not those of PetscFECreateLagrange (coordinates read from a file have
+            equispaced nodes); empty otherwise. Made by `of_fe`.
+    """
+
+    cell: str
+    degree: int
+    continuous: bool = True
+    custom_nodes: tuple[tuple[float, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        reference_cell(self.cell)
+        if self.degree < 0:
+            raise FormError(f"Lagrange degree {self.degree}: expected at least 0")
+        if self.degree == 0:
+            object.__setattr__(self, "continuous", False)
+
+    @classmethod
+    def of_fe(cls, cell: str, fe: PETSc.FE) -> LagrangeElement:
+        """The element that a given PetscFE stands for, wherever its nodes are.
+
+        Args:
+            cell: name of the reference cell.
+            fe: a Lagrange element with any number of components.
+
+        Raises:
+            FormError: when the PetscFE is not a nodal element of full degree.
+        """
+        degree = fe.getBasisSpace().getDegree()[0]
+        continuous = fe.getDualSpace().getLagrangeContinuity()
+        element = cls(cell, degree, continuous)
+        nodes = _read_nodes(fe, element.reference.dim)
+        if nodes.shape != element.nodes.shape:
+            raise FormError(
+                f"a PetscFE of degree {degree} with {len(nodes)} nodes per {cell}; expected a Lagrange element with "
+                f"{element.num_basis} nodes: create it with PetscFECreateLagrange"
+            )
+        if np.allclose(nodes, element.nodes, rtol=0, atol=1e-12):
+            return element
+        return cls(cell, degree, continuous, tuple(map(tuple, nodes.tolist())))
+
+    @property
+    def reference(self) -> ReferenceCell:
+        """The reference cell."""
+        return reference_cell(self.cell)
+
+    @property
+    def num_basis(self) -> int:
+        """Number of basis functions."""
+        return len(self.nodes)
+
+    @property
+    def nodes(self) -> npt.NDArray[np.float64]:
+        """(num_basis, dim) positions of the nodes in PETSc's dof order, read-only."""
+        return _nodes(self)
+
+    def tabulate(self, points: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Values and gradients of the basis functions.
+
+        Args:
+            points: (num_qpts, dim) points of the reference cell.
+
+        Returns:
+            B, shape (num_qpts, num_basis), and D, shape (num_qpts, num_basis, dim).
+        """
+        raw = _orthonormal(self, np.asarray(points, np.float64).reshape(-1, self.reference.dim), 1)
+        values = raw @ _coefficients(self)
+        return np.ascontiguousarray(values[0]), np.ascontiguousarray(np.moveaxis(values[1:], 0, 2))
+
+    def facet_nodes(self) -> tuple[npt.NDArray[np.int32], ...]:
+        """Numbers of the nodes that lie on each facet, facets in PETSc's cone order; increasing, dtype int32."""
+        vertices = self.reference.vertices
+        found = []
+        for facet in self.reference.facets:
+            origin = vertices[facet[0]]
+            tangents = vertices[list(facet[1:])] - origin
+            normal = np.linalg.svd(tangents)[2][-1] if len(tangents) else np.ones(1)
+            found.append(np.flatnonzero(np.abs((self.nodes - origin) @ normal) < 1e-10).astype(np.int32))
+        return tuple(found)
+
+    def petsc_fe(self, num_comp: int = 1, comm: PETSc.Comm | None = None) -> PETSc.FE:
+        """The PetscFE whose dofs this element describes.
+
+        Args:
+            num_comp: number of components.
+            comm: communicator of the DM that it is for; default PETSC_COMM_SELF.
+
+        Returns:
+            A new PetscFE; collective on comm.
+
+        Raises:
+            FormError: for an element with custom nodes.
+        """
+        if self.custom_nodes:
+            raise FormError(f"a {self.cell} element of degree {self.degree} with nodes of its own has no PetscFE to create")
+        reference = self.reference
+        comm = PETSc.COMM_SELF if comm is None else comm
+        fe = PETSc.FE().createLagrange(reference.dim, num_comp, reference.is_simplex, self.degree, -1, comm=comm)
+        return fe if self.continuous or self.degree == 0 else _discontinuous(fe, num_comp, comm)
+
+
+def _discontinuous(fe: PETSc.FE, num_comp: int, comm: PETSc.Comm) -> PETSc.FE:
+    dual = fe.getDualSpace().duplicate()
+    dual.setLagrangeContinuity(False)
+    dual.setUp()
+    broken = PETSc.FE().create(comm=comm)
+    broken.setType(PETSc.FE.Type.BASIC)
+    broken.setNumComponents(num_comp)
+    broken.setBasisSpace(fe.getBasisSpace())
+    broken.setDualSpace(dual)
+    broken.setUp()
+    broken.setQuadrature(fe.getQuadrature())
+    broken.setFaceQuadrature(fe.getFaceQuadrature())
+    return broken
+
+
+@lru_cache(maxsize=None)
+def _nodes(element: LagrangeElement) -> npt.NDArray[np.float64]:
+    nodes = np.array(element.custom_nodes) if element.custom_nodes else _read_nodes(element.petsc_fe(), element.reference.dim)
+    nodes.flags.writeable = False
+    return nodes
+
+
+def _read_nodes(fe: PETSc.FE, dim: int) -> npt.NDArray[np.float64]:
+    """(num_basis, dim) points of the functionals of component 0."""
+    dual = fe.getDualSpace()
+    points = [dual.getFunctional(i).getData()[0] for i in range(0, fe.getDimension(), fe.getNumComponents())]
+    return np.array(points, np.float64).reshape(-1, dim)
+
+
+@lru_cache(maxsize=None)
+def _coefficients(element: LagrangeElement) -> npt.NDArray[np.float64]:
+    """(num_orthonormal, num_basis) coefficients of the nodal basis functions in basix's orthonormal polynomials."""
+    coefficients = np.linalg.inv(_orthonormal(element, element.nodes, 0)[0])
+    coefficients.flags.writeable = False
+    return coefficients
+
+
+def _orthonormal(element: LagrangeElement, points: npt.NDArray[np.float64], num_deriv: int) -> npt.NDArray[np.float64]:
+    """(1 or 1 + dim, num_points, num_basis) values and first derivatives of basix's orthonormal polynomials on PETSc's cell."""
+    values = tabulate_polynomial_set(
+        basix.CellType[element.cell], basix.PolysetType.standard, element.degree, num_deriv, 0.5 * (points + 1.0)
+    )
+    values = np.swapaxes(values, 1, 2)
+    values[1:] *= 0.5
+    return values

@@ -1,0 +1,74 @@
+"""Exceptions of femgpu, and how a failure of one rank becomes the failure of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class FemgpuError(RuntimeError):
+    """Root of all exceptions that femgpu raises; the message names what was given, what was expected and the remedy."""
+
+
+class OptionError(FemgpuError):
+    """An option that does not exist or whose value is not legal."""
+
+
+class MeshError(FemgpuError):
+    """A mesh that cannot be read, or does not hold what the problem asks of it."""
+
+
+class FormError(FemgpuError):
+    """A weak form, or a piece of one, that femgpu does not support."""
+
+
+class DataError(FemgpuError):
+    """Coefficients, boundary values or initial guesses of the wrong shape, or not finite."""
+
+
+class PlanError(FemgpuError):
+    """Parameters of a kernel that contradict each other or exceed the device."""
+
+
+class DeviceError(FemgpuError):
+    """No device, or one that lacks what the problem needs."""
+
+
+class BuildError(FemgpuError):
+    """A kernel that the device's compiler refused; carries its log and the path of the source."""
+
+
+class SolverError(FemgpuError):
+    """A solver that diverged; names PETSc's reason."""
+
+
+@contextmanager
+def collective(comm: Any) -> Iterator[None]:
+    """Makes a failure on some ranks a failure on all of them.
+
+    Every rank of the communicator must enter the block. A rank whose block raised re-raises its own exception; the others raise an
+    exception of the same class with the message of the lowest failed rank.
+
+    Args:
+        comm: an mpi4py communicator.
+
+    Raises:
+        FemgpuError: on all ranks, when the block of any rank raised.
+    """
+    failure: Exception | None = None
+    try:
+        yield
+    except Exception as error:
+        failure = error
+    if comm.size > 1:
+        failed = comm.allgather(None if failure is None else (type(failure).__name__, str(failure)))
+        first = next((rank for rank, entry in enumerate(failed) if entry is not None), None)
+        if first is not None and failure is None:
+            name, message = failed[first]
+            kind = globals().get(name, FemgpuError)
+            if not (isinstance(kind, type) and issubclass(kind, FemgpuError)):
+                kind = FemgpuError
+            raise kind(f"rank {first}: {message}")
+    if failure is not None:
+        raise failure

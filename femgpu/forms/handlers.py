@@ -1,0 +1,211 @@
+"""What each type of UFL expression becomes: one function per type.
+
+Each takes the walk, the expression, the component (one index per axis of the expression's shape) and the values of free
+indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from ufl import classes
+from ufl.core.multiindex import FixedIndex, MultiIndex
+
+from femgpu.errors import FormError
+from femgpu.forms.linear import Slot, Value
+from femgpu.forms.show import show
+
+if TYPE_CHECKING:
+    from femgpu.forms.walk import Walk
+
+Component = tuple[int, ...]
+Indices = dict[int, int]
+Handler = Callable[["Walk", Any, Component, Indices], Value]
+
+
+def _zero(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    return walk.graph.constant(0.0)
+
+
+def _number(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    return walk.graph.constant(float(e))
+
+
+def _identity(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    return walk.graph.constant(float(comp[0] == comp[1]))
+
+
+def _permutation_symbol(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    if len(set(comp)) < len(comp):
+        return walk.graph.constant(0.0)
+    return walk.graph.constant((-1.0) ** sum(i > j for i, j in combinations(comp, 2)))
+
+
+def _fixed(indices: MultiIndex, env: Indices) -> Component:
+    return tuple(int(i) if isinstance(i, FixedIndex) else env[i.count()] for i in indices)
+
+
+def _indexed(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    return walk.value(e.ufl_operands[0], _fixed(e.ufl_operands[1], env), env)
+
+
+def _component_tensor(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    operand, indices = e.ufl_operands
+    return walk.value(operand, (), env | {i.count(): c for i, c in zip(indices, comp, strict=True)})
+
+
+def _list_tensor(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    return walk.value(e.ufl_operands[comp[0]], comp[1:], env)
+
+
+def _index_sum(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    operand, indices = e.ufl_operands
+    result: Value = walk.graph.constant(0.0)
+    for k in range(e.dimension()):
+        result = walk.linear.add(result, walk.value(operand, comp, env | {indices[0].count(): k}), e)
+    return result
+
+
+def _sum(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    a, b = e.ufl_operands
+    return walk.linear.add(walk.value(a, comp, env), walk.value(b, comp, env), e)
+
+
+def _product(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    a, b = e.ufl_operands
+    return walk.linear.mul(walk.value(a, (), env), walk.value(b, (), env), e)
+
+
+def _division(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    divisor = walk.scalar(e.ufl_operands[1], (), env, e)
+    return walk.linear.each(walk.value(e.ufl_operands[0], comp, env), lambda node: walk.graph.div(node, divisor))
+
+
+def _power(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    a, b = e.ufl_operands
+    return walk.graph.power(walk.scalar(a, (), env, e), walk.scalar(b, (), env, e))
+
+
+def _same(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    return walk.value(e.ufl_operands[0], comp, env)
+
+
+def _conditional(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    condition, a, b = e.ufl_operands
+    return walk.linear.select(walk.scalar(condition, (), env, e), walk.value(a, comp, env), walk.value(b, comp, env), e)
+
+
+def _function(name: str) -> Handler:
+    def handler(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+        # Only abs() of a tensor has components of its own.
+        return walk.graph.function(name, *[walk.scalar(operand, comp, env, e) for operand in e.ufl_operands])
+
+    return handler
+
+
+def _gradient(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    operand = e.ufl_operands[0]
+    if isinstance(operand, classes.Grad):
+        raise FormError(
+            f"second derivatives are not supported: {show(e)}; integrate by parts, or introduce the gradient as a field"
+        )
+    if not isinstance(operand, classes.FormArgument):
+        raise FormError(f"gradient of {type(operand).__name__} is not supported: {show(e)}")
+    return _form_argument(walk, operand, comp[:-1], comp[-1])
+
+
+def _value(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    return _form_argument(walk, e, comp, -1)
+
+
+def _form_argument(walk: Walk, e: Any, comp: Component, derivative: int) -> Value:
+    walk.check_domain(e)
+    flat = _flat(comp, e.ufl_shape)
+    if isinstance(e, classes.Argument):
+        if e.part() is not None:
+            raise FormError(f"mixed spaces are not supported yet: {show(e)} is part {e.part()} of a MixedFunctionSpace")
+        return {(Slot(e.number(), flat, derivative),): walk.graph.constant(1.0)}
+    if derivative < 0:
+        return walk.graph.input(walk.inputs.coefficient(e, gradient=False), flat)
+    dim = walk.domain.geometric_dimension
+    return walk.graph.input(walk.inputs.coefficient(e, gradient=True), flat * dim + derivative)
+
+
+def _constant(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    walk.check_domain(e)
+    return walk.graph.input("constants", walk.inputs.constant(e) + _flat(comp, e.ufl_shape))
+
+
+def _coordinate(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    walk.check_domain(e)
+    return walk.graph.input("x", comp[0])
+
+
+def _geometry(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    raise FormError(
+        f"the geometric quantity {type(e).__name__} is not supported yet: {show(e)}; expected SpatialCoordinate only"
+    )
+
+
+def _bessel(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    raise FormError(
+        f"Bessel functions are not supported, OpenCL C has none: {show(e)}; interpolate the values into a Function"
+    )
+
+
+def _flat(comp: Component, shape: Component) -> int:
+    flat = 0
+    for index, size in zip(comp, shape, strict=True):
+        flat = flat * size + index
+    return flat
+
+
+FUNCTIONS = {
+    classes.Abs: "fabs", classes.Sqrt: "sqrt", classes.Exp: "exp", classes.Ln: "log", classes.Erf: "erf",
+    classes.Cos: "cos", classes.Sin: "sin", classes.Tan: "tan", classes.Acos: "acos", classes.Asin: "asin",
+    classes.Atan: "atan", classes.Atan2: "atan2", classes.Cosh: "cosh", classes.Sinh: "sinh", classes.Tanh: "tanh",
+    classes.MinValue: "fmin", classes.MaxValue: "fmax",
+    classes.LT: "<", classes.GT: ">", classes.LE: "<=", classes.GE: ">=", classes.EQ: "==", classes.NE: "!=",
+    classes.AndCondition: "&&", classes.OrCondition: "||", classes.NotCondition: "!",
+}  # fmt: skip
+
+HANDLERS: dict[type, Handler] = {
+    classes.Zero: _zero,
+    classes.RealValue: _number,
+    classes.Identity: _identity,
+    classes.PermutationSymbol: _permutation_symbol,
+    classes.Indexed: _indexed,
+    classes.ComponentTensor: _component_tensor,
+    classes.ListTensor: _list_tensor,
+    classes.IndexSum: _index_sum,
+    classes.Sum: _sum,
+    classes.Product: _product,
+    classes.Division: _division,
+    classes.Power: _power,
+    classes.Variable: _same,
+    classes.Real: _same,  # derivatives of abs() bring it back
+    classes.Conj: _same,
+    classes.Conditional: _conditional,
+    classes.Grad: _gradient,
+    classes.Argument: _value,
+    classes.Coefficient: _value,
+    classes.Constant: _constant,
+    classes.SpatialCoordinate: _coordinate,
+    classes.GeometricQuantity: _geometry,
+    classes.BesselFunction: _bessel,
+    **{kind: _function(name) for kind, name in FUNCTIONS.items()},
+}
+
+
+def handler(e: Any) -> Handler:
+    """Finds the function for an expression.
+
+    Raises:
+        FormError: if the type of the expression is not supported.
+    """
+    for base in type(e).__mro__:
+        if base in HANDLERS:
+            return HANDLERS[base]
+    raise FormError(f"{type(e).__name__} is not supported in a form: {show(e)}")

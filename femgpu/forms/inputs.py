@@ -1,0 +1,60 @@
+"""What a form reads, numbered in the order of first appearance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from femgpu.forms.records import components
+
+Locate = Callable[[Any, int], tuple[str, int]]
+
+
+class Inputs:
+    """Names of coefficients and places of constants.
+
+    Args:
+        unknown: the Coefficient that is called "u", if any.
+        direction: the Coefficient that is called "w", if any.
+
+    Attributes:
+        coefficients: the other Coefficients.
+        constants: the Constants.
+    """
+
+    def __init__(self, unknown: Any = None, direction: Any = None) -> None:
+        self.coefficients: list[Any] = []
+        self.constants: list[Any] = []
+        self._names: dict[Any, Any] = {unknown: "u", direction: "w"}
+        self._first: dict[Any, int] = {}
+
+    def coefficient(self, coefficient: Any, gradient: bool) -> Any:
+        """The graph's name of a Coefficient or of its gradient: "u", "w_x", ("a", 0), ("a_x", 2), ..."""
+        if coefficient not in self._names:
+            self._names[coefficient] = ("a", len(self.coefficients))
+            self.coefficients.append(coefficient)
+        name = self._names[coefficient]
+        if not gradient:
+            return name
+        return f"{name}_x" if isinstance(name, str) else ("a_x", name[1])
+
+    def constant(self, constant: Any) -> int:
+        """Where the values of a Constant begin in `constants`."""
+        if constant not in self._first:
+            self._first[constant] = sum(map(components, self.constants))
+            self.constants.append(constant)
+        return self._first[constant]
+
+    def locate(self, dim: int) -> Locate:
+        """Builds the map from an input (name, index) of the graph to the C array and the index there."""
+        offsets = [0]
+        for entry in self.coefficients:
+            offsets.append(offsets[-1] + components(entry))
+
+        def where(name: Any, index: int) -> tuple[str, int]:
+            if isinstance(name, str):
+                return name, index
+            array, number = name
+            return array, index + offsets[number] * (dim if array == "a_x" else 1)
+
+        return where

@@ -1,0 +1,72 @@
+"""The operations of the scalar graph: OpenCL C text, numpy function and cost of each, in one table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One kind of node.
+
+    Attributes:
+        text: OpenCL C with `{0}`, `{1}`, ... for the operands; valid in C99 too.
+        numpy: the same, vectorised.
+        flops: floating-point operations.
+        logical: whether the result is a truth value.
+    """
+
+    text: str
+    numpy: Callable[..., Any]
+    flops: int = 1
+    logical: bool = False
+
+
+def _call(name: str, function: Callable[..., Any], num_operands: int = 1) -> Operation:
+    operands = ", ".join(f"{{{i}}}" for i in range(num_operands))
+    return Operation(f"{name}({operands})", function)
+
+
+# numpy has no error function; this one is a loop inside numpy, good enough for a reference.
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+OPERATIONS: dict[str, Operation] = {
+    "+": Operation("{0} + {1}", np.add),
+    "-": Operation("{0} - {1}", np.subtract),
+    "*": Operation("{0} * {1}", np.multiply),
+    "neg": Operation("-{0}", np.negative, flops=0),
+    "rcp": Operation("R(0x1p+0 /* 1.0 */) / {0}", lambda a: np.divide(1.0, a)),
+    "?": Operation("{0} ? {1} : {2}", np.where, flops=0),
+    "!": Operation("!{0}", np.logical_not, flops=0, logical=True),
+    "&&": Operation("{0} && {1}", np.logical_and, flops=0, logical=True),
+    "||": Operation("{0} || {1}", np.logical_or, flops=0, logical=True),
+    "<": Operation("{0} < {1}", np.less, flops=0, logical=True),
+    ">": Operation("{0} > {1}", np.greater, flops=0, logical=True),
+    "<=": Operation("{0} <= {1}", np.less_equal, flops=0, logical=True),
+    ">=": Operation("{0} >= {1}", np.greater_equal, flops=0, logical=True),
+    "==": Operation("{0} == {1}", np.equal, flops=0, logical=True),
+    "!=": Operation("{0} != {1}", np.not_equal, flops=0, logical=True),
+    "fmin": _call("fmin", np.fmin, 2),
+    "fmax": _call("fmax", np.fmax, 2),
+    "pow": _call("pow", np.power, 2),
+    "atan2": _call("atan2", np.arctan2, 2),
+    "fabs": _call("fabs", np.abs),
+    "sqrt": _call("sqrt", np.sqrt),
+    "exp": _call("exp", np.exp),
+    "log": _call("log", np.log),
+    "sin": _call("sin", np.sin),
+    "cos": _call("cos", np.cos),
+    "tan": _call("tan", np.tan),
+    "asin": _call("asin", np.arcsin),
+    "acos": _call("acos", np.arccos),
+    "atan": _call("atan", np.arctan),
+    "sinh": _call("sinh", np.sinh),
+    "cosh": _call("cosh", np.cosh),
+    "tanh": _call("tanh", np.tanh),
+    "erf": _call("erf", _erf),
+}

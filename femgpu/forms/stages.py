@@ -1,0 +1,147 @@
+"""The calls into UFL.
+
+In order: preprocess, renumber constants, group by subdomain and metadata, differentiate, estimate degrees.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import ufl
+from ufl.algorithms.apply_derivatives import apply_derivatives
+from ufl.algorithms.compute_form_data import build_integral_data, group_form_integrals, preprocess_form
+from ufl.algorithms.estimate_degrees import estimate_total_polynomial_degree
+from ufl.algorithms.replace import replace
+
+from femgpu.errors import FemgpuError, FormError
+from femgpu.forms.show import show
+
+# UFL orders operands by the text of a Constant, in which "9" comes after "10". Stand-ins whose numbers all have the
+# same length make the lowered text independent of how many Constants the program has made.
+_FIRST_STAND_IN = 10**9
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Integrands that share subdomain and metadata, summed.
+
+    Attributes:
+        integrand: a scalar expression of terminals, gradients, indexing and scalar operations.
+        subdomains: tuples of label values, the empty tuple for everywhere; the piece is integrated over each of them.
+        metadata: the user's.
+        domain: the ufl.Mesh.
+    """
+
+    integrand: Any
+    subdomains: tuple[tuple[int, ...], ...]
+    metadata: dict[str, Any]
+    domain: Any
+
+
+class Constants:
+    """Stand-ins of the Constants of a problem, numbered in the order of creation."""
+
+    def __init__(self, *forms: Any) -> None:
+        found = {constant: None for form in forms for constant in form.constants()}
+        ordered = sorted(found, key=lambda constant: constant.count())
+        self.stand_ins = {
+            constant: ufl.Constant(constant.ufl_domain(), constant.ufl_shape, count=_FIRST_STAND_IN + i)
+            for i, constant in enumerate(ordered)
+        }
+        self._originals = {stand_in: constant for constant, stand_in in self.stand_ins.items()}
+
+    def original(self, stand_in: Any) -> Any:
+        """The Constant behind a stand-in."""
+        return self._originals[stand_in]
+
+
+def split(form: Any, constants: Constants) -> list[Piece]:
+    """Preprocesses a form and splits it into pieces.
+
+    Raises:
+        FormError: with UFL's message if UFL refuses the form.
+    """
+    with _ufl_errors(form):
+        lowered = preprocess_form(form, False)
+        if constants.stand_ins:
+            lowered = replace(lowered, constants.stand_ins)
+        grouped = group_form_integrals(lowered, lowered.ufl_domains(), do_append_everywhere_integrals=False)
+        data = build_integral_data(grouped.integrals())
+    return [
+        Piece(integral.integrand(), _subdomains(integral.subdomain_id()), dict(integral.metadata()), entry.domain)
+        for entry in data
+        for integral in entry.integrals
+    ]
+
+
+def differentiate(integrand: Any, unknown: Any, direction: Any) -> Any:
+    """The derivative of a preprocessed integrand with respect to the unknown in a direction, preprocessed too.
+
+    Raises:
+        FormError: with UFL's message if UFL cannot differentiate.
+    """
+    with _ufl_errors(integrand):
+        return apply_derivatives(ufl.derivative(integrand, unknown, direction))
+
+
+def substitute(integrand: Any, argument: Any, coefficient: Any) -> Any:
+    """Replaces a trial function in a preprocessed integrand."""
+    with _ufl_errors(integrand):
+        return replace(integrand, {argument: coefficient})
+
+
+def quadrature_degree(piece: Piece, cap: int | None, notes: list[str]) -> int:
+    """The degree that the quadrature of a piece integrates exactly.
+
+    Args:
+        piece: the piece.
+        cap: the largest degree that an estimate may ask for, None for no limit.
+        notes: receives a line when the cap is used.
+
+    Raises:
+        FormError: if the user's degree is not a whole number.
+    """
+    given = piece.metadata.get("quadrature_degree", -1)
+    if not isinstance(given, int) or given < -1:
+        raise FormError(f"quadrature_degree {given!r} in the metadata of dx; expected an integer of at least 0")
+    if given >= 0:
+        return given
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the walk has refused what UFL does not know
+        estimate = estimate_total_polynomial_degree(piece.integrand)
+    estimate = max(estimate) if isinstance(estimate, tuple) else estimate
+    if cap is None or estimate <= cap:
+        return estimate
+    where = "everywhere" if piece.subdomains == ((),) else f"subdomains {piece.subdomains}"
+    notes.append(
+        f"cell integral ({where}): quadrature degree {cap}, UFL's estimate {estimate} is capped; "
+        "dx(degree=n) sets another"
+    )
+    return cap
+
+
+def _subdomains(ids: tuple[Any, ...]) -> tuple[tuple[int, ...], ...]:
+    # UFL merges equal integrands over everywhere and over labels: (1, 2, "otherwise")
+    labels = tuple(int(entry) for entry in ids if entry != "otherwise")
+    everywhere: tuple[tuple[int, ...], ...] = ((),) if "otherwise" in ids else ()
+    return everywhere + ((labels,) if labels else ())
+
+
+@contextmanager
+def _ufl_errors(expression: Any) -> Iterator[None]:
+    try:
+        yield
+    except FemgpuError:
+        raise
+    except Exception as error:  # UFL raises whatever comes up, ValueError and KeyError mostly
+        parts = (
+            [entry.integrand() for entry in expression.integrals()]
+            if isinstance(expression, ufl.Form)
+            else [expression]
+        )
+        text = " + ".join(map(show, parts))
+        raise FormError(f"UFL refuses the form: {error}; the form is {text}") from error

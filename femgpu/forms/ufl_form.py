@@ -1,0 +1,191 @@
+"""UFL forms to records.
+
+Stages: check what was given; split into pieces by subdomain and metadata (`stages`); walk each piece and its derivative
+into one graph per piece (`walk`); print every output of the graph (`printer`); collect the records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import ufl
+
+from femgpu.errors import FormError
+from femgpu.forms.check import check_form, check_space
+from femgpu.forms.graph import Graph
+from femgpu.forms.inputs import Inputs
+from femgpu.forms.layout import Layout
+from femgpu.forms.linear import Slots
+from femgpu.forms.pointwise_form import PointwiseForm
+from femgpu.forms.records import Form, Integral, signature
+from femgpu.forms.show import show
+from femgpu.forms.stages import Constants, Piece, differentiate, quadrature_degree, split, substitute
+from femgpu.forms.walk import Walk
+
+
+def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = None) -> Form:
+    """Lowers a residual and its Jacobian.
+
+    Args:
+        F: ufl.Form with one test function in which it is linear, or a PointwiseForm.
+        u: the unknown Function; None for a linear form that has none, which then has no Jacobian.
+        J: ufl.Form with a test and a trial function to use as the Jacobian; default: the derivative of F with respect
+            to u.
+        max_degree: the largest quadrature degree that UFL's estimate may ask for; default 2k + 2, k the degree of the
+            test function.
+
+    Returns:
+        The form. Integrals of J that match no integral of F stand as integrals without residual.
+
+    Raises:
+        FormError: for what is not supported, by name and with the expression.
+    """
+    if isinstance(F, PointwiseForm):
+        if J is not None:
+            raise FormError("J is given beside a PointwiseForm; expected g0 to g3 in the PointwiseForm instead")
+        return F.lower(u)
+    space = _check(F, u, J)
+    lowering = _Lowering(space, u, Constants(*(form for form in (F, J) if form is not None)))
+    work = [lowering.residual(piece) for piece in split(F, lowering.constants)]
+    if not any(entry.residual for entry in work):
+        raise FormError(f"the form is zero: {show(F.integrals()[0].integrand())}")
+    if J is not None:
+        work += [lowering.given_jacobian(piece) for piece in split(J, lowering.constants)]
+    elif u is not None:
+        for entry in work:
+            lowering.derivative(entry)
+    if u is not None and not any(entry.jacobian for entry in work):
+        raise FormError(f"the Jacobian is zero: F does not depend on the unknown {show(u)}")
+    return lowering.form(work, 2 * space.element.degree + 2 if max_degree is None else max_degree)
+
+
+def functional(F: Any, max_degree: int | None = None) -> Form:
+    """Lowers a form without test function, a number to assemble.
+
+    Args:
+        F: ufl.Form without arguments.
+        max_degree: the largest quadrature degree that UFL's estimate may ask for; default 2k + 2, k the largest degree
+            of a coefficient; without coefficients the estimate rules.
+
+    Returns:
+        The form; its integrals have `functional` only.
+
+    Raises:
+        FormError: for what is not supported, by name and with the expression.
+    """
+    check_form(F, 0, "the functional")
+    lowering = _Lowering(None, None, Constants(F))
+    work = [lowering.functional(piece) for piece in split(F, lowering.constants)]
+    if not any(entry.functional for entry in work):
+        raise FormError(f"the functional is zero: {show(F.integrals()[0].integrand())}")
+    degrees = [entry.ufl_function_space().element.degree for entry in lowering.inputs.coefficients]
+    default = 2 * max(degrees) + 2 if degrees else None
+    return lowering.form(work, default if max_degree is None else max_degree)
+
+
+def _check(F: Any, u: Any, J: Any) -> Any:
+    check_form(F, 1, "the residual")
+    space = F.arguments()[0].ufl_function_space()
+    if u is not None:
+        if not isinstance(u, ufl.Coefficient):
+            raise FormError(f"the unknown is of type {type(u).__name__}; expected a Function")
+        check_space(u.ufl_function_space(), f"the unknown {show(u)}")
+        if u.ufl_function_space() != space:
+            raise FormError(
+                f"the test function lives in {space.ufl_element()}, the unknown in {u.ufl_element()}; expected the same"
+            )
+        if u not in F.coefficients():
+            raise FormError(f"the residual does not contain the unknown {show(u)}; expected F(u; v)")
+        space = u.ufl_function_space()
+    if J is not None:
+        if u is None:
+            raise FormError("J is given without the unknown u; expected both")
+        check_form(J, 2, "the Jacobian")
+        for argument in J.arguments():
+            if argument.ufl_function_space() != space:
+                raise FormError(
+                    f"{show(argument)} in the Jacobian lives in {argument.ufl_element()}; expected the space of the "
+                    f"unknown, {space.ufl_element()}"
+                )
+    return space
+
+
+@dataclass
+class _Work:
+    """One piece on its way: its graph, and the slots of each operator."""
+
+    piece: Piece
+    walk: Walk
+    residual: Slots
+    action: Slots
+    jacobian: Slots
+    functional: Slots
+
+
+class _Lowering:
+    """State of the lowering of one form: the numbering of inputs, which all pieces share."""
+
+    def __init__(self, space: Any, unknown: Any, constants: Constants) -> None:
+        self.space = space
+        self.unknown = unknown
+        self.constants = constants
+        self.direction = None if unknown is None else ufl.Coefficient(space)
+        self.inputs = Inputs(unknown, self.direction)
+
+    def residual(self, piece: Piece) -> _Work:
+        """Walks a piece of the residual."""
+        work = self._work(piece)
+        work.residual = work.walk.lower(piece.integrand)
+        return work
+
+    def functional(self, piece: Piece) -> _Work:
+        """Walks a piece of a functional."""
+        work = self._work(piece)
+        work.functional = work.walk.lower(piece.integrand)
+        return work
+
+    def derivative(self, work: _Work) -> None:
+        """Differentiates a piece of the residual, and walks the results into the same graph."""
+        integrand = work.piece.integrand
+        work.action = work.walk.lower(differentiate(integrand, self.unknown, self.direction))
+        work.jacobian = work.walk.lower(differentiate(integrand, self.unknown, ufl.TrialFunction(self.space)))
+
+    def given_jacobian(self, piece: Piece) -> _Work:
+        """Walks a piece of the user's Jacobian."""
+        work = self._work(piece)
+        work.jacobian = work.walk.lower(piece.integrand)
+        work.action = work.walk.lower(substitute(piece.integrand, ufl.TrialFunction(self.space), self.direction))
+        return work
+
+    def form(self, work: list[_Work], cap: int | None) -> Form:
+        """Prints all pieces and collects the records."""
+        notes: list[str] = []
+        integrals: list[Integral] = []
+        for entry in work:
+            degree = quadrature_degree(entry.piece, cap, notes)
+            template = self._integral(entry, degree)
+            integrals += [replace(template, subdomain=ids) for ids in entry.piece.subdomains if template.pointwise]
+        coefficients = tuple(self.inputs.coefficients)
+        constants = tuple(self.constants.original(entry) for entry in self.inputs.constants)
+        text = signature(self.space, coefficients, constants, tuple(integrals))
+        return Form(self.space, self.unknown, coefficients, constants, tuple(integrals), text, tuple(notes))
+
+    def _work(self, piece: Piece) -> _Work:
+        return _Work(piece, Walk(Graph(), self.inputs, piece.domain), {}, {}, {}, {})
+
+    def _integral(self, work: _Work, degree: int) -> Integral:
+        dim = work.walk.domain.geometric_dimension
+        num_comp = 1 if self.space is None else prod(self.space.value_shape)
+        layout = Layout(dim, num_comp, self.inputs.locate(dim))
+        graph = work.walk.graph
+        return Integral(
+            "cell",
+            (),
+            degree,
+            residual=layout.pointwise("residual", graph, work.residual),
+            action=layout.pointwise("action", graph, work.action),
+            jacobian=layout.pointwise("jacobian", graph, work.jacobian),
+            functional=layout.pointwise("functional", graph, work.functional),
+        )

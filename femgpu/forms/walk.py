@@ -1,0 +1,99 @@
+"""UFL integrand to scalar graph, linear in the arguments.
+
+The walk follows a preprocessed integrand (only terminals, their gradients, indexing and scalar operations are left).
+The value of a scalar expression is a node of the graph or, where test or trial functions occur, slots (`linear`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ufl.domain import extract_unique_domain
+
+from femgpu.errors import FormError
+from femgpu.forms.graph import Graph
+from femgpu.forms.handlers import Component, Indices, handler
+from femgpu.forms.inputs import Inputs
+from femgpu.forms.linear import Linear, Slots, Value
+from femgpu.forms.show import show
+
+
+class Walk:
+    """Lowers integrands over one domain into one graph.
+
+    Args:
+        graph: receives the nodes.
+        inputs: receives the coefficients and constants.
+        domain: the ufl.Mesh of the integrals.
+    """
+
+    def __init__(self, graph: Graph, inputs: Inputs, domain: Any) -> None:
+        self.graph = graph
+        self.linear = Linear(graph)
+        self.inputs = inputs
+        self.domain = domain
+        self._known: dict[tuple[Any, ...], Value] = {}
+        self._keep: list[Any] = []  # the expressions whose identities are in _known
+
+    def lower(self, integrand: Any) -> Slots:
+        """Lowers one scalar integrand.
+
+        Returns:
+            Nodes that do not vanish identically, by the slots of the arguments; without arguments the only key is ().
+
+        Raises:
+            FormError: for expressions that femgpu does not support.
+        """
+        with _deep_recursion():
+            value = self.value(integrand, (), {})
+        if isinstance(value, dict):
+            return value
+        return {} if self.linear.is_zero(value) else {(): value}
+
+    def value(self, e: Any, comp: Component, env: Indices) -> Value:
+        """The value of one component of an expression, given the values of its free indices."""
+        key = (id(e), comp, tuple([env[i] for i in e.ufl_free_indices]))
+        value = self._known.get(key)
+        if value is None:
+            self._keep.append(e)
+            value = self._known[key] = handler(e)(self, e, comp, env)
+        return value
+
+    def scalar(self, e: Any, comp: Component, env: Indices, parent: Any) -> int:
+        """The value of an operand that must not contain arguments, because its parent is not linear in it.
+
+        Raises:
+            FormError: if it does.
+        """
+        value = self.value(e, comp, env)
+        if isinstance(value, dict):
+            raise FormError(f"not linear in the test or trial function: {show(parent)}")
+        return value
+
+    def check_domain(self, e: Any) -> None:
+        """Refuses a terminal that lives on another mesh than the integral.
+
+        Raises:
+            FormError: if it does.
+        """
+        domain = extract_unique_domain(e)
+        if domain != self.domain:
+            raise FormError(
+                f"two meshes in one form: {show(e)} lives on {domain}, the integral on {self.domain}; "
+                "build all spaces, Functions and Constants from one DM"
+            )
+
+
+@contextmanager
+def _deep_recursion(depth: int = 200_000) -> Iterator[None]:
+    # A sum of many terms is a deep tree. Calls from Python to Python do not use the C stack: only this limit stands in
+    # the way.
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, depth))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)

@@ -1,0 +1,113 @@
+// Schedule transposed: a work-group serves NUM_BATCHES batches of CELLS cells in sequence. In the evaluation phase an item
+// stands for (cell, point), after the barrier for (cell, basis row), and walks over the batch. As GROUP_SIZE is a multiple of
+// the points and of the rows (unless the device is too small for a block), an item keeps its point and its row. The last
+// batch is masked by num_cells.
+// Index space: group = chunk, local id = item < GROUP_SIZE = num_blocks * block_size.
+#define NUM_ROWS (NUM_BASIS * NUM_COMP)
+#define NUM_FLUX (NUM_COMP * (HAS_F0 + DIM * HAS_F1))
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+void ${plan.name}(${arguments}) {
+% for field in plan.fields:
+  __local real s_${field.name}[CELLS * ${field.size}];
+% endfor
+% if plan.needs_coords:
+  __local real s_x[CELLS * NUM_COORD_BASIS * DIM];
+% endif
+% if plan.geometry == "affine_stored":
+  __local real s_geometry[CELLS * (DIM * DIM + 1)];
+% endif
+  __local real s_f[CELLS * NUM_QPTS * NUM_FLUX];
+  const int item = (int)get_local_id(0);
+
+  for (int batch = 0; batch < NUM_BATCHES; ++batch) {
+    const int first = ((int)get_group_id(0) * NUM_BATCHES + batch) * CELLS;
+    const int count = min(CELLS, num_cells - first);
+    if (count <= 0) break;
+
+    // gather: consecutive items read consecutive words
+% for field in plan.fields:
+    for (int i = item; i < count * ${field.size}; i += GROUP_SIZE)
+% if plan.source == "evector":
+      s_${field.name}[i] = (real)d_${field.name}[(size_t)first * ${field.size} + i];
+% elif field.num_comp == 1:
+      s_${field.name}[i] = (real)d_${field.name}[d_${field.name}_offsets[(size_t)first * ${field.size} + i]];
+% else:
+      s_${field.name}[i] = (real)d_${field.name}[d_${field.name}_offsets[(size_t)first * ${field.num_basis} + i / ${field.num_comp}] + i % ${field.num_comp}];
+% endif
+% endfor
+% if plan.needs_coords:
+    for (int i = item; i < count * NUM_COORD_BASIS * DIM; i += GROUP_SIZE)
+      s_x[i] = d_coords[d_coord_offsets[(size_t)first * NUM_COORD_BASIS + i / DIM] + i % DIM];
+% endif
+% if plan.geometry == "affine_stored":
+    for (int i = item; i < count * (DIM * DIM + 1); i += GROUP_SIZE)
+      s_geometry[i] = d_geometry[(size_t)first * (DIM * DIM + 1) + i];
+% endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    // evaluation phase: tabulate and pointwise
+    for (int i = item; i < count * NUM_QPTS; i += GROUP_SIZE) {
+      const int cell = i / NUM_QPTS, q = i % NUM_QPTS;
+% for field in plan.fields:
+      real r_${field.name}_e[${field.size}];
+      UNROLL
+      for (int k = 0; k < ${field.size}; ++k) r_${field.name}_e[k] = s_${field.name}[cell * ${field.size} + k];
+% endfor
+% if plan.needs_coords:
+      real r_x_e[NUM_COORD_BASIS * DIM];
+      UNROLL
+      for (int k = 0; k < NUM_COORD_BASIS * DIM; ++k) r_x_e[k] = s_x[cell * NUM_COORD_BASIS * DIM + k];
+% endif
+      real J_inv[DIM * DIM];
+% if plan.geometry == "affine_stored":
+      for (int k = 0; k < DIM * DIM; ++k) J_inv[k] = s_geometry[cell * (DIM * DIM + 1) + k];
+      const real det_J = s_geometry[cell * (DIM * DIM + 1) + DIM * DIM];
+% elif plan.geometry == "affine_recomputed":
+      const real det_J = rebuild(NUM_COORD_BASIS, TABLE_D(${plan.coord_table}, 0), r_x_e, J_inv);
+% elif plan.geometry == "points_stored":
+      const size_t at = ((size_t)(first + cell) * NUM_QPTS + q) * (DIM * DIM + 1);
+      for (int k = 0; k < DIM * DIM; ++k) J_inv[k] = d_geometry[at + k];
+      const real det_J = d_geometry[at + DIM * DIM];
+% else:
+      const real det_J = rebuild(NUM_COORD_BASIS, TABLE_D(${plan.coord_table}, q), r_x_e, J_inv);
+% endif
+<%include file="point_values.mako"/>
+      const real weight = TABLE_W(q) * det_J;
+      ${declare_outputs}
+      pointwise(r_u, r_u_x, r_w, r_w_x, r_a, r_a_x, r_x, d_constants, ${', '.join(outputs)});
+      for (int c = 0; c < NUM_COMP; ++c) {
+        __local real *s_out = s_f + (cell * NUM_QPTS + q) * NUM_FLUX + c * (HAS_F0 + DIM * HAS_F1);
+% if "f0" in plan.writes:
+        s_out[0] = weight * f0[c];
+% endif
+% if "f1" in plan.writes:
+        real flux[DIM];
+        pull_back_flux(J_inv, weight, f1 + c * DIM, flux);
+        for (int k = 0; k < DIM; ++k) s_out[HAS_F0 + k] = flux[k];
+% endif
+      }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    // integration phase and scatter
+    for (int i = item; i < count * NUM_ROWS; i += GROUP_SIZE) {
+      const int cell = i / NUM_ROWS, row = i % NUM_ROWS;
+      const int b = row / NUM_COMP, comp = row % NUM_COMP;
+      accum sum = 0;
+      for (int p = 0; p < NUM_QPTS; ++p) {
+        __local const real *s_in = s_f + (cell * NUM_QPTS + p) * NUM_FLUX + comp * (HAS_F0 + DIM * HAS_F1);
+% if "f0" in plan.writes:
+        sum += TABLE_B(0, p)[b] * s_in[0];
+% endif
+% if "f1" in plan.writes:
+        for (int k = 0; k < DIM; ++k) sum += TABLE_D(0, p)[b * DIM + k] * s_in[HAS_F0 + k];
+% endif
+      }
+% if plan.scatter == "atomic":
+      atomic_add_scalar(d_out + d_test_offsets[(size_t)(first + cell) * NUM_BASIS + b] + comp, (scalar)sum);
+% else:
+      d_out[(size_t)(first + cell) * NUM_ROWS + row] = (scalar)sum;
+% endif
+    }
+  }
+}

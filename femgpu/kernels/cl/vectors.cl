@@ -1,0 +1,67 @@
+// Kernels between vectors. T-vectors are double, L- and E-vectors scalar. An empty map (null) stands for the identity.
+
+// E -> L in fixed order: L[node + c] = sum over the node's entries of E[entry * num_comp + c]
+__kernel void gather_sum(const int num_nodes, const int num_comp, __global const int *d_nodes, __global const int *d_starts,
+                         __global const int *d_entries, __global const scalar *d_e, __global scalar *d_l) {
+  const int i = (int)get_global_id(0);
+  if (i >= num_nodes * num_comp) return;
+  const int node = i / num_comp, c = i - node * num_comp;
+  accum sum = 0;
+  for (int k = d_starts[node]; k < d_starts[node + 1]; ++k) sum += d_e[(size_t)d_entries[k] * num_comp + c];
+  d_l[d_nodes[node] + c] = (scalar)sum;
+}
+
+// L[map[i]] = T[i]
+__kernel void t_to_l(const int n, __global const int *d_map, __global const double *d_t, __global scalar *d_l) {
+  const int i = (int)get_global_id(0);
+  if (i < n) d_l[d_map[i]] = (scalar)d_t[i];
+}
+
+// T[i] = L[map[i]]
+__kernel void l_to_t(const int n, __global const int *d_map, __global const scalar *d_l, __global double *d_t) {
+  const int i = (int)get_global_id(0);
+  if (i < n) d_t[i] = (double)d_l[d_map[i]];
+}
+
+// L[rows[i]] = values[i] * scale (the boundary values in a state, zero in a direction)
+__kernel void set_rows(const int n, __global const int *d_rows, __global const double *d_values, const double scale,
+                       __global scalar *d_l) {
+  const int i = (int)get_global_id(0);
+  if (i < n) d_l[d_rows[i]] = scale == 0.0 ? (scalar)0 : (scalar)(d_values[i] * scale);
+}
+
+// out[rows[i]] = s (in[rows[i]] - shift values[i]): the boundary rows of a residual (shift 1) or an action (shift 0)
+__kernel void boundary_rows(const int n, __global const int *d_rows, __global const double *d_values, const double shift,
+                            const double s, __global const double *d_in, __global double *d_out) {
+  const int i = (int)get_global_id(0);
+  if (i >= n) return;
+  const int row = d_rows[i];
+  d_out[row] = s * (shift == 0.0 ? d_in[row] : d_in[row] - d_values[i]);
+}
+
+// out[rows[i]] = s: the boundary rows of a diagonal
+__kernel void fill_rows(const int n, __global const int *d_rows, const double s, __global double *d_out) {
+  const int i = (int)get_global_id(0);
+  if (i < n) d_out[d_rows[i]] = s;
+}
+
+// packed[i] = L[map[i]], and the way back: set or add
+__kernel void pack(const int n, __global const int *d_map, __global const scalar *d_l, __global double *d_packed) {
+  const int i = (int)get_global_id(0);
+  if (i < n) d_packed[i] = (double)d_l[d_map[i]];
+}
+
+__kernel void unpack(const int n, __global const int *d_map, __global const double *d_packed, __global scalar *d_l) {
+  const int i = (int)get_global_id(0);
+  if (i < n) d_l[d_map[i]] = (scalar)d_packed[i];
+}
+
+// L[rows[i]] += sum of packed[entries[starts[i]..starts[i+1]]]: contributions of other ranks in fixed order
+__kernel void unpack_add(const int n, __global const int *d_rows, __global const int *d_starts, __global const int *d_entries,
+                         __global const double *d_packed, __global scalar *d_l) {
+  const int i = (int)get_global_id(0);
+  if (i >= n) return;
+  double sum = d_l[d_rows[i]];
+  for (int k = d_starts[i]; k < d_starts[i + 1]; ++k) sum += d_packed[d_entries[k]];
+  d_l[d_rows[i]] = (scalar)sum;
+}

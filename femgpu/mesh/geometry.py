@@ -1,0 +1,132 @@
+"""The map from the reference cell to every cell: points, Jacobians, and the tests of both; chunked, so that no temporary exceeds a few MB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from femgpu.element import LagrangeElement
+from femgpu.errors import MeshError
+
+CHUNK = 1 << 14
+AFFINE_TOLERANCE = 1e-12
+
+
+def chunks(num_cells: int) -> Iterator[slice]:
+    """Slices that cover range(num_cells) in pieces of `CHUNK` cells."""
+    return (slice(start, min(start + CHUNK, num_cells)) for start in range(0, num_cells, CHUNK))
+
+
+def map_points(x: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Images of reference points.
+
+    Args:
+        x: (num_cells, num_basis, dim) coordinates of each cell's nodes.
+        values: (num_points, num_basis) geometry basis at the points.
+
+    Returns:
+        (num_cells, num_points, dim).
+    """
+    return np.matmul(values, x)
+
+
+def map_jacobians(x: npt.NDArray[np.float64], grads: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Jacobians J[i, k] = dx_i / dX_k of the map.
+
+    Args:
+        x: (num_cells, num_basis, dim) coordinates of each cell's nodes.
+        grads: (num_points, num_basis, dim) gradients of the geometry basis.
+
+    Returns:
+        (num_cells, num_points, dim, dim).
+    """
+    num_points, num_basis, dim = grads.shape
+    flat = grads.transpose(0, 2, 1).reshape(num_points * dim, num_basis)
+    return np.matmul(flat, x).reshape(len(x), num_points, dim, dim).swapaxes(2, 3)
+
+
+def affine_mask(
+    element: LagrangeElement, coords: npt.NDArray[np.float64], dofs: npt.NDArray[np.int32]
+) -> npt.NDArray[np.bool_]:
+    """Which cells are images of the reference cell under an affine map.
+
+    A cell is affine when its nodes lie within tolerance of the affine map that fits them best. The tolerance is `AFFINE_TOLERANCE` times
+    the cell's extent, plus the rounding of the coordinates themselves (a fine mesh far from the origin is still affine).
+
+    Args:
+        element: the geometry element.
+        coords: (num_nodes, dim) node coordinates.
+        dofs: (num_cells, num_basis) nodes of each cell.
+
+    Returns:
+        (num_cells,) mask.
+    """
+    if element.reference.is_simplex and element.degree == 1:
+        return np.ones(len(dofs), bool)
+    linear = np.c_[np.ones(element.num_basis), element.nodes]
+    residual = np.eye(element.num_basis) - linear @ np.linalg.pinv(linear)
+    rounding = 8 * np.finfo(float).eps
+    mask = np.empty(len(dofs), bool)
+    for part in chunks(len(dofs)):
+        x = coords[dofs[part]]
+        extent = np.ptp(x, axis=1).max(axis=1)
+        allowed = AFFINE_TOLERANCE * extent + rounding * np.abs(x).max(axis=(1, 2))
+        mask[part] = np.abs(np.matmul(residual, x)).max(axis=(1, 2)) <= allowed
+    return mask
+
+
+def check_orientation(
+    element: LagrangeElement,
+    coords: npt.NDArray[np.float64],
+    dofs: npt.NDArray[np.int32],
+    affine: npt.NDArray[np.bool_],
+    points: npt.NDArray[np.float64],
+) -> None:
+    """Refuses cells that are inverted or collapsed at any of the points.
+
+    Args:
+        element: the geometry element.
+        coords: (num_nodes, dim) node coordinates.
+        dofs: (num_cells, num_basis) nodes of each cell.
+        affine: (num_cells,) mask of affine cells, for which one point is enough.
+        points: (num_points, dim) reference points.
+
+    Raises:
+        MeshError: when det J <= 0 somewhere, or a coordinate is not finite; names the first such cell and its vertices.
+    """
+    if not np.isfinite(coords).all():
+        lost = np.flatnonzero(~np.isfinite(coords).all(axis=1))
+        raise MeshError(f"{len(lost)} of {len(coords)} nodes have coordinates that are not finite; the first is node {lost[0]}")
+    grads = element.tabulate(points)[1]
+    bad: list[npt.NDArray] = []
+    worst = np.inf
+    for part in chunks(len(dofs)):
+        x = coords[dofs[part]]
+        det = np.linalg.det(map_jacobians(x, grads[:1] if affine[part].all() else grads)).min(axis=1)
+        wrong = np.flatnonzero(det <= 0)
+        if len(wrong):
+            bad.append(wrong + part.start)
+            worst = min(worst, float(det[wrong].min()))
+    if bad:
+        _refuse_inverted(element, coords, dofs, np.concatenate(bad), worst)
+
+
+def _refuse_inverted(
+    element: LagrangeElement, coords: npt.NDArray, dofs: npt.NDArray, cells: npt.NDArray, worst: float
+) -> None:
+    first = int(cells[0])
+    vertices = vertex_nodes(element)
+    corners = ", ".join("(" + ", ".join(f"{v:.6g}" for v in coords[node]) + ")" for node in dofs[first, vertices])
+    raise MeshError(
+        f"{len(cells)} of {len(dofs)} {element.cell} cells have det J <= 0 (inverted or collapsed; smallest det J {worst:.3g}); the first is cell {first} with vertices {corners}. "
+        "Expected positively oriented cells in PETSc's vertex order: fix the mesh, or call dm.orient(); "
+        "VTK-ordered tetrahedra given to createFromCellList need the permutation [0, 2, 1, 3], hexahedra [0, 3, 2, 1, 4, 5, 6, 7]"
+    )
+
+
+def vertex_nodes(element: LagrangeElement) -> npt.NDArray[np.int64]:
+    """(num_vertices,) node number at each vertex of the reference cell."""
+    distance = np.abs(element.nodes[None, :, :] - element.reference.vertices[:, None, :]).max(axis=2)
+    return distance.argmin(axis=1)

@@ -1,0 +1,104 @@
+"""What a DMPlex is, found in bulk and agreed on by all ranks; refusals of what femgpu cannot integrate over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from petsc4py import PETSc
+
+from femgpu import petsc_c
+from femgpu.errors import MeshError, collective
+
+_POLYTOPES = {
+    PETSc.DM.PolytopeType.SEGMENT: "interval",
+    PETSc.DM.PolytopeType.TRIANGLE: "triangle",
+    PETSc.DM.PolytopeType.QUADRILATERAL: "quadrilateral",
+    PETSc.DM.PolytopeType.TETRAHEDRON: "tetrahedron",
+    PETSc.DM.PolytopeType.HEXAHEDRON: "hexahedron",
+}
+_POLYTOPE_NAMES = {
+    value: name.lower().replace("_", " ") for name, value in vars(PETSc.DM.PolytopeType).items() if name.isupper()
+}
+
+
+def cell_name(dm: PETSc.DMPlex, mpi: Any) -> str:
+    """The name of the one cell type of a mesh; collective.
+
+    Args:
+        dm: the DMPlex.
+        mpi: its mpi4py communicator.
+
+    Returns:
+        A name of `femgpu.element.CELL_NAMES`, also on ranks without cells.
+
+    Raises:
+        MeshError: for meshes that are not interpolated, overlap, lie on a surface, are empty, mix cell types or hold cells that are not supported.
+    """
+    with collective(mpi):
+        _check_supported(dm)
+    start, end = dm.getHeightStratum(0)
+    label = dm.getCellTypeLabel()
+    here = [int(value) for value in label.getValueIS().getIndices() if _holds_cells(label, int(value), start, end)]
+    types = sorted({value for values in mpi.allgather(here if end > start else []) for value in values})
+    names = ", ".join(_POLYTOPE_NAMES.get(value, str(value)) for value in types)
+    if not types:
+        raise MeshError("the mesh has no cells; expected at least one")
+    if len(types) > 1:
+        raise MeshError(f"the mesh mixes cell types ({names}); expected one of {', '.join(_POLYTOPES.values())} throughout")
+    if types[0] not in _POLYTOPES:
+        raise MeshError(f"cells of type {names} are not supported; expected one of {', '.join(_POLYTOPES.values())}")
+    return _POLYTOPES[types[0]]
+
+
+def _holds_cells(label: PETSc.DMLabel, value: int, start: int, end: int) -> bool:
+    points = label.getStratumIS(value).getIndices()
+    return bool(np.any((points >= start) & (points < end)))
+
+
+def _check_supported(dm: PETSc.DMPlex) -> None:
+    if np.dtype(PETSc.ScalarType).kind == "c":
+        raise MeshError("this PETSc is built for complex numbers; femgpu needs a build with --with-scalar-type=real")
+    if not isinstance(dm, PETSc.DMPlex) and dm.getType() != PETSc.DM.Type.PLEX:
+        raise MeshError(f"a DM of type {dm.getType()} was given; expected a DMPlex")
+    dim, geometric = dm.getDimension(), dm.getCoordinateDim()
+    if dim != geometric:
+        raise MeshError(
+            f"the mesh has dimension {dim} in a space of dimension {geometric}; expected equal dimensions "
+            "(for a plane mesh from a file, set -dm_plex_gmsh_spacedim 2 or drop the third coordinate)"
+        )
+    if not 1 <= dim <= 3:
+        raise MeshError(f"the mesh has dimension {dim}; expected 1, 2 or 3")
+    start, end = dm.getHeightStratum(0)
+    if end > start and dm.getDepth() != dim:
+        raise MeshError("the mesh has cells and vertices only; call dm.interpolate() to build its faces and edges")
+    if petsc_c.overlap(dm) > 0 or _has_ghost_cells(dm, start, end):
+        raise MeshError("the mesh is distributed with overlapping cells; expected overlap 0: dm.distribute(overlap=0)")
+
+
+def _has_ghost_cells(dm: PETSc.DMPlex, start: int, end: int) -> bool:
+    if dm.getComm().getSize() == 1:
+        return False
+    leaves = shared_leaves(dm)
+    return bool(np.any((leaves >= start) & (leaves < end)))
+
+
+def shared_leaves(dm: PETSc.DMPlex) -> np.ndarray:
+    """Points of this rank that another rank owns, int32; empty before distribution."""
+    num_roots, leaves, remotes = dm.getPointSF().getGraph()
+    if num_roots < 0:
+        return np.empty(0, np.int32)
+    if leaves is None:
+        return np.arange(len(remotes), dtype=np.int32)
+    return np.array(leaves, np.int32)
+
+
+def shared_points(dm: PETSc.DMPlex) -> np.ndarray:
+    """Mask over the chart: points that another rank has too; collective."""
+    start, end = dm.getChart()
+    mask = np.zeros(end, bool)
+    if dm.getComm().getSize() > 1 and dm.isDistributed():
+        degree = dm.getPointSF().computeDegree()
+        mask[: len(degree)] = np.asarray(degree) > 0
+        mask[shared_leaves(dm)] = True
+    return mask[start:]

@@ -1,0 +1,86 @@
+"""Meshes from files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from petsc4py import PETSc
+
+from femgpu.errors import MeshError, collective
+from femgpu.mesh.box import distribute
+from femgpu.mesh.gmsh_check import check_gmsh
+
+EXPECTED = "expected a mesh that PETSc reads, such as .msh of gmsh or .h5 of PETSc"
+
+
+def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
+    """Reads a mesh file that PETSc knows by its suffix, and distributes it; collective.
+
+    Physical groups of gmsh become the labels "Cell Sets", "Face Sets" and "Vertex Sets".
+
+    Args:
+        path: the file.
+        comm: communicator, default PETSC_COMM_WORLD.
+
+    Returns:
+        The DMPlex.
+
+    Raises:
+        MeshError: on all ranks, when the file is missing, empty, malformed or of an unknown format.
+    """
+    comm = PETSc.COMM_WORLD if comm is None else comm
+    name = os.fspath(path)
+    check_file(name, comm.tompi4py())
+    return distribute(_read(name, comm))
+
+
+def check_file(name: str, mpi: Any) -> None:
+    """Refuses a file that PETSc cannot read; collective.
+
+    PETSc's readers work on the first rank and leave the others waiting for ever when it fails. So on several ranks the first one reads the
+    file by itself before all of them do.
+
+    Args:
+        name: path of the file.
+        mpi: an mpi4py communicator.
+
+    Raises:
+        MeshError: on all ranks.
+    """
+    with collective(mpi):
+        if mpi.rank == 0:
+            _check_path(Path(name))
+            if name.endswith(".msh"):
+                check_gmsh(Path(name))
+            if mpi.size > 1:
+                _read(name, PETSc.COMM_SELF).destroy()
+
+
+def _check_path(path: Path) -> None:
+    if not path.exists():
+        raise MeshError(f"mesh file '{path}' does not exist; expected a path relative to {os.getcwd()}, or an absolute one")
+    if not path.is_file():
+        raise MeshError(f"mesh file '{path}' is not a file; {EXPECTED}")
+    if not os.access(path, os.R_OK):
+        raise MeshError(f"mesh file '{path}' may not be read; expected read permission")
+    if path.stat().st_size == 0:
+        raise MeshError(f"mesh file '{path}' is empty; write it again")
+
+
+def _read(name: str, comm: PETSc.Comm) -> PETSc.DMPlex:
+    try:
+        dm = PETSc.DMPlex().createFromFile(name, interpolate=True, comm=comm)
+    except PETSc.Error as error:
+        raise MeshError(f"PETSc cannot read mesh file {name!r}: {describe(error)}; {EXPECTED}") from error
+    if dm.getDimension() < 1:
+        raise MeshError(f"mesh file {name!r} holds no cells; expected a mesh of dimension 1, 2 or 3")
+    return dm
+
+
+def describe(error: PETSc.Error) -> str:
+    """What PETSc says about an error, without the stack of calls before it."""
+    lines = [line.partition("] ")[2] for line in str(error).splitlines() if line.startswith("[")]
+    told = [line for line in lines if line and "() at " not in line]
+    return ": ".join(told[-2:]).strip() or str(error)

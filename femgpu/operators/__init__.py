@@ -1,0 +1,7 @@
+"""Operators on L-vectors: residual, Jacobian action, diagonal, element matrices, functionals, and their numpy twin."""
+
+from femgpu.operators.form_operator import FormOperator
+from femgpu.operators.functional import assemble
+from femgpu.operators.term import Term, make_terms
+
+__all__ = ["FormOperator", "Term", "assemble", "make_terms"]

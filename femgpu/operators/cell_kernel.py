@@ -1,0 +1,199 @@
+"""One term's kernel for one target: plan chosen, source rendered, program built, arrays on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from femgpu.forms import Pointwise
+from femgpu.kernels import FieldPlan, Plan, render
+from femgpu.kernels.render import arguments, pack_tables
+from femgpu.operators.term import FieldData, Term
+from femgpu.options import Settings
+from femgpu.runtime import Device, Kernel, Runtime
+
+REAL = {"double": np.float64, "single": np.float32, "mixed": np.float32}
+SCALAR = {"double": np.float64, "single": np.float32, "mixed": np.float64}
+
+
+class DeviceArrays:
+    """Per-cell arrays of a mesh on the device, shared between the kernels of one operator."""
+
+    def __init__(self, runtime: Runtime):
+        self.runtime = runtime
+        self._kept: dict[Any, Any] = {}
+
+    def get(self, key: Any, make: Any) -> Any:
+        """The buffer under a key; `make` gives the host array on the first call."""
+        if key not in self._kept:
+            self._kept[key] = self.runtime.upload(make())
+        return self._kept[key]
+
+
+class CellKernel:
+    """A kernel over the cells of a term.
+
+    Args:
+        term: the term.
+        target: residual, action, diagonal, matrix or functional.
+        pointwise: the pointwise function.
+        vectors: device buffer of each field by name, and `constants`.
+        out: device buffer that is written.
+        settings: the options.
+        runtime: the device.
+        arrays: where per-cell arrays are kept.
+
+    Attributes:
+        plan: the plan.
+        term: the term.
+        kernel: the launchable kernel.
+    """
+
+    def __init__(
+        self,
+        term: Term,
+        target: str,
+        pointwise: Pointwise,
+        vectors: dict[str, Any],
+        out: Any,
+        settings: Settings,
+        runtime: Runtime,
+        arrays: DeviceArrays,
+    ):
+        self.term = term
+        fields = term.fields(pointwise)
+        self.plan = make_plan(term, target, pointwise, fields, settings, runtime.device)
+        self.pointwise_flops = pointwise.flops
+        elements = term.elements(fields, self.plan.needs_coords)
+        tables = pack_tables(term.quadrature.weights, [element.tabulate(term.quadrature.points) for element in elements])
+        source = render(self.plan, pointwise.body, term.form.coefficient_offsets[-1], tables)
+        known = {
+            "num_cells": lambda: np.int32(term.num_cells),
+            "d_constants": lambda: vectors["constants"],
+            "d_out": lambda: out,
+            "d_tables": lambda: arrays.get(("tables", source), lambda: tables.astype(REAL[self.plan.precision])),
+            "d_geometry": lambda: arrays.get((id(term), "geometry", self._layout), self._geometry),
+            "d_coords": lambda: arrays.get("coords", lambda: term.mesh.coords.astype(REAL[self.plan.precision])),
+            "d_coord_offsets": lambda: self._offsets(arrays, "coords", term.mesh.coord_dofs, np.int32(term.mesh.dim)),
+            "d_test_offsets": lambda: self._offsets(arrays, term.form.space, term.form.space.offsets),
+        }
+        for field in fields:
+            known[f"d_{field.name}"] = lambda name=field.name: vectors[name]
+            known[f"d_{field.name}_offsets"] = lambda space=field.space: self._offsets(arrays, space, space.offsets)
+        self.kernel = Kernel(
+            runtime,
+            source,
+            self.plan.name,
+            [known[name]() for name, _ in arguments(self.plan)],
+            self.plan.global_size(term.num_cells),
+            self.plan.num_items,
+            label=f"{target}-{term.mesh.cell}-{self.plan.schedule}",
+        )
+        self.kernel.timed = settings.view
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of one launch on this rank."""
+        return self.plan.cell_flops(self.pointwise_flops) * self.term.num_cells
+
+    @property
+    def _layout(self) -> bool:
+        return self.plan.cell_fastest
+
+    def _geometry(self) -> npt.NDArray[Any]:
+        geometry = self.term.geometry().reshape(self.term.num_cells, self.plan.geometry_words)
+        return (geometry.T if self._layout else geometry).astype(REAL[self.plan.precision])
+
+    def _offsets(self, arrays: DeviceArrays, key: Any, offsets: npt.NDArray[np.int32], scale: Any = 1) -> Any:
+        def make() -> npt.NDArray[np.int32]:
+            part = self.term.subset(offsets)
+            return np.ascontiguousarray(part.T if self._layout else part) * scale
+
+        whole = "all" if self.term.cells is None else id(self.term)
+        return arrays.get((whole, key, "offsets", self._layout), make)
+
+
+def make_plan(
+    term: Term, target: str, pointwise: Pointwise, fields: list[FieldData], settings: Settings, device: Device
+) -> Plan:
+    """Chooses the plan of a kernel from the options, the form and the device.
+
+    Raises:
+        PlanError: when the options ask for what does not fit.
+    """
+    tensor = target in ("residual", "action")
+    blocked = settings.num_blocks > 0 or settings.num_batches > 0
+    schedule = settings.schedule
+    if schedule == "auto":
+        schedule = "transposed" if blocked else "cell"
+    if not tensor:
+        schedule = "cell"
+    geometry = _geometry_mode(term, settings)
+    needs_x = "x" in pointwise.reads
+    elements = term.elements(fields, needs_x or geometry.endswith("recomputed"))
+    number = {element: i for i, element in enumerate(elements)}
+    scatter = scatter_mode(settings, device) if target in ("residual", "action", "diagonal") else "evector"
+    sizes: dict[str, Any] = dict(
+        target=target,
+        schedule=schedule,
+        dim=term.mesh.dim,
+        num_qpts=term.quadrature.num_qpts,
+        num_comp=term.form.space.num_comp if term.form.space is not None else 0,
+        table_sizes=tuple(element.num_basis for element in elements),
+        coord_table=number.get(term.mesh.coord_element, 0),
+        fields=tuple(
+            FieldPlan(
+                field.name,
+                field.array,
+                field.offset,
+                number[field.space.element],
+                field.space.element.num_basis,
+                field.space.num_comp,
+                field.value,
+                field.gradient,
+            )
+            for field in fields
+        ),
+        writes=pointwise.writes,
+        geometry=geometry,
+        needs_x=needs_x,
+        precision=settings.precision,
+        scatter="atomic" if scatter == "atomic" else "evector",
+        atomics="ptx" if device.is_nvidia else "cas",
+        gpu=device.is_gpu,
+        group_size=settings.group_size or (128 if device.is_gpu else 64),
+        local_limit=device.local_bytes,
+        group_limit=device.max_group,
+    )
+    if schedule == "transposed":
+        sizes |= _blocks(sizes, settings)
+    return Plan(**sizes)
+
+
+def scatter_mode(settings: Settings, device: Device) -> str:
+    """`atomic` or `gather`: auto takes atomics where the device has them natively and determinism is not asked for."""
+    if settings.scatter != "auto":
+        return settings.scatter
+    return "atomic" if device.is_nvidia and not settings.deterministic else "gather"
+
+
+def _geometry_mode(term: Term, settings: Settings) -> str:
+    """Stored where it moves fewer bytes per cell than the coordinates would, or where the user says so."""
+    mesh, dim = term.mesh, term.mesh.dim
+    kind = "affine" if term.affine else "points"
+    if settings.geometry != "auto":
+        return f"{kind}_{settings.geometry}"
+    words = REAL[settings.precision]().itemsize
+    stored = (dim * dim + 1) * words * (1 if term.affine else term.quadrature.num_qpts)
+    rebuilt = mesh.coord_element.num_basis * (4 + dim * words)
+    return f"{kind}_{'stored' if stored <= rebuilt else 'recomputed'}"
+
+
+def _blocks(sizes: dict[str, Any], settings: Settings) -> dict[str, int]:
+    """Blocks and batches: as asked, else work-groups of about 128 items, four batches."""
+    num_batches = settings.num_batches or 4
+    if settings.num_blocks:
+        return {"num_blocks": settings.num_blocks, "num_batches": num_batches}
+    return {"num_blocks": max(1, 128 // Plan(**sizes).block_size), "num_batches": num_batches}

@@ -1,0 +1,194 @@
+"""All operators of a form, from L-vectors to L-vectors, on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from femgpu import log
+from femgpu.errors import DataError, FormError, collective
+from femgpu.forms import Form
+from femgpu.operators.cell_kernel import REAL, SCALAR, CellKernel, DeviceArrays
+from femgpu.operators.gather import GatherSum, Segments
+from femgpu.operators.term import make_terms
+from femgpu.options import Settings
+from femgpu.runtime import Runtime
+
+_EVENTS = {"residual": "FGResidual", "action": "FGJacAction", "diagonal": "FGMatrix", "matrix": "FGMatrix"}
+# Which pointwise function of an integral a target needs.
+_POINTWISE = {"residual": "residual", "action": "action", "diagonal": "jacobian", "matrix": "jacobian"}
+
+
+class FormOperator:
+    """Residual, Jacobian action, diagonal and element matrices of one form.
+
+    The state is read from `u`, the direction from `w`, results go to `out`: device buffers of L-vectors that stay the same for
+    the life of the operator, so that no evaluation allocates. Programs are built on the first use of each target.
+
+    Args:
+        form: the lowered form; its test space gives the vectors.
+        settings: the options.
+        runtime: the device.
+
+    Attributes:
+        u: state, an L-vector in the storage precision `scalar`.
+        w: direction.
+        out: result.
+        terms: what is integrated where.
+        kernels: the kernels built so far, by target.
+    """
+
+    def __init__(self, form: Form, settings: Settings, runtime: Runtime):
+        self.form = form
+        self.settings = settings
+        self.runtime = runtime
+        self.space = form.space
+        self.mpi = form.space.mesh.mpi
+        self.terms = make_terms(form, settings)
+        self.scalar = np.dtype(SCALAR[settings.precision])
+        self.num_local = self.space.num_local
+        self.u, self.w, self.out = (runtime.empty(self.num_local * self.scalar.itemsize) for _ in range(3))
+        for buffer in (self.u, self.w):
+            runtime.zero(buffer, self.num_local * self.scalar.itemsize)
+        self._constants = np.full(max(form.constant_offsets[-1], 1), np.nan)
+        self._vectors: dict[str, Any] = {
+            "u": self.u,
+            "w": self.w,
+            "constants": runtime.empty(self._constants.size * REAL[settings.precision]().itemsize),
+        }
+        for i, function in enumerate(form.coefficients):
+            self._vectors[f"a{i}"] = runtime.empty(function.space.num_local * self.scalar.itemsize)
+        self._states: list[int | None] = [None] * len(form.coefficients)
+        self._arrays = DeviceArrays(runtime)
+        self.kernels: dict[str, list[CellKernel]] = {}
+        self._gathers: dict[str, GatherSum] = {}
+        self._sums: dict[Any, GatherSum] = {}
+        self._e_vector: Segments | None = None
+        self._matrix: Any = None
+
+    def update(self) -> None:
+        """Brings changed coefficients and constants to the device; collective.
+
+        Raises:
+            DataError: when a coefficient holds numbers that are not finite.
+        """
+        constants = self.constant_values()
+        if not np.array_equal(constants, self._constants[: len(constants)]):
+            self._constants[: len(constants)] = constants
+            self.runtime.write(self._vectors["constants"], self._constants.astype(REAL[self.settings.precision]))
+        for i, function in enumerate(self.form.coefficients):
+            state = function.vec.stateGet()
+            if state != self._states[i]:
+                with log.event("FGTransfer"):
+                    local = function.local_array()
+                    with collective(self.mpi):
+                        check_finite(local, f"coefficient {function.name}")
+                    self.runtime.write(self._vectors[f"a{i}"], local.astype(self.scalar))
+                self._states[i] = state
+
+    def constant_values(self) -> npt.NDArray[np.float64]:
+        """Values of the form's constants, flattened in order."""
+        return np.concatenate([np.zeros(0), *(np.ravel(constant.value) for constant in self.form.constants)])
+
+    def residual(self) -> None:
+        """`out` = sum of the cells' residuals at `u`; ghosts hold this rank's share."""
+        self._apply("residual")
+
+    def action(self) -> None:
+        """`out` = Jacobian at `u` times `w`, likewise.
+
+        Raises:
+            FormError: when the form does not know its Jacobian.
+        """
+        self._apply("action")
+
+    def diagonal(self) -> None:
+        """`out` = diagonal of the Jacobian at `u`, likewise."""
+        self._apply("diagonal")
+
+    def matrices(self) -> list[npt.NDArray[np.float64]]:
+        """Element matrices of each term at `u`, (num_cells, num_rows, num_rows), float64, in `terms` order.
+
+        Only terms that have a Jacobian appear.
+        """
+        kernels = self._kernels("matrix")
+        sizes = [kernel.term.num_cells * kernel.plan.num_rows**2 for kernel in kernels]
+        result = []
+        with log.event("FGMatrix", sum(kernel.flops for kernel in kernels)):
+            for kernel, size in zip(kernels, sizes, strict=True):
+                kernel.kernel()
+                rows = kernel.plan.num_rows
+                host = np.empty((kernel.term.num_cells, rows, rows))
+                result.append(self.runtime.read(self._matrix, host) if size else host)
+        return result
+
+    def _apply(self, target: str) -> None:
+        kernels = self._kernels(target)
+        with log.event(_EVENTS[target], float(sum(kernel.flops for kernel in kernels))):
+            gather = self._gathers.get(target)
+            if gather is None or not gather.covers_all:
+                self.runtime.zero(self.out, self.num_local * self.scalar.itemsize)
+            for kernel in kernels:
+                kernel.kernel()
+            if gather is not None:
+                gather.kernel()
+
+    def _kernels(self, target: str) -> list[CellKernel]:
+        if target not in self.kernels:
+            if target != "residual" and not self.form.has_jacobian:
+                raise FormError(f"the form knows no Jacobian, so it has no {target}; give g0 to g3")
+            with collective(self.mpi):
+                self.kernels[target] = self._build(target)
+        return self.kernels[target]
+
+    def _build(self, target: str) -> list[CellKernel]:
+        chosen = [(term, getattr(term.integral, _POINTWISE[target])) for term in self.terms]
+        chosen = [(term, pointwise) for term, pointwise in chosen if pointwise is not None]
+        if target == "matrix":
+            out = self._matrix_buffer([term.num_cells for term, _ in chosen])
+            return [self._kernel(term, target, pointwise, out) for term, pointwise in chosen]
+        kernels = [self._kernel(term, target, pointwise, self.out) for term, pointwise in chosen]
+        gathering = [kernel for kernel in kernels if kernel.plan.scatter == "evector"]
+        if gathering:
+            self._gathers[target] = self._gather(gathering)
+        return kernels
+
+    def _kernel(self, term: Any, target: str, pointwise: Any, out: Any) -> CellKernel:
+        return CellKernel(term, target, pointwise, self._vectors, out, self.settings, self.runtime, self._arrays)
+
+    def _gather(self, kernels: list[CellKernel]) -> GatherSum:
+        """Sends each kernel's output to its term's segment of the E-vector; targets with equal segments share the lists."""
+        segments = self._segments()
+        for kernel in kernels:
+            kernel.kernel.set(len(kernel.kernel.arguments) - 1, segments.buffers[self.terms.index(kernel.term)])
+        key = tuple((self.terms.index(kernel.term), kernel.plan.cell_fastest) for kernel in kernels)
+        if key not in self._sums:
+            self._sums[key] = GatherSum(self.runtime, self.terms, key, segments, self.settings.precision, self.out)
+        return self._sums[key]
+
+    def _segments(self) -> Segments:
+        if self._e_vector is None:
+            self._e_vector = Segments(self.runtime, self.terms, self.scalar.itemsize)
+        return self._e_vector
+
+    def _matrix_buffer(self, num_cells: list[int]) -> Any:
+        """One buffer for the largest term's matrices: terms are read back one after the other."""
+        rows = self.space.element.num_basis * self.space.num_comp
+        self._matrix = self.runtime.empty(max(num_cells, default=0) * rows * rows * 8)
+        return self._matrix
+
+
+def check_finite(values: npt.NDArray[np.float64], what: str) -> None:
+    """Refuses NaN and infinity.
+
+    Raises:
+        DataError: naming how many entries of what are not finite.
+    """
+    bad = ~np.isfinite(values)
+    if bad.any():
+        raise DataError(
+            f"{what} has {int(bad.sum())} entries of {len(values)} that are not finite, first entry {int(np.argmax(bad))}; "
+            "expected finite numbers"
+        )

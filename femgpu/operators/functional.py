@@ -1,0 +1,56 @@
+"""Functionals: numbers from forms without arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from femgpu import options
+from femgpu.errors import collective
+from femgpu.forms import functional
+from femgpu.operators.cell_kernel import REAL, SCALAR, CellKernel, DeviceArrays
+from femgpu.operators.form_operator import check_finite
+from femgpu.operators.term import form_mesh, make_terms
+from femgpu.runtime import for_comm
+
+
+def assemble(form: Any, options_prefix: str = "") -> float:
+    """The value of a form without arguments, for example `assemble((u - exact) ** 2 * dx)`; collective.
+
+    Cells are integrated on the device and summed in double precision.
+
+    Args:
+        form: ufl.Form without arguments.
+        options_prefix: prefix of the options.
+
+    Returns:
+        The sum over all ranks.
+
+    Raises:
+        FormError: for what is not supported.
+        DataError: when a coefficient holds numbers that are not finite.
+    """
+    lowered = functional(form)
+    settings = options.read(options_prefix)
+    mesh = form_mesh(lowered)
+    runtime = for_comm(settings.device, mesh.mpi)
+    real, scalar = REAL[settings.precision], SCALAR[settings.precision]
+    locals_ = [function.local_array() for function in lowered.coefficients]
+    total = 0.0
+    with collective(mesh.mpi):
+        for function, values in zip(lowered.coefficients, locals_, strict=True):
+            check_finite(values, f"coefficient {function.name}")
+        constants = np.concatenate([np.zeros(0), *(np.ravel(constant.value) for constant in lowered.constants)])
+        vectors = {f"a{i}": runtime.upload(values.astype(scalar)) for i, values in enumerate(locals_)}
+        vectors["constants"] = runtime.upload(constants.astype(real))
+    terms = make_terms(lowered, settings)
+    arrays = DeviceArrays(runtime)
+    kind = np.float32 if settings.precision == "single" else np.float64
+    with collective(mesh.mpi):
+        for term in terms:
+            out = runtime.empty(term.num_cells * kind().itemsize)
+            kernel = CellKernel(term, "functional", term.integral.functional, vectors, out, settings, runtime, arrays)
+            kernel.kernel()
+            total += float(runtime.read(out, np.empty(term.num_cells, kind)).sum(dtype=np.float64))
+    return mesh.mpi.allreduce(total)

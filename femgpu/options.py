@@ -1,0 +1,159 @@
+"""The options of femgpu: one table that feeds parsing, `-help` and the documentation.
+
+PETSc's own options keep their meaning; two of them (`-petscfe_num_blocks`, `-petscfe_num_batches`) also steer femgpu's kernels and
+stand in the table for that reason.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+from petsc4py import PETSc
+
+from femgpu.errors import OptionError
+
+
+@dataclass(frozen=True)
+class Option:
+    """One row of the table.
+
+    Attributes:
+        name: the option without its dash.
+        kind: `str`, `int` or `bool`.
+        default: the value when the option is not given.
+        help: one line for `-help` and the documentation.
+        choices: the legal values, empty when any value of the kind is legal.
+        minimum: the smallest legal integer.
+    """
+
+    name: str
+    kind: type
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+    minimum: int | None = None
+
+    @property
+    def attribute(self) -> str:
+        """The name of the option's value in `Settings`."""
+        return self.name.removeprefix("femgpu_").removeprefix("petscfe_")
+
+
+OPTIONS = (
+    Option("femgpu_schedule", str, "auto", "how work is laid out on the device", ("auto", "cell", "transposed")),
+    Option("femgpu_precision", str, "double", "arithmetic of the kernels; PETSc stays double", ("double", "single", "mixed")),
+    Option("femgpu_geometry", str, "auto", "inverse Jacobians from memory or rebuilt", ("auto", "stored", "recomputed")),
+    Option("femgpu_scatter", str, "auto", "how cells add into the vector", ("auto", "gather", "atomic")),
+    Option("femgpu_deterministic", bool, False, "forbid what depends on the order of execution (atomic scatter)"),
+    Option("femgpu_device", str, "", "index of the device, or a part of its name; default: node-local rank modulo devices"),
+    Option("femgpu_jacobian", str, "matfree", "the Jacobian that KSP multiplies with", ("matfree", "assembled")),
+    Option("femgpu_pmat", str, "auto", "what the preconditioner sees; auto: assembled when the PC needs entries",
+           ("auto", "none", "assembled")),
+    Option("femgpu_group_size", int, 0, "work-items per work-group of schedule cell; 0: chosen", minimum=0),
+    Option("femgpu_view", bool, False, "print device, plans, bytes, flops and times"),
+    Option("femgpu_kernel_dump", str, "", "directory that receives every kernel's source and build log"),
+    Option("petscfe_num_blocks", int, 0, "blocks per batch; selects schedule transposed", minimum=0),
+    Option("petscfe_num_batches", int, 0, "batches per chunk; selects schedule transposed", minimum=0),
+    Option("petscfe_default_quadrature_order", int, -1, "PETSc's own points: order+1 per direction", minimum=-1),
+)  # fmt: skip
+
+_BY_NAME = {option.name: option for option in OPTIONS}
+_FALSE = {"0", "false", "no", "off"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Values of the options for one problem, read once. One field per row of `OPTIONS`."""
+
+    schedule: str = "auto"
+    precision: str = "double"
+    geometry: str = "auto"
+    scatter: str = "auto"
+    deterministic: bool = False
+    device: str = ""
+    jacobian: str = "matfree"
+    pmat: str = "auto"
+    group_size: int = 0
+    view: bool = False
+    kernel_dump: str = ""
+    num_blocks: int = 0
+    num_batches: int = 0
+    default_quadrature_order: int = -1
+
+
+def read(prefix: str = "") -> Settings:
+    """Reads femgpu's options from PETSc's database.
+
+    Args:
+        prefix: options prefix of the problem; an option with the prefix wins over the one without.
+
+    Returns:
+        The settings.
+
+    Raises:
+        OptionError: for an unknown `-femgpu_*` option or an illegal value; the message lists the legal ones.
+    """
+    database = PETSc.Options()
+    _refuse_unknown(database, prefix)
+    values = {}
+    for option in OPTIONS:
+        for name in (prefix + option.name, option.name):
+            if database.hasName(name):
+                values[option.attribute] = _value(option, name, database)
+                break
+    settings = Settings(**values)
+    if settings.deterministic and settings.scatter == "atomic":
+        raise OptionError("-femgpu_deterministic forbids -femgpu_scatter atomic; use -femgpu_scatter gather, or leave it out")
+    return settings
+
+
+def help_text() -> str:
+    """The block that `-help` prints."""
+    lines = ["femgpu options " + "-" * 48]
+    for option in OPTIONS:
+        legal = f" (one of {', '.join(option.choices)})" if option.choices else ""
+        default = str(option.default).lower() if option.kind is bool else option.default
+        lines.append(f"  -{option.name}: <{default!s}> {option.help}{legal}")
+    return "\n".join(lines)
+
+
+def markdown_table() -> str:
+    """The table of the README and the documentation."""
+    rows = ["| option | default | meaning |", "|---|---|---|"]
+    for option in OPTIONS:
+        legal = f": {', '.join(f'`{choice}`' for choice in option.choices)}" if option.choices else ""
+        default = str(option.default).lower() if option.kind is bool else option.default
+        rows.append(f"| `-{option.name}` | {f'`{default}`' if default != '' else ''} | {option.help}{legal} |")
+    return "\n".join(rows)
+
+
+def _value(option: Option, name: str, database: PETSc.Options) -> Any:
+    text = database.getString(name, "").strip()
+    if option.kind is bool:
+        return text.lower() not in _FALSE
+    if option.kind is int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise OptionError(f"-{name} {text!r}: expected an integer") from None
+        if option.minimum is not None and value < option.minimum:
+            raise OptionError(f"-{name} {value}: expected an integer of at least {option.minimum}")
+        return value
+    if option.choices and text not in option.choices:
+        raise OptionError(f"-{name} {text!r}: expected one of {', '.join(option.choices)}")
+    return text
+
+
+def _refuse_unknown(database: PETSc.Options, prefix: str) -> None:
+    for name in database.getAll():
+        at = name.find("femgpu_")
+        if at < 0 or name in _BY_NAME or name[at:] in _BY_NAME:
+            continue
+        if at > 0 and name[:at] != prefix:
+            continue
+        legal = [option.name for option in OPTIONS if option.name.startswith("femgpu_")]
+        close = difflib.get_close_matches(name[at:], legal, n=1)
+        hint = f"did you mean -{name[:at]}{close[0]}? " if close else ""
+        raise OptionError(f"-{name}: no such option; {hint}legal are " + ", ".join("-" + entry for entry in legal))

@@ -1,0 +1,140 @@
+"""The functions of libpetsc that petsc4py lacks, called through ctypes; nothing else in femgpu calls libpetsc this way.
+
+petsc4py's own extension module is linked against libpetsc, so loading it resolves every C function of the very library that petsc4py uses.
+Each function checks its preconditions in Python first: an error in the middle of some of these leaves the DM impossible to destroy.
+"""
+
+from __future__ import annotations
+
+from ctypes import CDLL, CFUNCTYPE, POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64, c_void_p
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from petsc4py import PETSc
+
+from femgpu.errors import FemgpuError
+
+_LIB = CDLL(PETSc.__file__)
+_Int: Any = c_int64 if np.dtype(PETSc.IntType).itemsize == 8 else c_int32
+_IntPtr = POINTER(_Int)
+_INT32_MAX = np.iinfo(np.int32).max
+
+# PetscFree() is a macro over this function-pointer variable.
+_free = CFUNCTYPE(c_int, c_void_p, c_int, c_char_p, c_char_p)(c_void_p.in_dll(_LIB, "PetscTrFree").value or 0)
+
+_SIGNATURES: dict[str, list[Any]] = {
+    "DMPlexGetLocalOffsets": [c_void_p, c_void_p, _Int, _Int, _Int, *[_IntPtr] * 4, POINTER(_IntPtr)],
+    "DMPlexGetCones": [c_void_p, POINTER(_IntPtr)],
+    "DMPlexGetConeSection": [c_void_p, POINTER(c_void_p)],
+    "DMPlexGetOverlap": [c_void_p, _IntPtr],
+    "DMPlexInsertBoundaryValues": [c_void_p, c_int, c_void_p, c_double, c_void_p, c_void_p, c_void_p],
+    "PetscSectionGetOffset": [c_void_p, _Int, _IntPtr],
+    "PetscSectionGetDof": [c_void_p, _Int, _IntPtr],
+}
+for _name, _argtypes in _SIGNATURES.items():
+    getattr(_LIB, _name).argtypes = _argtypes
+    getattr(_LIB, _name).restype = c_int
+
+
+def local_offsets(dm: PETSc.DMPlex, field: int = 0) -> tuple[npt.NDArray[np.int32], int, int]:
+    """Positions of every cell's dofs in the local vector, in PETSc's dof order with orientations resolved.
+
+    The coordinates of the DM must carry a finite element (`Mesh` sees to it): PETSc crashes otherwise.
+
+    Args:
+        dm: a DMPlex with cells of one type.
+        field: number of the field.
+
+    Returns:
+        Offsets of component 0, shape (num_cells, num_basis), dtype int32 (the other components follow it); the number of components; the
+        size of the local vector. A rank without cells gets shape (0, num_basis).
+
+    Raises:
+        FemgpuError: when the field has no Lagrange element, when the local vector is too long for 32 bits, or when PETSc fails.
+    """
+    if not 0 <= field < dm.getNumFields() or not isinstance(fe := dm.getField(field)[0], PETSc.FE):
+        raise FemgpuError(
+            f"field {field} of the DM has no PetscFE (the DM has {dm.getNumFields()} fields); expected a field with a "
+            "finite element: set one with dm.setField(field, fe) and call dm.createDS()"
+        )
+    num_cells, num_basis, num_comp, size = _Int(), _Int(), _Int(), _Int()
+    start = _IntPtr()
+    _call("DMPlexGetLocalOffsets", dm.handle, None, 0, 0, field,
+          byref(num_cells), byref(num_basis), byref(num_comp), byref(size), byref(start))  # fmt: skip
+    if size.value > _INT32_MAX:
+        _release(start)
+        raise FemgpuError(f"this rank holds {size.value} dofs; 32-bit offsets reach {_INT32_MAX}: use more ranks")
+    if not start or num_cells.value == 0:
+        _release(start)
+        return np.empty((0, fe.getDimension() // fe.getNumComponents()), np.int32), fe.getNumComponents(), size.value
+    shape = (num_cells.value, num_basis.value)
+    offsets = np.ctypeslib.as_array(start, shape).astype(np.int32)
+    _release(start)
+    return offsets, num_comp.value, size.value
+
+
+def cones(dm: PETSc.DMPlex, start: int, end: int) -> npt.NDArray[np.int32]:
+    """Cones of the points [start, end), all of one cone size, in one piece.
+
+    Args:
+        dm: the DMPlex.
+        start: first point.
+        end: one past the last point.
+
+    Returns:
+        Shape (end - start, cone_size), dtype int32; shape (0, 0) without points.
+
+    Raises:
+        FemgpuError: when the points differ in cone size, or when PETSc fails.
+    """
+    if end <= start:
+        return np.empty((0, 0), np.int32)
+    section = c_void_p()
+    _call("DMPlexGetConeSection", dm.handle, byref(section))
+    first, last, size, last_size = _Int(), _Int(), _Int(), _Int()
+    _call("PetscSectionGetOffset", section, start, byref(first))
+    _call("PetscSectionGetDof", section, start, byref(size))
+    _call("PetscSectionGetOffset", section, end - 1, byref(last))
+    _call("PetscSectionGetDof", section, end - 1, byref(last_size))
+    total = last.value + last_size.value - first.value
+    if total != (end - start) * size.value:
+        raise FemgpuError(f"points {start} to {end - 1} of the DMPlex have cones of several sizes; expected one cell type")
+    flat = _IntPtr()
+    _call("DMPlexGetCones", dm.handle, byref(flat))
+    if total == 0:
+        return np.empty((end - start, 0), np.int32)
+    whole = np.ctypeslib.as_array(flat, (first.value + total,))
+    return whole[first.value :].astype(np.int32).reshape(end - start, size.value)
+
+
+def overlap(dm: PETSc.DMPlex) -> int:
+    """The number of layers of ghost cells that the distribution added."""
+    layers = _Int()
+    _call("DMPlexGetOverlap", dm.handle, byref(layers))
+    return layers.value
+
+
+def insert_boundary_values(dm: PETSc.DMPlex, local_vec: PETSc.Vec, time: float = 0.0) -> None:
+    """Writes the essential boundary values of the DM's own discrete system into a local vector.
+
+    Args:
+        dm: the DMPlex whose section constrains dofs.
+        local_vec: its local vector.
+        time: passed to the boundary functions.
+
+    Raises:
+        FemgpuError: when PETSc fails.
+    """
+    _call("DMPlexInsertBoundaryValues", dm.handle, 1, local_vec.handle, float(time), None, None, None)
+
+
+def _call(name: str, *args: Any) -> None:
+    code = getattr(_LIB, name)(*args)
+    if code:
+        raise FemgpuError(f"{name} failed: {PETSc.Error(code)}")
+
+
+def _release(start: Any) -> None:
+    if start:
+        _free(start, 0, b"local_offsets", b"petsc_c.py")

@@ -1,0 +1,128 @@
+"""Programs: build, keep the binary on disk, dump the source.
+
+A cache file is a header line (magic, SHA-256 of the payload) and the binary. Files are written under a temporary name and
+renamed, so that concurrent jobs never read half a file; a damaged one is built anew, with a warning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyopencl as cl
+
+from femgpu import log
+from femgpu.errors import BuildError
+
+if TYPE_CHECKING:
+    from femgpu.runtime.device import Device
+
+OPTIONS = ("-cl-mad-enable", "-cl-std=CL1.2")
+_MAGIC = b"femgpu-program-1"
+
+
+def key(source: str, device: Device) -> str:
+    """Everything that decides about the binary: source, build options, device and driver."""
+    text = "\0".join([source, *OPTIONS, device.platform, device.name, device.driver, device.opencl])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def cache_folder() -> Path | None:
+    """Where binaries are kept: `FEMGPU_CACHE_DIR`, else the user's cache directory; None when it is `0`."""
+    folder = os.environ.get("FEMGPU_CACHE_DIR")
+    if folder == "0":
+        return None
+    if folder:
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "femgpu"
+
+
+def build(context: cl.Context, device: Device, source: str, name: str, digest: str, dump_folder: str) -> cl.Program:
+    """Builds a program, or loads its binary.
+
+    Args:
+        context: with one device.
+        device: its properties.
+        source: OpenCL C.
+        name: for the dump's file name and messages.
+        digest: the program's `key`.
+        dump_folder: where source and log go; empty: nowhere.
+
+    Returns:
+        The built program.
+
+    Raises:
+        BuildError: with log and path of the source.
+    """
+    with log.event("FGBuild"):
+        if dump_folder:
+            _write(Path(dump_folder) / f"{name}-{digest[:12]}.cl", source.encode())
+        handle = context.devices[0]
+        folder = cache_folder()
+        path = folder / f"{digest}.bin" if folder else None
+        binary = _load(path) if path else None
+        if binary is not None:
+            try:
+                return cl.Program(context, [handle], [binary]).build(options=list(OPTIONS))
+            except cl.Error:
+                warnings.warn(f"the driver refuses the cached kernel {path}; it is built anew", stacklevel=2)
+        with warnings.catch_warnings():
+            # The compiler's remarks are in the dumped log; they are no business of the caller.
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            try:
+                program = cl.Program(context, source).build(options=list(OPTIONS), cache_dir=False)
+            except cl.RuntimeError as error:
+                raise _failure(error, source, name, digest, dump_folder) from None
+        if dump_folder:
+            text = program.get_build_info(handle, cl.program_build_info.LOG) or ""
+            _write(Path(dump_folder) / f"{name}-{digest[:12]}.log", text.encode())
+        if path:
+            _store(path, program.get_info(cl.program_info.BINARIES)[0])
+        return program
+
+
+def _failure(error: Exception, source: str, name: str, digest: str, dump_folder: str) -> BuildError:
+    folder = Path(dump_folder or tempfile.gettempdir())
+    path = folder / f"femgpu-{name}-{digest[:12]}.cl"
+    _write(path, source.encode())
+    text = str(error).strip()
+    lines = [line for line in text.splitlines() if "error" in line.lower()][:8] or text.splitlines()[:12]
+    return BuildError(
+        f"the device's compiler refuses kernel {name}; its source is in {path}. If the form has C bodies of yours, "
+        "look for them in the function `pointwise`. The compiler says:\n  " + "\n  ".join(lines)
+    )
+
+
+def _load(path: Path) -> bytes | None:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    header, _, payload = data.partition(b"\n")
+    if header == _MAGIC + b" " + hashlib.sha256(payload).hexdigest().encode():
+        return payload
+    warnings.warn(f"the cached kernel {path} is damaged; it is built anew", stacklevel=3)
+    return None
+
+
+def _store(path: Path, payload: bytes) -> None:
+    try:
+        _write(path, _MAGIC + b" " + hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload)
+    except OSError as error:
+        warnings.warn(f"the kernel cache cannot be written ({error}); set FEMGPU_CACHE_DIR, 0 disables it", stacklevel=3)
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,8 @@
+"""Function spaces, functions, constants and boundary conditions: where UFL and petsc4py meet."""
+
+from femgpu.spaces.boundary import DirichletBC
+from femgpu.spaces.function import Constant, Function
+from femgpu.spaces.function_space import FunctionSpace, coordinates, ufl_mesh
+from femgpu.spaces.layout import Layout
+
+__all__ = ["Constant", "DirichletBC", "Function", "FunctionSpace", "Layout", "coordinates", "ufl_mesh"]

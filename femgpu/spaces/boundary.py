@@ -1,0 +1,102 @@
+"""Dirichlet conditions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from petsc4py import PETSc
+
+from femgpu.errors import DataError, collective
+from femgpu.spaces.function import Function, node_values
+from femgpu.spaces.function_space import FunctionSpace
+
+
+class DirichletBC:
+    """Prescribes a space's functions on a part of the boundary.
+
+    Args:
+        space: the space of the unknown.
+        value: a number, one number per component, a callable of x (dim, num_points), or a Function of the space.
+        region: value(s) of the label "Face Sets", `(label name, values)`, or `"boundary"`.
+        component: the one component that is prescribed; all where None. The value then is scalar.
+
+    Raises:
+        MeshError: when the mesh lacks the label or the value.
+        DataError: for a component that does not exist.
+    """
+
+    def __init__(self, space: FunctionSpace, value: Any, region: Any = "boundary", component: int | None = None):
+        if component is not None and not 0 <= component < space.num_comp:
+            raise DataError(f"component {component} of a space with {space.num_comp} components; they count from 0")
+        if isinstance(value, Function) and value.space is not space:
+            raise DataError(f"the boundary value {value.name} is in {value.space}; expected a Function of the unknown's own space")
+        self.space = space
+        self.value = value
+        self.region = region
+        self.component = component
+        self._nodes = self._find_nodes()
+
+    def _find_nodes(self) -> npt.NDArray[np.int32]:
+        """Positions in the L-vector of component 0 of the nodes on the region, ghosts included; sorted."""
+        space = self.space
+        cells, facets = space.mesh.facets(self.region)
+        mark = np.zeros(space.num_local)
+        for facet, nodes in enumerate(space.element.facet_nodes()):
+            mark[space.offsets[cells[facets == facet]][:, nodes]] = 1
+        return np.flatnonzero(_spread(space, mark)).astype(np.int32)
+
+    @property
+    def local_rows(self) -> npt.NDArray[np.int32]:
+        """(num_rows,) positions in the L-vector of the prescribed dofs, ghosts included."""
+        components = range(self.space.num_comp) if self.component is None else [self.component]
+        return (self._nodes[:, None] + np.array(components, np.int32)).ravel()
+
+    def values(self) -> npt.NDArray[np.float64]:
+        """(num_rows,) values at `local_rows`, evaluated now; collective.
+
+        Raises:
+            DataError: when they have the wrong shape or are not finite.
+        """
+        space = self.space
+        if isinstance(self.value, Function):
+            return self.value.local_array()[self.local_rows]
+        with collective(space.mesh.mpi):
+            positions, points = self._points()
+            target: Any = space if self.component is None else _ScalarTarget
+            values = node_values(self.value, points, target, "boundary values")
+        return values.ravel()
+
+    def _points(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+        positions, points = self.space.nodes()
+        keep = np.isin(positions, self._nodes)
+        if keep.sum() != len(self._nodes):
+            raise DataError("a boundary node of this rank belongs to none of its cells")
+        return positions[keep], points[keep]
+
+
+class _ScalarTarget:
+    """What `node_values` asks of a space, for one component."""
+
+    num_comp = 1
+    value_shape: tuple[int, ...] = ()
+
+
+def _spread(space: FunctionSpace, mark: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Marks of any rank reach all ranks that hold the dof: a rank can own a boundary dof without its facet."""
+    dm = space.dm
+    if space.mesh.mpi.size == 1:
+        return mark > 0
+    constrained = mark[space.layout.constrained] > 0
+    local, total = dm.getLocalVec(), dm.getGlobalVec()
+    local.setArray(mark)
+    total.set(0)
+    dm.localToGlobal(local, total, addv=PETSc.InsertMode.ADD_VALUES)
+    local.set(0)
+    dm.globalToLocal(total, local)
+    spread = local.array_r > 0
+    spread[space.layout.constrained] = constrained
+    dm.restoreLocalVec(local)
+    dm.restoreGlobalVec(total)
+    return spread

@@ -1,0 +1,158 @@
+"""Functions of a space and constants, as UFL terminals with numbers behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import ufl
+from petsc4py import PETSc
+
+from femgpu import petsc_c
+from femgpu.errors import DataError, collective
+from femgpu.mesh import Mesh
+from femgpu.spaces.function_space import FunctionSpace, ufl_mesh
+
+
+class Function(ufl.Coefficient):
+    """A function of a space; its numbers are the T-vector `vec`.
+
+    Args:
+        space: the space.
+        name: for output.
+
+    Attributes:
+        vec: the T-vector, a PETSc.Vec on the host unless the space's DM says otherwise.
+        name: for output.
+    """
+
+    def __init__(self, space: FunctionSpace, name: str = "u"):
+        super().__init__(space)
+        self.name = name
+        self.vec = space.dm.createGlobalVec()
+        self.vec.setName(name)
+        self._constrained: npt.NDArray[np.float64] | None = None
+
+    @property
+    def space(self) -> FunctionSpace:
+        """The space."""
+        return self.ufl_function_space()
+
+    def interpolate(self, source: Callable[[np.ndarray], Any] | Function | float) -> None:
+        """Sets the nodal values; collective.
+
+        Args:
+            source: a callable of x (dim, num_points) that returns (num_points,) or (num_comp, num_points), a Function of the
+                same space, a number, or one number per component.
+
+        Raises:
+            DataError: when the values have another shape or are not finite.
+        """
+        if isinstance(source, Function):
+            if source.space is not self.space:
+                raise DataError(f"{self.name} in {self.space} cannot take values of a Function in another space, {source.space}")
+            source.vec.copy(self.vec)
+            self._constrained = source._constrained
+            return
+        space = self.space
+        local = np.zeros(space.num_local)
+        with collective(space.mesh.mpi):
+            positions, points = space.nodes()
+            values = node_values(source, points, space, f"values of {self.name}")
+            for component in range(space.num_comp):
+                local[positions + component] = values[:, component]
+        self.set_local(local)
+
+    def set_local(self, local: npt.NDArray[np.float64]) -> None:
+        """Takes the owned values from an L-vector.
+
+        Args:
+            local: (num_local,) values; ghosts are ignored, dofs that the section constrains are kept beside `vec`.
+        """
+        layout = self.space.layout
+        self.vec.setArray(local[layout.local_of_owned])
+        self._constrained = local[layout.constrained]
+
+    def local_array(self) -> npt.NDArray[np.float64]:
+        """A copy of the L-vector: owned, ghost and constrained values, shape (num_local,); collective."""
+        dm, layout = self.space.dm, self.space.layout
+        local = dm.getLocalVec()
+        local.set(0)
+        dm.globalToLocal(self.vec, local)
+        constrained = layout.constrained
+        if layout.any_constrained:
+            petsc_c.insert_boundary_values(dm, local)
+        values = local.array_r.copy()
+        dm.restoreLocalVec(local)
+        if self._constrained is not None:
+            values[constrained] = self._constrained
+        return values
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Constant(ufl.Constant):
+    """A number, vector or tensor that kernels get as an argument: a new value never rebuilds a kernel.
+
+    Args:
+        dm: the DM of the mesh it is used on.
+        value: a number or an array.
+    """
+
+    def __init__(self, dm: PETSc.DM, value: Any):
+        array = np.array(value, np.float64)
+        super().__init__(ufl_mesh(Mesh.of(dm)), array.shape)
+        self._value = np.empty(array.shape)
+        self.value = value
+
+    @property
+    def value(self) -> Any:
+        """The value: a float for a scalar, else a copy of the array."""
+        return float(self._value) if not self._value.shape else self._value.copy()
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        array = np.array(value, np.float64)
+        if array.shape != self._value.shape:
+            raise DataError(f"value of shape {array.shape} for a Constant of shape {self._value.shape}; make a new Constant")
+        if not np.isfinite(array).all():
+            raise DataError(f"Constant {value!r}: expected finite numbers")
+        self._value[...] = array
+
+    @property
+    def flat(self) -> npt.NDArray[np.float64]:
+        """The entries in row-major order."""
+        return self._value.ravel()
+
+
+def node_values(source: Any, points: npt.NDArray[np.float64], space: FunctionSpace, what: str) -> npt.NDArray[np.float64]:
+    """Values of a callable, number or sequence at nodes.
+
+    Args:
+        source: callable of x (dim, num_points), number, or num_comp numbers.
+        points: (num_points, dim).
+        space: gives the number of components.
+        what: names the values in messages.
+
+    Returns:
+        (num_points, num_comp).
+
+    Raises:
+        DataError: for a wrong shape or values that are not finite.
+    """
+    num_points, num_comp = len(points), space.num_comp
+    raw = source(np.ascontiguousarray(points.T)) if callable(source) else source
+    values = np.asarray(raw, np.float64)
+    if values.shape == () or (not callable(source) and values.size == num_comp):
+        values = np.broadcast_to(values.reshape(-1, 1), (num_comp, num_points))
+    legal = [(num_comp, num_points), tuple(space.value_shape) + (num_points,)] + ([(num_points,)] if num_comp == 1 else [])
+    if values.shape not in legal:
+        raise DataError(f"{what} have shape {values.shape}; expected {' or '.join(map(str, dict.fromkeys(legal)))}")
+    values = values.reshape(num_comp, num_points).T
+    if not np.isfinite(values).all():
+        bad = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+        raise DataError(f"{what} are not finite, first at the point {points[bad].tolist()}: {values[bad].tolist()}")
+    return values

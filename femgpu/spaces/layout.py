@@ -1,0 +1,68 @@
+"""How a rank's T-vector (owned dofs) stands in its L-vector (with ghosts and constrained dofs)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from petsc4py import PETSc
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The T-L map of one section on one rank.
+
+    Attributes:
+        num_owned: length of the T-vector on this rank.
+        num_local: length of the L-vector.
+        first: global number of the first owned dof.
+        ranges: (num_ranks + 1,) first global numbers of all ranks.
+        local_of_owned: (num_owned,) int32 positions of the owned dofs in the L-vector.
+        global_of_local: (num_local,) int64 global numbers; -1 where the section constrains the dof.
+        any_constrained: whether the section constrains dofs on any rank.
+    """
+
+    num_owned: int
+    num_local: int
+    first: int
+    ranges: npt.NDArray[np.int64]
+    local_of_owned: npt.NDArray[np.int32]
+    global_of_local: npt.NDArray[np.int64]
+    any_constrained: bool
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether T and L are the same vector."""
+        return self.num_owned == self.num_local and bool((np.diff(self.local_of_owned) == 1).all())
+
+    @property
+    def constrained(self) -> npt.NDArray[np.int32]:
+        """Positions in the L-vector of the dofs that the section constrains."""
+        return np.flatnonzero(self.global_of_local < 0).astype(np.int32)
+
+    @property
+    def ghosts(self) -> npt.NDArray[np.int32]:
+        """Positions in the L-vector of the dofs that other ranks own."""
+        numbers = self.global_of_local
+        away = (numbers >= 0) & ((numbers < self.first) | (numbers >= self.first + self.num_owned))
+        return np.flatnonzero(away).astype(np.int32)
+
+    @classmethod
+    def of(cls, dm: PETSc.DM) -> Layout:
+        """Reads the map of a DM's section by sending the global numbers through DMGlobalToLocal; collective."""
+        numbers, local = dm.createGlobalVec(), dm.createLocalVec()
+        first, last = numbers.getOwnershipRange()
+        ranges = np.array(numbers.getOwnershipRanges(), np.int64)
+        numbers.setArray(np.arange(first, last, dtype=PETSc.ScalarType))
+        local.set(-1)
+        dm.globalToLocal(numbers, local)
+        global_of_local = local.array_r.astype(np.int64)
+        numbers.destroy()
+        local.destroy()
+        owned = np.flatnonzero((global_of_local >= first) & (global_of_local < last))
+        local_of_owned = np.empty(last - first, np.int32)
+        local_of_owned[global_of_local[owned] - first] = owned
+        any_constrained = dm.comm.tompi4py().allreduce(bool((global_of_local < 0).any()))
+        return cls(last - first, len(global_of_local), first, ranges, local_of_owned, global_of_local, any_constrained)
+

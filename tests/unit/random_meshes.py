@@ -1,0 +1,60 @@
+"""Meshes whose cells, vertices and cell frames are numbered at random, so that every orientation occurs."""
+
+import itertools
+
+import numpy as np
+from petsc4py import PETSc
+
+from femgpu.element import reference_cell
+from femgpu.mesh.box import kuhn_split
+
+CELLS = ("interval", "triangle", "quadrilateral", "tetrahedron", "hexahedron")
+
+
+def frames(cell: str) -> np.ndarray:
+    """(num_frames, num_vertices) vertex permutations that keep the orientation of the reference cell."""
+    reference = reference_cell(cell)
+    if reference.is_simplex:
+        orders = np.array(list(itertools.permutations(range(reference.num_vertices))))
+        edges = np.diff(reference.vertices[orders], axis=1)
+        return orders[np.linalg.det(edges) * np.linalg.det(np.diff(reference.vertices, axis=0)) > 0]
+    found = []
+    for axes in itertools.permutations(range(reference.dim)):
+        for signs in itertools.product((-1, 1), repeat=reference.dim):
+            rotation = np.eye(reference.dim)[list(axes)] * signs
+            if np.linalg.det(rotation) > 0:
+                moved = reference.vertices @ rotation
+                found.append(np.abs(moved[:, None] - reference.vertices[None]).sum(axis=2).argmin(axis=1))
+    return np.array(found)
+
+
+def grid(cell: str, counts: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices and cells of a box in PETSc's vertex order."""
+    if cell in ("triangle", "tetrahedron"):
+        points, cells = kuhn_split(counts)
+        return points / np.array(counts), cells
+    dim = len(counts)
+    points = np.stack(np.meshgrid(*[np.arange(n + 1) for n in counts], indexing="ij"), -1).reshape(-1, dim)
+    strides = np.array([int(np.prod([n + 1 for n in counts[axis + 1 :]])) for axis in range(dim)])
+    offsets = ((reference_cell(cell).vertices + 1) / 2 @ strides).astype(int)
+    corners = np.indices(counts).reshape(dim, -1).T @ strides
+    return points / np.array(counts), corners[:, None] + offsets
+
+
+def random_mesh(cell: str, counts: tuple[int, ...], seed: int = 0, distort: float = 0.08, comm=PETSc.COMM_WORLD):
+    """A distorted box with random numbering, distributed."""
+    points, cells = grid(cell, counts)
+    rng = np.random.default_rng(seed)
+    inside = ((points > 1e-9) & (points < 1 - 1e-9)).all(axis=1)
+    points[inside] += distort / np.array(counts) * rng.uniform(-1, 1, (inside.sum(), len(counts)))
+    choices = frames(cell)
+    cells = np.take_along_axis(cells, choices[rng.integers(len(choices), size=len(cells))], axis=1)
+    rng.shuffle(cells)
+    number = rng.permutation(len(points))
+    cells, points = number[cells], points[np.argsort(number)]
+    if comm.getRank() > 0:
+        cells, points = cells[:0], points[:0]
+    dm = PETSc.DMPlex().createFromCellList(len(counts), cells.astype(np.int32), points, interpolate=True, comm=comm)
+    if comm.getSize() > 1:
+        dm.distribute(0)
+    return dm

@@ -1,0 +1,168 @@
+import numpy as np
+import pytest
+from petsc4py import PETSc
+
+from femgpu.element import CELL_NAMES, LagrangeElement, basix_rule, petsc_rule, reference_cell
+from femgpu.errors import FormError, MeshError
+
+cells = pytest.mark.parametrize("cell", CELL_NAMES)
+
+
+def monomials(cell, degree):
+    """Exponents of a basis of the polynomials of a degree."""
+    dim = reference_cell(cell).dim
+    powers = np.indices((degree + 1,) * dim).reshape(dim, -1).T
+    return powers[powers.sum(axis=1) <= degree] if reference_cell(cell).is_simplex else powers
+
+
+def evaluate(powers, x):
+    return np.prod(x[:, None, :] ** powers[None], axis=2)
+
+
+def gradient(powers, x):
+    out = np.zeros((len(x), len(powers), x.shape[1]))
+    for d in range(x.shape[1]):
+        lowered = powers.copy()
+        lowered[:, d] = np.maximum(lowered[:, d] - 1, 0)
+        out[:, :, d] = powers[:, d] * evaluate(lowered, x)
+    return out
+
+
+def random_points(cell, num=20):
+    """Convex combinations of the vertices."""
+    weights = np.random.default_rng(3).dirichlet(np.ones(reference_cell(cell).num_vertices), num)
+    return weights @ reference_cell(cell).vertices
+
+
+@cells
+def test_reference_cell_is_petscs(cell):
+    reference = reference_cell(cell)
+    fe = LagrangeElement(cell, 1).petsc_fe()
+    plex = fe.getDualSpace().getDM()
+    vertices = plex.getCoordinatesLocal().getArray().reshape(-1, reference.dim)
+    first, _ = plex.getDepthStratum(0)
+    closure = [p for p in plex.getTransitiveClosure(0)[0] if plex.getPointDepth(p) == 0]
+    np.testing.assert_array_equal(vertices[np.array(closure) - first], reference.vertices)
+    for facet, point in zip(reference.facets, plex.getCone(0), strict=True):
+        points = [p for p in plex.getTransitiveClosure(point)[0] if plex.getPointDepth(p) == 0]
+        assert sorted(closure.index(p) for p in points) == list(facet)
+    assert basix_rule(cell, 1).weights.sum() == pytest.approx(reference.volume, rel=1e-14)
+
+
+def test_unknown_cell_is_named():
+    with pytest.raises(MeshError, match="'wedge'.*interval"):
+        reference_cell("wedge")
+    with pytest.raises(MeshError, match="'wedge'"):
+        LagrangeElement("wedge", 1)
+    with pytest.raises(FormError, match="degree -1"):
+        LagrangeElement("triangle", -1)
+
+
+@cells
+@pytest.mark.parametrize("degree", range(1, 9))
+def test_basis_reproduces_polynomials(cell, degree):
+    element = LagrangeElement(cell, degree)
+    x = random_points(cell)
+    values, grads = element.tabulate(x)
+    powers = monomials(cell, degree)
+    at_nodes = evaluate(powers, element.nodes)
+    assert element.num_basis == len(powers)
+    np.testing.assert_allclose(values @ at_nodes, evaluate(powers, x), rtol=0, atol=1e-13)
+    scale = degree**2
+    found = np.einsum("qbd,bm->qmd", grads, at_nodes)
+    np.testing.assert_allclose(found, gradient(powers, x), rtol=0, atol=1e-13 * scale)
+
+
+@cells
+@pytest.mark.parametrize("degree", [1, 2, 3, 5])
+@pytest.mark.parametrize("continuous", [True, False])
+def test_basis_is_nodal_and_sums_to_one(cell, degree, continuous):
+    element = LagrangeElement(cell, degree, continuous)
+    np.testing.assert_allclose(element.tabulate(element.nodes)[0], np.eye(element.num_basis), atol=1e-13)
+    values, grads = element.tabulate(random_points(cell))
+    np.testing.assert_allclose(values.sum(axis=1), 1, rtol=1e-13)
+    np.testing.assert_allclose(grads.sum(axis=1), 0, atol=1e-12)
+    assert values.flags.c_contiguous and grads.flags.c_contiguous and values.dtype == grads.dtype == np.float64
+
+
+@cells
+def test_degree_zero(cell):
+    element = LagrangeElement(cell, 0)
+    assert element == LagrangeElement(cell, 0, continuous=False)
+    np.testing.assert_allclose(element.nodes, reference_cell(cell).vertices.mean(axis=0)[None], atol=1e-15)
+    values, grads = element.tabulate(random_points(cell, 4))
+    np.testing.assert_allclose(values, 1, rtol=1e-14)
+    assert grads.shape == (4, 1, reference_cell(cell).dim) and not grads.any()
+    assert all(len(nodes) == 0 for nodes in element.facet_nodes())
+
+
+@cells
+@pytest.mark.parametrize("degree", [1, 2, 4])
+def test_facet_nodes_span_the_trace(cell, degree):
+    element = LagrangeElement(cell, degree)
+    facets = element.facet_nodes()
+    dim = reference_cell(cell).dim
+    expected = {"triangle": degree + 1, "quadrilateral": degree + 1, "interval": 1, "hexahedron": (degree + 1) ** 2}
+    for facet, nodes in zip(reference_cell(cell).facets, facets, strict=True):
+        assert nodes.dtype == np.int32
+        assert len(nodes) == expected.get(cell, (degree + 1) * (degree + 2) // 2)
+        corner = reference_cell(cell).vertices[list(facet)]
+        x = np.random.default_rng(0).dirichlet(np.ones(len(facet)), 5) @ corner
+        others = np.setdiff1d(np.arange(element.num_basis), nodes)
+        np.testing.assert_allclose(element.tabulate(x)[0][:, others], 0, atol=1e-13)
+        assert x.shape[1] == dim
+
+
+@cells
+@pytest.mark.parametrize("degree", [0, 1, 2, 5, 8, 12])
+def test_basix_rules_are_exact(cell, degree):
+    check_exact(basix_rule(cell, degree), degree)
+
+
+@cells
+@pytest.mark.parametrize(("degree", "order"), [(1, None), (2, None), (3, None), (1, 0), (2, 1), (4, 5)])
+def test_petsc_rules_are_exact_and_petscs(cell, degree, order):
+    rule = petsc_rule(cell, degree, order)
+    check_exact(rule, rule.degree)
+    reference = reference_cell(cell)
+    fe = PETSc.FE().createLagrange(reference.dim, 1, reference.is_simplex, degree, -1 if order is None else order)
+    np.testing.assert_array_equal(rule.weights, fe.getQuadrature().getData()[1])
+    if not reference.is_simplex:
+        assert rule.num_qpts == ((degree if order is None else order) + 1) ** reference.dim
+
+
+def check_exact(rule, degree):
+    powers = monomials(rule.cell, degree)
+    powers = powers[powers.sum(axis=1) <= max(degree, 1)]
+    fine = basix_rule(rule.cell, degree + 5)
+    expected = fine.weights @ evaluate(powers, fine.points)
+    np.testing.assert_allclose(rule.weights @ evaluate(powers, rule.points), expected, rtol=0, atol=2e-13)
+    assert not rule.points.flags.writeable and not rule.weights.flags.writeable
+    assert rule.points.shape == (rule.num_qpts, reference_cell(rule.cell).dim)
+
+
+def test_rules_are_cached_and_point_counts_known():
+    assert basix_rule("triangle", 2) is basix_rule("triangle", 2)
+    assert petsc_rule("triangle", 1).num_qpts == 3
+    assert petsc_rule("triangle", 1, 0).num_qpts == 1
+    with pytest.raises(FormError, match="degree -1"):
+        basix_rule("triangle", -1)
+
+
+@cells
+@pytest.mark.parametrize("continuous", [True, False])
+@pytest.mark.parametrize("num_comp", [1, 3])
+def test_petsc_fe_has_the_nodes_of_the_element(cell, continuous, num_comp):
+    element = LagrangeElement(cell, 2, continuous)
+    fe = element.petsc_fe(num_comp)
+    assert fe.getNumComponents() == num_comp
+    assert fe.getDimension() == num_comp * element.num_basis
+    assert LagrangeElement.of_fe(cell, fe) == element
+
+
+def test_element_with_nodes_of_its_own():
+    nodes = ((-1.0,), (-0.2,), (1.0,))
+    element = LagrangeElement("interval", 2, True, nodes)
+    np.testing.assert_allclose(element.tabulate(element.nodes)[0], np.eye(3), atol=1e-14)
+    with pytest.raises(FormError, match="nodes of its own"):
+        element.petsc_fe()

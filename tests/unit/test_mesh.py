@@ -1,0 +1,342 @@
+import itertools
+
+import numpy as np
+import pytest
+from petsc4py import PETSc
+from random_meshes import CELLS, random_mesh
+
+from femgpu import mesh as femgpu_mesh
+from femgpu import petsc_c
+from femgpu.element import LagrangeElement, basix_rule, reference_cell
+from femgpu.errors import FemgpuError, MeshError
+from femgpu.mesh import Mesh, box
+
+COUNTS = {1: (7,), 2: (4, 3), 3: (3, 2, 2)}
+parallel = pytest.mark.parallel([1, 2, 3])
+cells = pytest.mark.parametrize("cell", CELLS)
+
+
+def counts(cell):
+    return COUNTS[reference_cell(cell).dim]
+
+
+def volume(mesh, degree=6):
+    rule = basix_rule(mesh.cell, degree)
+    return mesh.mpi.allreduce(float((np.linalg.det(mesh.jacobians(rule.points)) @ rule.weights).sum()))
+
+
+def space(mesh, degree, num_comp=1):
+    """Element, DM and offsets of a Lagrange space."""
+    element = LagrangeElement(mesh.cell, degree)
+    dm = mesh.clone_dm()
+    dm.setField(0, element.petsc_fe(num_comp, mesh.comm))
+    dm.createDS()
+    dm.getLocalSection()
+    return element, dm, *petsc_c.local_offsets(dm)
+
+
+@parallel
+@cells
+def test_dofs_land_on_one_point_from_all_cells(cell):
+    """On randomly numbered and oriented cells, and the owners of ghost dofs agree."""
+    for degree in range(1, 6 if reference_cell(cell).is_simplex else 5):
+        check_dofs(Mesh.of(random_mesh(cell, counts(cell), seed=degree)), degree)
+
+
+def check_dofs(mesh, degree):
+    element, dm, offsets, num_comp, size = space(mesh, degree)
+    assert offsets.shape == (mesh.num_cells, element.num_basis) and offsets.dtype == np.int32 and num_comp == 1
+    points = mesh.physical_points(element.nodes)
+    placed = np.full((size, mesh.dim), np.nan)
+    placed[offsets] = points
+    np.testing.assert_allclose(placed[offsets], points, atol=1e-12)
+    assert np.isfinite(placed).all(), "every dof belongs to a cell"
+    assert len(np.unique(placed.round(9), axis=0)) == size, "no two dofs share a point"
+    local, owned = dm.createLocalVec(), dm.createGlobalVec()
+    for axis in range(mesh.dim):
+        local.setArray(placed[:, axis])
+        dm.localToGlobal(local, owned)
+        dm.globalToLocal(owned, local)
+        np.testing.assert_allclose(local.getArray(), placed[:, axis], atol=1e-12)
+
+
+@parallel
+def test_offsets_of_several_components_and_fields():
+    mesh = Mesh.of(box((3, 2), "triangle"))
+    dm = mesh.clone_dm()
+    for field, (degree, num_comp) in enumerate(((2, 2), (1, 1))):
+        dm.setField(field, LagrangeElement("triangle", degree).petsc_fe(num_comp, mesh.comm))
+    dm.createDS()
+    velocity, two, size = petsc_c.local_offsets(dm, 0)
+    pressure, one, same = petsc_c.local_offsets(dm, 1)
+    assert (two, one) == (2, 1) and size == same == dm.getLocalSection().getStorageSize()
+    used = np.concatenate([np.unique(velocity), np.unique(velocity) + 1, np.unique(pressure)])
+    np.testing.assert_array_equal(np.sort(used), np.arange(size))
+
+
+def test_offsets_refuse_fields_without_element():
+    mesh = Mesh.of(box((2, 2), "triangle", comm=PETSc.COMM_SELF))
+    with pytest.raises(FemgpuError, match="field 0 of the DM has no PetscFE"):
+        petsc_c.local_offsets(mesh.clone_dm())
+
+
+@parallel
+@cells
+def test_box_volume_and_sides(cell):
+    dim = reference_cell(cell).dim
+    lower, upper = (-1.0, 0.0, 2.0)[:dim], (1.0, 0.5, 5.0)[:dim]
+    mesh = Mesh.of(box(counts(cell), cell, lower, upper))
+    assert (mesh.cell, mesh.dim, mesh.coord_element.degree) == (cell, dim, 1)
+    assert volume(mesh) == pytest.approx(np.prod(np.subtract(upper, lower)), rel=1e-13)
+    split = {"triangle": 2, "tetrahedron": 6}.get(cell, 1)
+    assert mesh.num_cells_global == split * np.prod(counts(cell)) == mesh.mpi.allreduce(mesh.num_cells)
+    assert mesh.affine.all()
+    sides = {1: ((1, 2),), 2: ((4, 2), (1, 3)), 3: ((6, 5), (3, 4), (1, 2))}[dim]
+    assert mesh.labels()["Face Sets"] == sorted(itertools.chain(*sides))
+    for axis, values in enumerate(sides):
+        for value, where in zip(values, (lower[axis], upper[axis]), strict=True):
+            np.testing.assert_allclose(facet_centres(mesh, value)[:, axis], where)
+    every = mesh.mpi.allreduce(len(mesh.facets("boundary")[0]))
+    assert every == sum(mesh.mpi.allreduce(len(mesh.facets(value)[0])) for value in range(1, 2 * dim + 1))
+    assert every == mesh.mpi.allreduce(len(mesh.facets(("marker", 1))[0]))
+    assert every == mesh.mpi.allreduce(len(mesh.facets(tuple(range(1, 2 * dim + 1)))[0]))
+
+
+def facet_centres(mesh, region):
+    cell, local = mesh.facets(region)
+    assert cell.dtype == local.dtype == np.int32
+    corners = np.array([mesh.reference.vertices[list(facet)].mean(axis=0) for facet in mesh.reference.facets])
+    return np.array([mesh.physical_points(corners[k : k + 1], [c])[0, 0] for c, k in zip(cell, local, strict=True)]).reshape(
+        -1, mesh.dim
+    )
+
+
+@cells
+def test_box_sides_are_numbered_as_petsc_does(cell):
+    dim = reference_cell(cell).dim
+    own = Mesh.of(box((2,) * dim, cell, comm=PETSc.COMM_SELF))
+    plex = PETSc.DMPlex().createBoxMesh([2] * dim, simplex=False, interpolate=True, comm=PETSc.COMM_SELF)
+    for value in range(1, 2 * dim + 1):
+        expected = facet_centres(Mesh.of(plex), value)
+        found = facet_centres(own, value)
+        for axis in range(dim):
+            assert {0.0, 1.0} & set(expected[:, axis].round(12)) == {0.0, 1.0} & set(found[:, axis].round(12))
+
+
+@parallel
+@cells
+def test_closed_surface(cell):
+    """The integral of x.n over the boundary is dim times the volume: checks local facet numbers against the cone order."""
+    mesh = Mesh.of(random_mesh(cell, counts(cell), seed=5, distort=0.0))
+    total = 0.0
+    for c, k in zip(*mesh.facets("boundary"), strict=True):
+        corners = mesh.reference.vertices[list(mesh.reference.facets[k])]
+        normal = outward(mesh.reference, corners)
+        centre = corners.mean(axis=0)[None]
+        jacobian = mesh.jacobians(centre, [c])[0, 0]
+        measure = np.linalg.det(jacobian) * np.linalg.solve(jacobian.T, normal)
+        total += mesh.physical_points(centre, [c])[0, 0] @ measure
+    assert mesh.mpi.allreduce(total) == pytest.approx(mesh.dim, rel=1e-12)
+
+
+def outward(reference, corners):
+    """Outward normal of a facet of the reference cell, as long as the facet's measure."""
+    tangents = corners[1:] - corners[0]
+    normal = np.linalg.svd(tangents)[2][-1] if len(tangents) else np.ones(1)
+    normal *= np.sign(normal @ (corners[0] - reference.vertices.mean(axis=0)))
+    if reference.dim == 1:
+        return normal
+    if reference.dim == 2:
+        return normal * np.linalg.norm(tangents[0])
+    return normal * (np.linalg.norm(np.cross(tangents[0], tangents[1])) / 2 if reference.is_simplex else 4)
+
+
+def test_mesh_is_one_per_dm():
+    dm = box((2, 2), "triangle", comm=PETSc.COMM_SELF)
+    mesh = Mesh.of(dm)
+    assert Mesh.of(dm) is mesh and Mesh.of(mesh.clone_dm()) is mesh
+    snes = PETSc.SNES().create(comm=PETSc.COMM_SELF)
+    snes.setDM(dm)
+    assert Mesh.of(snes.getDM()) is mesh
+    assert dm.getNumFields() == mesh.dm.getNumFields() == 0
+
+
+def test_view_and_users_dm_is_left_alone():
+    dm = box((2, 2), "triangle", comm=PETSc.COMM_SELF)
+    before = dm.getCoordinatesLocal().getArray().copy()
+    assert "8 triangle cells on 1 rank, coordinates of degree 1 (affine); Face Sets 1,2,3,4" in Mesh.of(dm).view()
+    np.testing.assert_array_equal(dm.getCoordinatesLocal().getArray(), before)
+
+
+@pytest.mark.parallel([2, 3, 4])
+@pytest.mark.parametrize("cell", ["interval", "triangle", "hexahedron"])
+def test_ranks_without_cells(cell):
+    dim = reference_cell(cell).dim
+    plex = femgpu_mesh.box(1, "interval") if dim == 1 else femgpu_mesh.box((1,) * dim, cell)
+    mesh = Mesh.of(plex)
+    empty = mesh.mpi.allreduce(int(mesh.num_cells == 0))
+    assert empty == max(0, mesh.mpi.size - mesh.num_cells_global)
+    element, _, offsets, num_comp, _ = space(mesh, 2, num_comp=2)
+    assert offsets.shape == (mesh.num_cells, element.num_basis) and num_comp == 2
+    assert mesh.jacobians(element.nodes).shape == (mesh.num_cells, element.num_basis, dim, dim)
+    assert mesh.affine.shape == (mesh.num_cells,)
+    assert volume(mesh) == pytest.approx(1)
+    assert mesh.mpi.allreduce(len(mesh.facets(1)[0])) >= 1
+    assert mesh.num_cells_global >= 1 and cell in mesh.view()
+
+
+@parallel
+def test_missing_labels_are_refused_on_all_ranks():
+    mesh = Mesh.of(box((3, 3), "triangle"))
+    with pytest.raises(MeshError, match=r"no value 9 in label 'Face Sets'.*'Face Sets': values 1, 2, 3, 4.*'marker'"):
+        mesh.facets(9)
+    with pytest.raises(MeshError, match="no value 8, 9 in label"):
+        mesh.facets((1, 8, 9))
+    with pytest.raises(MeshError, match="no label 'Inlet'"):
+        mesh.facets(("Inlet", 1))
+    with pytest.raises(MeshError, match="no label 'Cell Sets'"):
+        mesh.cells((1,))
+    with pytest.raises(MeshError, match="marks no cells"):
+        mesh.cells(1, label="Face Sets")
+
+
+@pytest.mark.parametrize("region", [None, "inlet", (), 1.5, True, ("marker",), ("marker", ()), ("marker", "x"), (1, "a")])
+def test_malformed_regions(region):
+    with pytest.raises(MeshError, match="expected 'boundary'"):
+        Mesh.of(box((1, 1), "triangle", comm=PETSc.COMM_SELF)).facets(region)
+
+
+@parallel
+def test_cells_by_label_and_interior_facets():
+    dm = box((4, 4), "quadrilateral")
+    dm.createLabel("Cell Sets")
+    dm.createLabel("inner")
+    start, end = dm.getHeightStratum(0)
+    mine = np.arange(start, end, 2, dtype=np.int32)
+    dm.getLabel("Cell Sets").insertIS(PETSc.IS().createGeneral(mine, comm=PETSc.COMM_SELF), 5)
+    inside = [f for f in range(*dm.getHeightStratum(1)) if dm.getSupportSize(f) == 2]
+    dm.getLabel("inner").insertIS(PETSc.IS().createGeneral(inside, comm=PETSc.COMM_SELF), 1)
+    mesh = Mesh.of(dm)
+    np.testing.assert_array_equal(mesh.cells(5), mine - start)
+    assert mesh.cells((5,)).dtype == np.int32
+    with pytest.raises(MeshError, match="marks no facet of the boundary"):
+        mesh.facets(("inner", 1))
+
+
+@parallel
+@pytest.mark.parametrize("cell", ["quadrilateral", "hexahedron"])
+def test_affine_cells_are_told_apart(cell):
+    counts = (8, 4, 2)[: reference_cell(cell).dim]
+    dm = box(counts, cell, lower=[1000.0] * len(counts), upper=[1001.0] * len(counts))
+    vec = dm.getCoordinatesLocal()
+    x = vec.getArray().reshape(-1, len(counts))
+    x[:] = x @ np.array([[1, 0.3, 0.1], [0, 1.0, 0.2], [0, 0, 0.7]])[: len(counts), : len(counts)]
+    assert Mesh.of(dm.clone()).affine.all()
+    moved = np.isclose(x[:, 0], x[:, 0].min()) if dm.getComm().getRank() == 0 else np.zeros(len(x), bool)
+    x[moved, 0] -= 1e-4 * np.sin(7 * x[moved, 1])
+    mesh = Mesh.of(dm)
+    assert not mesh.affine.all() or dm.getComm().getRank() > 0
+    corner = mesh.reference.vertices
+    spread = np.ptp(mesh.jacobians(corner), axis=1).max(axis=(1, 2))
+    np.testing.assert_array_equal(mesh.affine, spread < 1e-9)
+
+
+@cells
+def test_inverted_cells_are_named(cell):
+    dm = random_mesh(cell, (2,) * reference_cell(cell).dim, comm=PETSc.COMM_SELF)
+    x = dm.getCoordinatesLocal().getArray().reshape(-1, reference_cell(cell).dim)
+    x[:, 0] *= -1
+    with pytest.raises(MeshError, match=rf"of \d+ {cell} cells have det J <= 0 .* the first is cell 0 with vertices \("):
+        Mesh.of(dm)
+
+
+@parallel
+def test_one_collapsed_cell_raises_on_all_ranks():
+    dm = box((4, 4), "quadrilateral")
+    if dm.getComm().getRank() == 0:
+        x = dm.getCoordinatesLocal().getArray().reshape(-1, 2)
+        middle = np.abs(x - 0.25).sum(axis=1).argmin()
+        x[middle] = (0.8, 0.8)
+    with pytest.raises(MeshError, match="det J <= 0"):
+        Mesh.of(dm)
+
+
+def test_coordinates_that_are_not_finite():
+    dm = box((2, 2), "triangle", comm=PETSc.COMM_SELF)
+    dm.getCoordinatesLocal().getArray()[0] = np.nan
+    with pytest.raises(MeshError, match="not finite"):
+        Mesh.of(dm)
+
+
+def test_unsupported_meshes_are_refused_by_name():
+    self = PETSc.COMM_SELF
+    points = np.array([[0, 0], [1, 0], [0, 1], [1, 1.0]])
+    flat = PETSc.DMPlex().createFromCellList(2, np.array([[0, 1, 2]], np.int32), np.c_[points, points[:, 0]], comm=self)
+    with pytest.raises(MeshError, match="dimension 2 in a space of dimension 3"):
+        Mesh.of(flat)
+    bare = PETSc.DMPlex().createFromCellList(2, np.array([[0, 1, 2]], np.int32), points, interpolate=False, comm=self)
+    with pytest.raises(MeshError, match=r"dm.interpolate\(\)"):
+        Mesh.of(bare)
+    prism = PETSc.DMPlex().createFromCellList(
+        3, np.arange(6, dtype=np.int32)[None], np.random.default_rng(0).random((6, 3)), comm=self
+    )
+    with pytest.raises(MeshError, match="cells of type tri prism tensor are not supported"):
+        Mesh.of(prism)
+    nothing = PETSc.DMPlex().create(comm=self)
+    nothing.setDimension(2)
+    nothing.setCoordinateDim(2)
+    nothing.setChart(0, 0)
+    nothing.setUp()
+    with pytest.raises(MeshError, match="no cells"):
+        Mesh.of(nothing)
+    with pytest.raises(MeshError, match="expected a DMPlex"):
+        Mesh.of(PETSc.DMDA().create((2, 2), dof=1, stencil_width=1, comm=self, setup=True))
+
+
+def test_mixed_cells_are_refused():
+    plex = PETSc.DMPlex().create(comm=PETSc.COMM_SELF)
+    plex.setDimension(2)
+    plex.setChart(0, 7)
+    plex.setConeSize(0, 4)
+    plex.setConeSize(1, 3)
+    plex.setUp()
+    plex.setCone(0, [2, 3, 4, 5])
+    plex.setCone(1, [3, 6, 4])
+    plex.symmetrize()
+    plex.stratify()
+    plex.interpolate()
+    with pytest.raises(MeshError, match=r"mixes cell types \(triangle, quadrilateral\)"):
+        Mesh.of(plex)
+
+
+@pytest.mark.parallel([2, 3])
+def test_overlap_is_refused():
+    dm = box((4, 4), "triangle")
+    dm.distributeOverlap(1)
+    with pytest.raises(MeshError, match=r"overlap 0"):
+        Mesh.of(dm)
+
+
+def test_box_arguments():
+    for arguments, message in (
+        (((2, 2), "wedge"), "cell 'wedge'"),
+        (((2, 2), "tetrahedron"), "expected 3 entries"),
+        (((0, 2), "triangle"), "at least 1"),
+        (((2.5, 2), "triangle"), "at least 1"),
+        (((2, 2), "triangle", (0, 0), (1, 0)), "below"),
+        (((2, 2), "triangle", (0, 0, 0)), "lower"),
+        (((2, 2), "quadrilateral", None, (1, np.inf)), "below"),
+        (((1000, 1000, 1000), "tetrahedron"), "too large"),
+    ):
+        with pytest.raises(MeshError, match=message):
+            box(*arguments)
+
+
+def test_cones():
+    dm = box((1, 1), "quadrilateral", comm=PETSc.COMM_SELF)
+    np.testing.assert_array_equal(petsc_c.cones(dm, 0, 1), [dm.getCone(0)])
+    assert petsc_c.cones(dm, 3, 3).shape == (0, 0)
+    assert petsc_c.cones(dm, *dm.getDepthStratum(0)).shape == (4, 0)
+    with pytest.raises(FemgpuError, match="several sizes"):
+        petsc_c.cones(dm, *dm.getChart())
+    assert petsc_c.overlap(dm) == 0
