@@ -82,6 +82,8 @@ class Graph:
         (factor_a, base_a), (factor_b, base_b) = self._factor(a), self._factor(b)
         if base_a == base_b:
             return self.scale(factor_a + factor_b, base_a)
+        if factor_a == factor_b == -1:
+            return self.neg(self.add(base_a, base_b))
         if self._is(b, "neg"):
             return self._subtract(a, base_b)
         if self._is(a, "neg"):

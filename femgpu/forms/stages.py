@@ -5,6 +5,7 @@ In order: preprocess, renumber constants, group by subdomain and metadata, diffe
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -129,6 +130,21 @@ def _subdomains(ids: tuple[Any, ...]) -> tuple[tuple[int, ...], ...]:
     labels = tuple(int(entry) for entry in ids if entry != "otherwise")
     everywhere: tuple[tuple[int, ...], ...] = ((),) if "otherwise" in ids else ()
     return everywhere + ((labels,) if labels else ())
+
+
+@contextmanager
+def deep_recursion(depth: int = 20_000) -> Iterator[None]:
+    """Allows for deep expressions.
+
+    UFL can build sums of several hundred terms, one below the other, that neither its own algorithms nor the walk could
+    follow within Python's usual limit.
+    """
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, depth))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 @contextmanager

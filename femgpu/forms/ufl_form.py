@@ -21,10 +21,11 @@ from femgpu.forms.linear import Slots
 from femgpu.forms.pointwise_form import PointwiseForm
 from femgpu.forms.records import Form, Integral, signature
 from femgpu.forms.show import show
-from femgpu.forms.stages import Constants, Piece, differentiate, quadrature_degree, split, substitute
+from femgpu.forms.stages import Constants, Piece, deep_recursion, differentiate, quadrature_degree, split, substitute
 from femgpu.forms.walk import Walk
 
 
+@deep_recursion()
 def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = None) -> Form:
     """Lowers a residual and its Jacobian.
 
@@ -61,6 +62,7 @@ def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = No
     return lowering.form(work, 2 * space.element.degree + 2 if max_degree is None else max_degree)
 
 
+@deep_recursion()
 def functional(F: Any, max_degree: int | None = None) -> Form:
     """Lowers a form without test function, a number to assemble.
 

@@ -6,9 +6,6 @@ The value of a scalar expression is a node of the graph or, where test or trial 
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from ufl.domain import extract_unique_domain
@@ -47,8 +44,7 @@ class Walk:
         Raises:
             FormError: for expressions that femgpu does not support.
         """
-        with _deep_recursion():
-            value = self.value(integrand, (), {})
+        value = self.value(integrand, (), {})
         if isinstance(value, dict):
             return value
         return {} if self.linear.is_zero(value) else {(): value}
@@ -85,15 +81,3 @@ class Walk:
                 f"two meshes in one form: {show(e)} lives on {domain}, the integral on {self.domain}; "
                 "build all spaces, Functions and Constants from one DM"
             )
-
-
-@contextmanager
-def _deep_recursion(depth: int = 200_000) -> Iterator[None]:
-    # A sum of many terms is a deep tree. Calls from Python to Python do not use the C stack: only this limit stands in
-    # the way.
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, depth))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)

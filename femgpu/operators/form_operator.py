@@ -24,8 +24,10 @@ _POINTWISE = {"residual": "residual", "action": "action", "diagonal": "jacobian"
 class FormOperator:
     """Residual, Jacobian action, diagonal and element matrices of one form.
 
-    The state is read from `u`, the direction from `w`, results go to `out`: device buffers of L-vectors that stay the same for
-    the life of the operator, so that no evaluation allocates. Programs are built on the first use of each target.
+    The residual reads its state from `u`; action, diagonal and matrices read theirs from `base`, so that residuals of a line
+    search do not move the point of linearisation. The direction is read from `w`, results go to `out`. All are device buffers
+    of L-vectors that stay the same for the life of the operator: no evaluation allocates. Programs are built on the first use
+    of each target.
 
     Args:
         form: the lowered form; its test space gives the vectors.
@@ -33,7 +35,8 @@ class FormOperator:
         runtime: the device.
 
     Attributes:
-        u: state, an L-vector in the storage precision `scalar`.
+        u: state of the residual, an L-vector in the storage precision `scalar`.
+        base: state of the Jacobian.
         w: direction.
         out: result.
         terms: what is integrated where.
@@ -49,12 +52,11 @@ class FormOperator:
         self.terms = make_terms(form, settings)
         self.scalar = np.dtype(SCALAR[settings.precision])
         self.num_local = self.space.num_local
-        self.u, self.w, self.out = (runtime.empty(self.num_local * self.scalar.itemsize) for _ in range(3))
-        for buffer in (self.u, self.w):
-            runtime.zero(buffer, self.num_local * self.scalar.itemsize)
+        self.u, self.base, self.w, self.out = (runtime.empty(self.vector_bytes) for _ in range(4))
+        for buffer in (self.u, self.base, self.w):
+            runtime.zero(buffer, self.vector_bytes)
         self._constants = np.full(max(form.constant_offsets[-1], 1), np.nan)
         self._vectors: dict[str, Any] = {
-            "u": self.u,
             "w": self.w,
             "constants": runtime.empty(self._constants.size * REAL[settings.precision]().itemsize),
         }
@@ -67,6 +69,11 @@ class FormOperator:
         self._sums: dict[Any, GatherSum] = {}
         self._e_vector: Segments | None = None
         self._matrix: Any = None
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of an L-vector."""
+        return self.num_local * self.scalar.itemsize
 
     def update(self) -> None:
         """Brings changed coefficients and constants to the device; collective.
@@ -97,7 +104,7 @@ class FormOperator:
         self._apply("residual")
 
     def action(self) -> None:
-        """`out` = Jacobian at `u` times `w`, likewise.
+        """`out` = Jacobian at `base` times `w`, likewise.
 
         Raises:
             FormError: when the form does not know its Jacobian.
@@ -105,11 +112,11 @@ class FormOperator:
         self._apply("action")
 
     def diagonal(self) -> None:
-        """`out` = diagonal of the Jacobian at `u`, likewise."""
+        """`out` = diagonal of the Jacobian at `base`, likewise."""
         self._apply("diagonal")
 
     def matrices(self) -> list[npt.NDArray[np.float64]]:
-        """Element matrices of each term at `u`, (num_cells, num_rows, num_rows), float64, in `terms` order.
+        """Element matrices of each term at `base`, (num_cells, num_rows, num_rows), float64, in `terms` order.
 
         Only terms that have a Jacobian appear.
         """
@@ -129,7 +136,7 @@ class FormOperator:
         with log.event(_EVENTS[target], float(sum(kernel.flops for kernel in kernels))):
             gather = self._gathers.get(target)
             if gather is None or not gather.covers_all:
-                self.runtime.zero(self.out, self.num_local * self.scalar.itemsize)
+                self.runtime.zero(self.out, self.vector_bytes)
             for kernel in kernels:
                 kernel.kernel()
             if gather is not None:
@@ -156,7 +163,8 @@ class FormOperator:
         return kernels
 
     def _kernel(self, term: Any, target: str, pointwise: Any, out: Any) -> CellKernel:
-        return CellKernel(term, target, pointwise, self._vectors, out, self.settings, self.runtime, self._arrays)
+        vectors = {**self._vectors, "u": self.u if target == "residual" else self.base}
+        return CellKernel(term, target, pointwise, vectors, out, self.settings, self.runtime, self._arrays)
 
     def _gather(self, kernels: list[CellKernel]) -> GatherSum:
         """Sends each kernel's output to its term's segment of the E-vector; targets with equal segments share the lists."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -118,6 +119,7 @@ class Runtime:
         self.num_allocations = 0
         self.allocated_bytes = 0
         self.dump_folder = ""
+        self._copy_bandwidth: float | None = None
         self._programs: dict[str, cl.Program] = {}
 
     def empty(self, num_bytes: int) -> Any:
@@ -154,6 +156,14 @@ class Runtime:
             self.write(buffer, array)
         return buffer
 
+    def pinned(self, count: int) -> np.ndarray:
+        """A float64 array (count,) in host memory that the device copies from and to at full speed."""
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
+        buffer = cl.Buffer(self.context, flags, max(count, 1) * 8)
+        access = cl.map_flags.READ | cl.map_flags.WRITE
+        array, _ = cl.enqueue_map_buffer(self.queue, buffer, access, 0, (max(count, 1),), np.float64)
+        return array[:count]
+
     def write(self, buffer: Any, array: np.ndarray) -> None:
         """Copies a contiguous array into the buffer; returns when the array may be reused."""
         if array.nbytes:
@@ -174,6 +184,23 @@ class Runtime:
         """Fills the buffer with zero bytes, in order of the queue."""
         if num_bytes:
             cl.enqueue_fill_buffer(self.queue, buffer, np.zeros(1, np.uint32), 0, num_bytes)
+
+    def copy_bandwidth(self) -> float:
+        """Bytes read and written per second by a large copy on the device; measured once."""
+        if self._copy_bandwidth is None:
+            size = min(2**30 if self.device.is_gpu else 2**26, self.device.max_alloc_bytes // 4)
+            source, target = self.empty(size), self.empty(size)
+            self.zero(source, size)
+            self.zero(target, size)
+            times = []
+            for _ in range(8):
+                self.finish()
+                start = time.perf_counter()
+                self.copy(source, target, size)
+                self.finish()
+                times.append(time.perf_counter() - start)
+            self._copy_bandwidth = 2 * size / min(times)
+        return self._copy_bandwidth
 
     def finish(self) -> None:
         """Waits until the queue is empty."""

@@ -75,6 +75,10 @@ class Function(ufl.Coefficient):
         self.vec.setArray(local[layout.local_of_owned])
         self._constrained = local[layout.constrained]
 
+    def set_constrained(self, values: npt.NDArray[np.float64]) -> None:
+        """Takes the values of the dofs that the section constrains, in the order of `Layout.constrained`."""
+        self._constrained = values
+
     def local_array(self) -> npt.NDArray[np.float64]:
         """A copy of the L-vector: owned, ghost and constrained values, shape (num_local,); collective."""
         dm, layout = self.space.dm, self.space.layout

@@ -1,0 +1,126 @@
+"""The Jacobian as a matrix: matrix-free behind a python Mat, and assembled into AIJ from element matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from petsc4py import PETSc
+
+from femgpu import log
+from femgpu.errors import FormError
+from femgpu.solver.global_operator import GlobalOperator
+
+
+class JacobianContext:
+    """Context of the matrix-free Mat: what PETSc calls.
+
+    Args:
+        operator: the operators; `linearise` sets the state.
+        template: a T-vector whose type `createVecs` follows.
+    """
+
+    def __init__(self, operator: GlobalOperator, template: PETSc.Vec):
+        self.operator = operator
+        self.template = template
+        self._symmetric: bool | None = None
+
+    def mult(self, mat: PETSc.Mat, x: PETSc.Vec, y: PETSc.Vec) -> None:
+        """Y = J x."""
+        self.operator.action(x, y)
+
+    def multTranspose(self, mat: PETSc.Mat, x: PETSc.Vec, y: PETSc.Vec) -> None:  # noqa: N802
+        """Y = J^T x, where J is symmetric.
+
+        Raises:
+            FormError: when it is not.
+        """
+        if self._symmetric is None:
+            self._symmetric = self._test_symmetry()
+        if not self._symmetric:
+            raise FormError("the Jacobian is not symmetric and has no matrix-free transpose; use -femgpu_jacobian assembled")
+        self.operator.action(x, y)
+
+    def getDiagonal(self, mat: PETSc.Mat, d: PETSc.Vec) -> None:  # noqa: N802
+        """D = diagonal of J."""
+        self.operator.diagonal(d)
+
+    def createVecs(self, mat: PETSc.Mat) -> tuple[PETSc.Vec, PETSc.Vec]:  # noqa: N802
+        """Vectors of the template's type."""
+        return self.template.duplicate(), self.template.duplicate()
+
+    def duplicate(self, mat: PETSc.Mat, copy: bool) -> PETSc.Mat:
+        """Another Mat on the same operators; it shares the state."""
+        return create_matfree(self.operator, self.template)
+
+    def _test_symmetry(self) -> bool:
+        """Compares x.Jy with y.Jx for two fixed vectors without structure."""
+        x, y, z = (self.template.duplicate() for _ in range(3))
+        generator = np.random.default_rng(self.operator.local.space.layout.first)
+        for vector in (x, y):
+            vector.setArray(generator.standard_normal(vector.getLocalSize()))
+        self.operator.action(y, z)
+        one, size = x.dot(z), z.norm() * x.norm()
+        self.operator.action(x, z)
+        return abs(y.dot(z) - one) <= 1e-10 * size
+
+
+def create_matfree(operator: GlobalOperator, template: PETSc.Vec) -> PETSc.Mat:
+    """A python Mat over the Jacobian action."""
+    sizes = template.getSizes()
+    mat = PETSc.Mat().createPython((sizes, sizes), JacobianContext(operator, template), comm=template.getComm())
+    mat.setUp()
+    return mat
+
+
+class AssembledJacobian:
+    """AIJ filled by MatSetValuesCOO from the device's element matrices.
+
+    Args:
+        operator: the operators.
+        template: a T-vector.
+
+    Attributes:
+        mat: the matrix.
+    """
+
+    def __init__(self, operator: GlobalOperator, template: PETSc.Vec):
+        self.operator = operator
+        sizes = template.getSizes()
+        mat = PETSc.Mat().create(comm=template.getComm())
+        mat.setSizes((sizes, sizes))
+        mat.setType(PETSc.Mat.Type.AIJ)
+        rows, columns = self._pattern()
+        mat.setPreallocationCOO(rows, columns)
+        mat.setBlockSize(1)
+        self.mat = mat
+        self._num_rows = len(operator.rows.owned)
+
+    def fill(self) -> None:
+        """Computes the entries at the operators' state; boundary rows get s on the diagonal."""
+        pieces = [matrix.ravel() for matrix in self.operator.local.matrices()]
+        pieces.append(np.full(self._num_rows, self.operator.transfer.scale))
+        with log.event("FGMatrix"):
+            self.mat.setValuesCOO(np.concatenate(pieces), PETSc.InsertMode.INSERT_VALUES)
+
+    def _pattern(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Global rows and columns of all entries; PETSc ignores negative ones, which stand for prescribed dofs."""
+        local, layout = self.operator.local, self.operator.local.space.layout
+        numbers = layout.global_of_local.astype(PETSc.IntType)
+        boundary = numbers[self.operator.rows.local]
+        numbers[self.operator.rows.local] = -1
+        space = local.space
+        rows, columns = [], []
+        for term in local.terms:
+            if term.integral.jacobian is None:
+                continue
+            cells = term.subset(space.offsets)
+            entries = numbers[(cells[:, :, None] + np.arange(space.num_comp)).reshape(len(cells), space.element.num_basis * space.num_comp)]
+            shape = (*entries.shape, entries.shape[1])
+            rows.append(np.broadcast_to(entries[:, :, None], shape).ravel())
+            columns.append(np.broadcast_to(entries[:, None, :], shape).ravel())
+        owned = (boundary >= layout.first) & (boundary < layout.first + layout.num_owned)
+        rows.append(boundary[owned])
+        columns.append(boundary[owned])
+        return np.concatenate(rows), np.concatenate(columns)

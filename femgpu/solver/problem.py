@@ -1,0 +1,200 @@
+"""Nonlinear problems over SNES."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from petsc4py import PETSc
+
+from femgpu import log, options
+from femgpu.errors import DeviceError, SolverError, collective
+from femgpu.forms import lower_form
+from femgpu.operators.form_operator import check_finite
+from femgpu.runtime import Runtime, devices, for_comm, start
+from femgpu.solver.device_vec import on_device
+from femgpu.solver.global_operator import GlobalOperator
+from femgpu.solver.matrix import AssembledJacobian, create_matfree
+from femgpu.solver.view import view
+from femgpu.spaces import DirichletBC, Function
+
+# Preconditioners that need no entries of the matrix.
+_NO_ENTRIES = ("none", "jacobi", "shell", "python", "ksp", "mat")
+
+
+class NonlinearProblem:
+    """Find u with F(u; v) = 0 for all v, and u = value on the prescribed parts of the boundary.
+
+    Args:
+        F: a UFL residual, linear in its test function, or a `PointwiseForm`.
+        u: the unknown; holds the initial guess and, after `solve`, the solution.
+        bcs: Dirichlet conditions.
+        J: a bilinear UFL form to use as the Jacobian; default the derivative of F.
+        options_prefix: prefix of this problem's options.
+        snes: the user's own SNES, whose prefix and options then rule; default one of the problem's own.
+
+    Attributes:
+        snes: the PETSc.SNES.
+        u: the unknown.
+        form: the lowered form.
+        settings: femgpu's options as they were read.
+        jacobian: the PETSc.Mat that KSP multiplies with.
+
+    Raises:
+        FemgpuError: on all ranks, for forms, options, devices or data that do not fit; the message names the remedy.
+    """
+
+    def __init__(
+        self,
+        F: Any,
+        u: Function,
+        bcs: Sequence[DirichletBC] = (),
+        J: Any = None,
+        options_prefix: str = "",
+        snes: PETSc.SNES | None = None,
+    ):
+        mesh = u.space.mesh
+        self.u = u
+        self._own = snes is None
+        self.snes = PETSc.SNES().create(comm=mesh.comm) if snes is None else snes
+        if snes is None:
+            self.snes.setOptionsPrefix(options_prefix)
+        prefix = self.snes.getOptionsPrefix() or ""
+        with collective(mesh.mpi):
+            self.settings = options.read(prefix)
+            self.form = lower_form(F, u, J)
+        if PETSc.Options().hasName("help"):
+            log.show(mesh.comm, options.help_text())
+        self.runtime = _runtime(self.settings, u)
+        self.runtime.dump_folder = self.settings.kernel_dump
+        self.operator = GlobalOperator(self.form, list(bcs), self.settings, self.runtime)
+        self._residual_vec = u.vec.duplicate()
+        self._attach()
+
+    @property
+    def assembled(self) -> bool:
+        """Whether an AIJ matrix is filled at every Jacobian evaluation."""
+        return self._assembled is not None
+
+    @property
+    def quadratures(self) -> list[Any]:
+        """The quadrature rule of each term, in order: points and weights on PETSc's reference cell."""
+        return [term.quadrature for term in self.operator.local.terms]
+
+    def residual(self, x: PETSc.Vec, f: PETSc.Vec) -> None:
+        """F = residual at x, both T-vectors; collective."""
+        self.operator.residual(x, f)
+
+    def linearise(self, x: PETSc.Vec) -> None:
+        """Moves the Jacobian (and what the preconditioner sees) to the state x; collective."""
+        self._form_jacobian(self.snes, x, self.jacobian, self._pmat)
+
+    def solve(self) -> Function:
+        """Solves by SNESSolve with u as initial guess, boundary values inserted first; collective.
+
+        Returns:
+            u.
+
+        Raises:
+            DataError: when the initial guess is not finite.
+            SolverError: when SNES diverged; names its reason and that of the last linear solve.
+        """
+        with collective(self.u.space.mesh.mpi):
+            check_finite(self.u.vec.array_r, f"the initial guess {self.u.name}")
+        self.operator.refresh()
+        self.operator.insert_values(self.u.vec)
+        self.snes.solve(None, self.u.vec)
+        self._attach_constrained()
+        if self.settings.view:
+            log.show(self.u.space.comm, view(self))
+        self._check_converged()
+        return self.u
+
+    def _attach_constrained(self) -> None:
+        """The values of dofs that the section constrains go with the solution."""
+        rows, constrained = self.operator.rows, self.u.space.layout.constrained
+        self.u.set_constrained(rows.values[np.searchsorted(rows.local, constrained)])
+
+    def _attach(self) -> None:
+        """Hands callbacks and matrices to SNES."""
+        self.snes.setDM(self.u.space.dm)
+        self.snes.setFunction(self._form_function, self._residual_vec)
+        self._assembled: AssembledJacobian | None = None
+        if not self.form.has_jacobian:
+            self.jacobian = self._pmat = PETSc.Mat().createSNESMF(self.snes)
+            self.snes.setJacobian(_move_difference, self.jacobian, self._pmat)
+        else:
+            self.jacobian = create_matfree(self.operator, self.u.vec)
+            self._pmat = self.jacobian
+        self.snes.getKSP().setDMActive(PETSc.KSP.DMActive.ALL, False)
+        if self._own:
+            self.snes.setFromOptions()
+        if self.form.has_jacobian:
+            self._choose_matrices()
+            self.snes.setJacobian(self._form_jacobian, self.jacobian, self._pmat)
+
+    def _choose_matrices(self) -> None:
+        """What KSP multiplies with and what the PC sees, by the options and the PC's type."""
+        pmat = self.settings.pmat
+        if pmat == "auto":
+            kind = self.snes.getKSP().getPC().getType() or PETSc.Options().getString(self._prefix + "pc_type", "")
+            pmat = "none" if kind in _NO_ENTRIES else "assembled"
+        if self.settings.jacobian == "assembled" or pmat == "assembled":
+            self._assembled = AssembledJacobian(self.operator, self.u.vec)
+            self._pmat = self._assembled.mat
+        if self.settings.jacobian == "assembled":
+            self.jacobian = self._pmat
+
+    @property
+    def _prefix(self) -> str:
+        return self.snes.getOptionsPrefix() or ""
+
+    def _form_function(self, snes: PETSc.SNES, x: PETSc.Vec, f: PETSc.Vec) -> None:
+        self.operator.residual(x, f)
+
+    def _form_jacobian(self, snes: PETSc.SNES, x: PETSc.Vec, J: PETSc.Mat, P: PETSc.Mat) -> None:
+        self.operator.linearise(x)
+        if self._assembled is not None:
+            self._assembled.fill()
+        for mat in {J.handle: J, P.handle: P}.values():
+            mat.assemble()
+
+    def _check_converged(self) -> None:
+        reason = self.snes.getConvergedReason()
+        if reason >= 0:
+            return
+        inner = self.snes.getKSP().getConvergedReason()
+        raise SolverError(
+            f"SNES diverged: {_name(PETSc.SNES.ConvergedReason, reason)} after {self.snes.getIterationNumber()} iterations, "
+            f"residual norm {self.snes.getFunctionNorm():.6e}; last linear solve: {_name(PETSc.KSP.ConvergedReason, inner)} after "
+            f"{self.snes.getKSP().getIterationNumber()} iterations. Look at -{self._prefix}snes_monitor -{self._prefix}ksp_monitor; "
+            f"try a better initial guess, another -{self._prefix}pc_type or more iterations (-{self._prefix}ksp_max_it)"
+        )
+
+
+def _move_difference(snes: PETSc.SNES, x: PETSc.Vec, J: PETSc.Mat, P: PETSc.Mat) -> None:
+    """The matrix-free difference follows the state by itself, on assembly."""
+    J.assemble()
+
+
+def _runtime(settings: options.Settings, u: Function) -> Runtime:
+    """The device: PETSc's own where the vectors live there, else the one that the options choose."""
+    if not on_device(u.vec):
+        return for_comm(settings.device, u.space.mesh.mpi)
+    mpi = u.space.mesh.mpi
+    with collective(mpi):
+        count = sum(1 for device, _ in devices() if device.is_gpu)
+        if mpi.size > 1 and count > 1:
+            raise DeviceError(
+                f"PETSc's ViennaCL vectors put all {mpi.size} ranks on the first of {count} GPUs; use host vectors "
+                "(without -dm_vec_type viennacl), which give each rank its own GPU"
+            )
+        return start(handles=(u.vec.getCLContextHandle(), u.vec.getCLQueueHandle()))
+
+
+def _name(kind: Any, reason: int) -> str:
+    """PETSc's name of a converged reason."""
+    prefix = "SNES" if kind is PETSc.SNES.ConvergedReason else "KSP"
+    names = [name for name, value in vars(kind).items() if value == reason and name.isupper()]
+    return f"{prefix}_{names[0]}" if names else f"{prefix} reason {reason}"
