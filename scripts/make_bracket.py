@@ -111,9 +111,20 @@ def mesh(size: float) -> None:
     Args:
         size: edge length away from curved faces, in millimetres.
     """
-    options = {"Mesh.MeshSizeMax": size, "Mesh.MeshSizeMin": size / 3, "Mesh.MeshSizeFromCurvature": 24, "Mesh.Algorithm3D": 1,
-               "Mesh.Optimize": 1, "Mesh.OptimizeNetgen": 1, "Mesh.OptimizeThreshold": 0.4, "Mesh.RandomSeed": 1,
-               "Mesh.MshFileVersion": 4.1, "Mesh.Binary": 1, "Mesh.ScalingFactor": 1e-3, "General.NumThreads": 1}  # fmt: skip
+    options = {
+        "Mesh.MeshSizeMax": size,
+        "Mesh.MeshSizeMin": size / 3,
+        "Mesh.MeshSizeFromCurvature": 24,
+        "Mesh.Algorithm3D": 1,
+        "Mesh.Optimize": 1,
+        "Mesh.OptimizeNetgen": 1,
+        "Mesh.OptimizeThreshold": 0.4,
+        "Mesh.RandomSeed": 1,
+        "Mesh.MshFileVersion": 4.1,
+        "Mesh.Binary": 1,
+        "Mesh.ScalingFactor": 1e-3,
+        "General.NumThreads": 1,
+    }
     for name, value in options.items():
         gmsh.option.setNumber(name, value)
     gmsh.model.mesh.generate(3)
@@ -131,7 +142,7 @@ def report(path: Path) -> None:
     print(f"{path}: {len(tags)} tetrahedra, {vertices} vertices, {path.stat().st_size / 1e6:.2f} MB")
     print(f"SICN: least {quality.min():.3f}, mean {quality.mean():.3f}; volume {volume:.6e} m^3 (geometry {exact:.6e})")
     if quality.min() < MIN_QUALITY:
-        raise SystemExit(f"the worst tetrahedron has SICN {quality.min():.3f}, expected at least {MIN_QUALITY}; change --size")
+        raise SystemExit(f"the worst SICN is {quality.min():.3f}, expected at least {MIN_QUALITY}; change --size")
 
 
 def main() -> None:

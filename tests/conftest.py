@@ -1,12 +1,79 @@
-"""Shared setup of the tests."""
+"""Shared setup of the tests: random data with its seed printed, PETSc's options restored, child processes under mpiexec."""
 
 import functools
+import json
 import os
+import secrets
 import subprocess
+import sys
 import types
 
-import pytest_mpi.plugin
+# A process that has initialised Open MPI leaves variables in its environment that make a child's mpiexec fail without a word: copied before
+# anything below imports MPI. More ranks than cores are wanted, and root in a container is no accident.
+CHILD_ENVIRONMENT = {
+    **os.environ,
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}
 
-# A process that has initialised Open MPI leaves variables in its environment that make a child's mpiexec fail without a word. os.environ
-# was copied before that, and has none of them.
-pytest_mpi.plugin.subprocess = types.SimpleNamespace(run=functools.partial(subprocess.run, env=dict(os.environ)))
+import hypothesis  # noqa: E402
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+import pytest_mpi.plugin  # noqa: E402
+from petsc4py import PETSc  # noqa: E402
+
+pytest_mpi.plugin.subprocess = types.SimpleNamespace(run=functools.partial(subprocess.run, env=CHILD_ENVIRONMENT))
+
+# Kernels are built inside examples, so that no deadline fits; a failure prints how to repeat it, so that no database is needed.
+hypothesis.settings.register_profile("femgpu", deadline=None, database=None, print_blob=True)
+hypothesis.settings.load_profile("femgpu")
+
+
+@pytest.fixture(autouse=True)
+def isolated_options():
+    """Options that a test sets in PETSc's database are gone after it."""
+    database = PETSc.Options()
+    before = database.getAll()
+    yield
+    for name in database.getAll():
+        if name not in before:
+            database.delValue(name)
+    for name, value in before.items():
+        database.setValue(name, value)
+
+
+@pytest.fixture
+def set_options():
+    """Sets PETSc options: `set_options(prefix, snes_rtol=1e-10, ...)`; True stands for an option without a value."""
+
+    def put(prefix="", **values):
+        for name, value in values.items():
+            PETSc.Options().setValue(prefix + name, None if value is True else value)
+
+    return put
+
+
+@pytest.fixture
+def rng():
+    """Fresh random numbers in every run, equal on all ranks; FEMGPU_TEST_SEED repeats a run, and pytest prints the seed of a failure."""
+    comm = PETSc.COMM_WORLD.tompi4py()
+    seed = comm.bcast(int(os.environ.get("FEMGPU_TEST_SEED") or secrets.randbits(32)))
+    print(f"FEMGPU_TEST_SEED={seed}")
+    return np.random.default_rng(seed)
+
+
+@pytest.fixture(scope="session")
+def run_ranks():
+    """`run_ranks(n, script, *arguments)` runs a Python script on n ranks and returns the JSON of its last line."""
+
+    def run(num_ranks, script, *arguments, timeout=300):
+        command = ["mpiexec", "-n", str(num_ranks), sys.executable, str(script), *map(str, arguments)]
+        done = subprocess.run(command, env=CHILD_ENVIRONMENT, capture_output=True, text=True, timeout=timeout)
+        if done.returncode:
+            pytest.fail(f"{' '.join(command)} ended with {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run

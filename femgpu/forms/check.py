@@ -33,6 +33,8 @@ def check_form(form: Any, num_arguments: int, what: str) -> None:
         raise FormError(f"{what} is zero: it has no integrals")
     if not isinstance(form, ufl.Form):
         raise FormError(f"{what} is of type {type(form).__name__}; expected a ufl.Form, an integrand times dx")
+    if all(isinstance(integral.integrand(), ufl.classes.Zero) for integral in form.integrals()):
+        raise FormError(f"{what} is zero: so are all of its integrands")
     for integral in form.integrals():
         _check_integral(integral, what)
     _check_meshes(form, what)

@@ -136,8 +136,8 @@ def _subdomains(ids: tuple[Any, ...]) -> tuple[tuple[int, ...], ...]:
 def deep_recursion(depth: int = 20_000) -> Iterator[None]:
     """Allows for deep expressions.
 
-    UFL can build sums of several hundred terms, one below the other, that neither its own algorithms nor the walk could
-    follow within Python's usual limit.
+    A sum of 200 terms is an expression 200 levels deep, which UFL's algorithms and the walk could not follow within
+    Python's usual limit.
     """
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, depth))
@@ -154,10 +154,7 @@ def _ufl_errors(expression: Any) -> Iterator[None]:
     except FemgpuError:
         raise
     except Exception as error:  # UFL raises whatever comes up, ValueError and KeyError mostly
-        parts = (
-            [entry.integrand() for entry in expression.integrals()]
-            if isinstance(expression, ufl.Form)
-            else [expression]
-        )
-        text = " + ".join(map(show, parts))
-        raise FormError(f"UFL refuses the form: {error}; the form is {text}") from error
+        is_form = isinstance(expression, ufl.Form)
+        parts = [entry.integrand() for entry in expression.integrals()] if is_form else [expression]
+        reason = "it is nested too deeply; make a sum of shorter sums" if isinstance(error, RecursionError) else error
+        raise FormError(f"UFL refuses the form: {reason}; the form is {' + '.join(map(show, parts))}") from error

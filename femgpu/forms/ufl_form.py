@@ -58,7 +58,8 @@ def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = No
         for entry in work:
             lowering.derivative(entry)
     if u is not None and not any(entry.jacobian for entry in work):
-        raise FormError(f"the Jacobian is zero: F does not depend on the unknown {show(u)}")
+        reason = f"F does not depend on the unknown {show(u)}" if J is None else show(J.integrals()[0].integrand())
+        raise FormError(f"the Jacobian {'' if J is None else 'J '}is zero: {reason}")
     return lowering.form(work, 2 * space.element.degree + 2 if max_degree is None else max_degree)
 
 

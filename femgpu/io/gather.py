@@ -15,8 +15,8 @@ _TAG = 8461
 class Gathered:
     """The rows of all ranks, one rank after the other; construction is collective.
 
-    The first rank iterates over `chunks`, the others call `send`, all of them for the same arrays in the same order. The first rank
-    never holds more than its own rows and one piece of `CHUNK_BYTES`.
+    The first rank iterates over `chunks`, the others call `send`, all of them for the same arrays in the same order.
+    The first rank never holds more than its own rows and one piece of `CHUNK_BYTES`.
     """
 
     def __init__(self, comm: Any, rows: NDArray) -> None:

@@ -1,6 +1,7 @@
-"""Functions to and from PETSc's HDF5 format: topology, coordinates, labels, sections and vectors, free of the number of ranks.
+"""Functions to and from PETSc's HDF5 format, readable on any number of ranks.
 
-The group /femgpu holds what PETSc does not keep: the names of the functions, and for each one its degree, continuity and value shape.
+The group /femgpu holds what PETSc does not keep beside topology, coordinates, labels, sections and vectors: the names
+of the functions, and for each one its degree, continuity and value shape.
 """
 
 from __future__ import annotations
@@ -9,30 +10,32 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from petsc4py import PETSc
 
-from femgpu.errors import DataError, FemgpuError, collective
-from femgpu.mesh import Mesh
+from femgpu.element import LagrangeElement
+from femgpu.errors import DataError, collective
+from femgpu.mesh.inspect import cell_name
 from femgpu.spaces import Function, FunctionSpace
 
 MESH_NAME = "mesh"
 _GROUP = "/femgpu"
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
-_COORDINATES = "femgpu_coordinates"
+# PETSc's default layout, 1.0.0, keeps vertices only: curved coordinates need 2.0.0, parallel loading 3.0.0.
+_STORAGE = ("femio_", "dm_plex_view_hdf5_storage_version", "3.0.0")
 
 
 def write_h5(path: Path, functions: Sequence[Function]) -> None:
     """Writes functions of one mesh, the mesh and its labels; collective.
 
     Raises:
-        DataError: on all ranks, when PETSc has no HDF5, functions live on different meshes, or names repeat or hold a slash.
+        DataError: on all ranks, when PETSc has no HDF5, names hold a slash, or the file cannot be written.
     """
     mesh = functions[0].space.mesh
-    _check_functions(functions)
+    if slashed := [u.name for u in functions if "/" in u.name]:
+        raise DataError(f"function names {slashed}: a slash parts groups in HDF5; expected none: Function(V, name=...)")
     temporary = path.with_name(f".{path.name}.part")
     try:
         with _viewer(temporary, "w", mesh.comm) as viewer:
@@ -41,12 +44,13 @@ def write_h5(path: Path, functions: Sequence[Function]) -> None:
             dm.topologyView(viewer)
             dm.coordinatesView(viewer)
             dm.labelsView(viewer)
+            _write_numbers(viewer, "coordinates", np.array([mesh.coord_element.degree]))
             _write_numbers(viewer, "names", np.frombuffer("\n".join(u.name for u in functions).encode(), np.uint8))
             for u in functions:
                 _write_function(viewer, dm, u)
         with collective(mesh.mpi):
             if mesh.mpi.rank == 0:
-                os.replace(temporary, path)
+                _rename(temporary, path)
     finally:
         if mesh.mpi.rank == 0:
             temporary.unlink(missing_ok=True)
@@ -63,8 +67,8 @@ def read_h5(
         comm: communicator, default PETSC_COMM_WORLD.
 
     Returns:
-        The distributed mesh with its labels, and the functions by name, each in a space of its own on that mesh (functions of the same
-        degree, continuity and shape share one).
+        The distributed mesh with its labels, and the functions by name, each in a space of its own on that mesh
+        (functions of the same degree, continuity and shape share one).
 
     Raises:
         DataError: on all ranks, when the file is missing, is not HDF5, was not written by `write`, or lacks a function.
@@ -77,19 +81,17 @@ def read_h5(
         held = _function_names(viewer, file, comm)
         wanted = held if names is None else list(names)
         if missing := [name for name in wanted if name not in held]:
-            raise DataError(f"{str(file)!r} holds no function {', '.join(map(repr, missing))}; it holds {', '.join(map(repr, held))}")
+            raise DataError(f"{str(file)!r} holds no function {', '.join(missing)}; it holds {', '.join(held)}")
         dm, sf = _read_mesh(viewer, comm)
         spaces: dict[tuple[int, ...], FunctionSpace] = {}
         return dm, {name: _read_function(viewer, dm, sf, name, spaces) for name in wanted}
 
 
-def _check_functions(functions: Sequence[Function]) -> None:
-    names = [u.name for u in functions]
-    for u in functions:
-        if u.space.mesh is not functions[0].space.mesh:
-            raise DataError(f"functions {names[0]!r} and {u.name!r} live on different meshes; expected one mesh per file")
-        if names.count(u.name) > 1 or not u.name or set(u.name) & set("/\n"):
-            raise DataError(f"function name {u.name!r}: expected different names without slashes: Function(V, name=...)")
+def _rename(temporary: Path, path: Path) -> None:
+    try:
+        os.replace(temporary, path)
+    except OSError as error:
+        raise DataError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
 
 
 def _check_file(path: Path) -> None:
@@ -106,33 +108,37 @@ def _viewer(path: Path, mode: str, comm: PETSc.Comm) -> Iterator[PETSc.ViewerHDF
     if not PETSc.Sys.hasExternalPackage("hdf5"):
         raise DataError("this PETSc has no HDF5; configure it with --with-hdf5, or write .vtu")
     viewer = None
+    prefix, option, version = _STORAGE
+    options = PETSc.Options()
     try:
         viewer = PETSc.ViewerHDF5().create(str(path), mode, comm=comm)
-        viewer.pushFormat(PETSc.Viewer.Format.HDF5_PETSC)
+        viewer.pushFormat(PETSc.Viewer.Format.HDF5_PETSC)  # type: ignore[arg-type]
+        viewer.setOptionsPrefix(prefix)
+        options[prefix + option] = version
         yield viewer
     except PETSc.Error as error:
         verb = "write" if mode == "w" else "read"
         raise DataError(f"cannot {verb} {str(path)!r}: PETSc's HDF5 viewer failed: {error}") from error
     finally:
+        options.delValue(prefix + option)
         if viewer is not None:
             viewer.destroy()
 
 
 def _write_function(viewer: PETSc.ViewerHDF5, dm: PETSc.DMPlex, u: Function) -> None:
+    """Writes the L-vector with a section that constrains nothing, whatever the section of u's own DM does."""
     space = u.space
     kind = [space.element.degree, int(space.element.continuous), *space.value_shape]
     _write_numbers(viewer, u.name, np.array(kind))
-    values = u.local_array()
-    local = space.dm.createLocalVec()
-    local.setArray(values)
+    section_dm = space.mesh.clone_dm()
+    section_dm.setField(0, space.element.petsc_fe(space.num_comp, space.comm))
+    section_dm.createDS()
+    section_dm.setName(u.name)
+    local = section_dm.createLocalVec()
+    local.setArray(u.local_array())  # type: ignore[arg-type]
     local.setName(u.name)
-    before = space.dm.getName()
-    space.dm.setName(u.name)
-    try:
-        dm.sectionView(viewer, space.dm)
-        dm.localVectorView(viewer, space.dm, local)
-    finally:
-        space.dm.setName(before)
+    dm.sectionView(viewer, section_dm)
+    dm.localVectorView(viewer, section_dm, local)
 
 
 def _read_function(
@@ -148,14 +154,14 @@ def _read_function(
 
 
 def _read_local(viewer: PETSc.ViewerHDF5, dm: PETSc.DMPlex, sf: PETSc.SF, name: str) -> NDArray[np.float64]:
-    """The L-vector of a saved section; sections are numbered along the points, so it is that of an equal space on this mesh."""
+    """(num_local,) values; sections are numbered along the points, so this is the L-vector of an equal space here."""
     section_dm = dm.clone()
     section_dm.setName(name)
     _, local_sf = dm.sectionLoad(viewer, section_dm, sf)
     local = section_dm.createLocalVec()
     local.setName(name)
     dm.localVectorLoad(viewer, section_dm, local_sf, local)
-    return local.array_r.copy()
+    return np.array(local.array_r, np.float64)
 
 
 def _read_mesh(viewer: PETSc.ViewerHDF5, comm: PETSc.Comm) -> tuple[PETSc.DMPlex, PETSc.SF]:
@@ -170,6 +176,10 @@ def _read_mesh(viewer: PETSc.ViewerHDF5, comm: PETSc.Comm) -> tuple[PETSc.DMPlex
         spread = dm.distribute(overlap=0)
         sf = sf if spread is None else sf.compose(spread)
         dm.setName(MESH_NAME)
+    degree = int(_read_numbers(viewer, "coordinates", comm)[0])
+    coordinates = dm.getCoordinateDM()
+    coordinates.setField(0, LagrangeElement(cell_name(dm, comm.tompi4py()), degree).petsc_fe(dm.getDimension(), comm))
+    coordinates.createDS()
     return dm, sf
 
 
@@ -177,14 +187,14 @@ def _function_names(viewer: PETSc.ViewerHDF5, path: Path, comm: PETSc.Comm) -> l
     try:
         codes = _read_numbers(viewer, "names", comm)
     except PETSc.Error as error:
-        raise DataError(f"{str(path)!r} has no group {_GROUP}; expected a file that femgpu.write made (meshes: mesh.read)") from error
+        raise DataError(f"{str(path)!r} has no {_GROUP}/names; expected a file that femgpu.write made") from error
     return codes.astype(np.uint8).tobytes().decode().split("\n")
 
 
 def _write_numbers(viewer: PETSc.ViewerHDF5, name: str, numbers: NDArray) -> None:
     comm = viewer.comm
     mine = numbers.astype(PETSc.IntType) if comm.getRank() == 0 else np.empty(0, PETSc.IntType)
-    entry = PETSc.IS().createGeneral(mine, comm=comm)
+    entry = PETSc.IS().createGeneral(mine, comm=comm)  # type: ignore[arg-type]
     entry.setName(name)
     viewer.pushGroup(_GROUP)
     entry.view(viewer)

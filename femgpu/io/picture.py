@@ -31,20 +31,22 @@ def picture(
 ) -> None:
     """Draws a function on a plane mesh or on the surface of a solid one, with a scalar bar, into a .png; collective.
 
-    The function is gathered on the first rank, which draws it in a process of its own. Needs pyvista (extra `plot`), no display.
+    The function is gathered on the first rank, which draws it in a process of its own. Needs pyvista (extra `plot`), no
+    display.
 
     Args:
         path: the .png.
         u: what to show; of a vector or tensor the norm, unless a component is given.
         component: component of u.
         edges: whether to draw the edges of the cells.
-        warp: multiple of u, then a vector with an entry per direction, by which the mesh is displaced; 0 leaves it in place.
+        warp: multiple of u, then a vector with an entry per direction, by which the mesh is displaced; 0 leaves it in
+            place.
         size: width and height in pixels.
         colors: name of a matplotlib colour map.
 
     Raises:
-        DataError: on all ranks, for another suffix, a mesh of dimension 1, a component that does not exist, a warp by something else
-            than a displacement, when pyvista is missing, or when it cannot draw.
+        DataError: on all ranks, for another suffix, a mesh of dimension 1, a component that does not exist, a warp by
+            something else than a displacement, when pyvista is missing, or when it cannot draw.
     """
     target = Path(path)
     mesh = u.space.mesh
@@ -59,10 +61,9 @@ def picture(
         gather_grid(file, grid, mesh.mpi)
         with collective(mesh.mpi):
             if mesh.mpi.rank == 0:
-                _draw(target, {
-                    "vtu": str(file), "name": u.name, "component": _entry(u, component), "label": _label(u, component), "dim": mesh.dim,
-                    "degree": grid.degree, "edges": edges, "warp": warp, "size": list(size), "colors": colors,
-                })  # fmt: skip
+                what = {"name": u.name, "component": _entry(u, component), "label": _label(u, component)}
+                how = {"edges": edges, "warp": warp, "size": list(size), "colors": colors}
+                _draw(target, {"vtu": str(file), "dim": mesh.dim, "degree": grid.degree, **what, **how})
     finally:
         if scratch:
             scratch.cleanup()
@@ -73,16 +74,18 @@ def _check(path: Path, u: Function, component: int | None, warp: float) -> None:
     if path.suffix != ".png":
         raise DataError(f"cannot draw {str(path)!r}: expected a name that ends in .png")
     if space.mesh.dim == 1:
-        raise DataError(f"cannot draw {u.name!r} on a mesh of dimension 1; expected 2 or 3: write a .vtu and plot it over the line")
+        raise DataError(f"cannot draw {u.name!r} on a mesh of dimension 1; expected 2 or 3: write a .vtu and plot that")
     if component is not None and not 0 <= component < space.num_comp:
         raise DataError(f"component {component} of {u.name!r}: expected 0 to {space.num_comp - 1}")
     if warp and (space.value_shape != (space.mesh.dim,) or space.element.degree == 0):
-        raise DataError(f"warp by {u.name!r} of value shape {space.value_shape}: expected a displacement of shape {(space.mesh.dim,)}")
+        raise DataError(
+            f"warp by {u.name!r} of shape {space.value_shape}: expected a vector of shape {(space.mesh.dim,)}"
+        )
 
 
 def _check_surroundings(path: Path) -> None:
     if find_spec("pyvista") is None:
-        raise DataError(f"cannot draw {str(path)!r}: pyvista is not installed; run pip install 'femgpu[plot]', or write a .vtu")
+        raise DataError(f"cannot draw {str(path)!r} without pyvista: run pip install 'femgpu[plot]', or write a .vtu")
     if not path.parent.is_dir():
         raise DataError(f"cannot draw {str(path)!r}: {str(path.parent)!r} is not a folder; create it first")
 
@@ -110,11 +113,13 @@ def _draw(target: Path, options: dict[str, Any]) -> None:
         if done.returncode != 0 or not temporary.exists():
             last = "\n".join(done.stderr.strip().splitlines()[-5:])
             raise DataError(
-                f"cannot draw {str(target)!r}: the renderer ended with code {done.returncode}; on Debian install libgl1, libosmesa6 and "
-                f"libxrender1, or write a .vtu and draw it elsewhere. Its last words:\n{last}"
+                f"cannot draw {str(target)!r}: the renderer ended with code {done.returncode}; on Debian install libgl1, "
+                f"libosmesa6 and libxrender1, or write a .vtu and draw it elsewhere. Its last words:\n{last}"
             )
         os.replace(temporary, target)
     except subprocess.TimeoutExpired:
-        raise DataError(f"cannot draw {str(target)!r} within {_TIMEOUT_SECONDS} s; write a .vtu and draw it elsewhere") from None
+        raise DataError(
+            f"cannot draw {str(target)!r} in {_TIMEOUT_SECONDS} s; write a .vtu and draw it elsewhere"
+        ) from None
     finally:
         temporary.unlink(missing_ok=True)

@@ -1,7 +1,8 @@
-"""Draws one field of a .vtu file into a .png, off-screen. A program of its own: it knows nothing of femgpu, PETSc or MPI.
+"""Draws one field of a .vtu file into a .png, off-screen.
 
-Rendering libraries abort the process when they find no display to draw on; a process of its own turns that into an error of `picture`.
-Its one argument is a JSON object with the keys of `draw`.
+A program of its own that knows nothing of femgpu, PETSc or MPI: rendering libraries abort the process when they find no
+display to draw on; a process of its own turns that into an error of `picture`. Its one argument is a JSON object with
+the keys of `draw`.
 """
 
 from __future__ import annotations
@@ -52,10 +53,14 @@ def draw(
     bar = {"title": label, "vertical": True, "position_x": 0.86, "position_y": 0.2, "height": 0.6, "fmt": "%.3g"}
     plotter.add_mesh(
         _surface(grid, 0 if degree == 1 else 3), scalars=name, component=component, cmap=colors, scalar_bar_args=bar,
-        smooth_shading=False, lighting=dim == 3,
+        lighting=dim == 3, ambient=0.2,
     )  # fmt: skip
     if edges:
-        plotter.add_mesh(_surface(grid, 0), style="wireframe", color="black", line_width=1, opacity=0.4)
+        lines = plotter.add_mesh(_surface(grid, 0), style="wireframe", color="black", line_width=1, opacity=0.4)
+        # Lines lie in the faces that they part: without this they vanish in them, here and there.
+        lines.mapper.SetResolveCoincidentTopologyToPolygonOffset()
+        lines.mapper.SetRelativeCoincidentTopologyLineOffsetParameters(0, -8)
+        lines.mapper.SetRelativeCoincidentTopologyPolygonOffsetParameters(0, -8)
     if dim == 2:
         plotter.view_xy()
     else:

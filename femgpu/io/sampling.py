@@ -1,7 +1,8 @@
 """Functions as values at the nodes of VTK's Lagrange cells.
 
-All functions of a file share one lattice, that of the highest degree among them and the coordinates; each is tabulated there, so the file
-holds the same polynomials. Where all functions are continuous, cells share points, numbered like the dofs of a Lagrange space.
+All functions of a file share one lattice, that of the highest degree among them and the coordinates; each is tabulated
+there, so the file holds the same polynomials. Where all functions are continuous, cells share points, numbered like the
+dofs of a Lagrange space.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class Numbering:
         nodes: (num_cells, num_nodes) int32 local point numbers in VTK's order.
         num_local: points that this rank's cells touch.
         numbers: (num_local,) int64 numbers over all ranks.
-        local_of_owned: (num_owned,) local numbers of the points that this rank owns, in the order of their numbers over all ranks.
+        local_of_owned: (num_owned,) local numbers of the points that this rank owns, in the order of their numbers over
+            all ranks.
     """
 
     nodes: NDArray[np.int32]
@@ -72,20 +74,37 @@ class Numbering:
     local_of_owned: NDArray[np.integer]
 
 
+def check_functions(functions: Sequence[Function]) -> None:
+    """Refuses functions that cannot share a file.
+
+    Raises:
+        DataError: when there are none, they live on different meshes, or names are empty, repeat or hold control
+            characters.
+    """
+    if not functions:
+        raise DataError("no function was given; expected at least one: write(path, u)")
+    names = [u.name for u in functions]
+    for u in functions:
+        if u.space.mesh is not functions[0].space.mesh:
+            raise DataError(
+                f"functions {names[0]!r} and {u.name!r} live on different meshes; expected one mesh per file: "
+                "write them to two files, or make both spaces on one DM"
+            )
+        if names.count(u.name) > 1 or not u.name or not u.name.isprintable():
+            raise DataError(f"function name {u.name!r}: expected printable names, each once: Function(V, name=...)")
+
+
 def sample(functions: Sequence[Function], shared: bool) -> Grid:
     """Samples functions at the nodes of Lagrange cells; collective.
 
     Args:
-        functions: at least one, all on one mesh, with different names.
+        functions: what `check_functions` accepts.
         shared: whether points are numbered over all ranks, each owned by one; else every rank gets a grid of its own.
 
     Returns:
         This rank's part.
-
-    Raises:
-        DataError: when there are no functions, they live on different meshes, or names repeat.
     """
-    mesh = _common_mesh(functions)
+    mesh = functions[0].space.mesh
     nodal = [u for u in functions if u.space.element.degree > 0]
     degree = max([mesh.coord_element.degree, *(u.space.element.degree for u in nodal)])
     degree = min(degree, vtk_cells.MAX_DEGREE)
@@ -104,22 +123,6 @@ def sample(functions: Sequence[Function], shared: bool) -> Grid:
         point_data=tuple(Field(u.name, _at_points(u, numbering, lattice)[keep]) for u in nodal),
         cell_data=tuple(Field(u.name, _at_cells(u)) for u in functions if u.space.element.degree == 0),
     )
-
-
-def _common_mesh(functions: Sequence[Function]) -> Mesh:
-    if not functions:
-        raise DataError("no function was given; expected at least one: write(path, u)")
-    mesh = functions[0].space.mesh
-    for u in functions:
-        if u.space.mesh is not mesh:
-            raise DataError(
-                f"functions {functions[0].name!r} and {u.name!r} live on different meshes; expected one mesh per file: "
-                "write them to two files, or make both spaces on one DM"
-            )
-    names = [u.name for u in functions]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise DataError(f"several functions are named {', '.join(map(repr, twice))}; expected different names: Function(V, name=...)")
-    return mesh
 
 
 def _numbering(mesh: Mesh, degree: int, merged: bool) -> Numbering:
@@ -149,10 +152,10 @@ def _periodic(mesh: Mesh) -> bool:
 
 
 def _matching(cell: str, degree: int) -> NDArray[np.int64] | None:
-    """The dof of the Lagrange element that stands for each node of VTK's lattice: (num_nodes,), or None if they do not pair up.
+    """(num_nodes,) dof of the Lagrange element that stands for each node of VTK's lattice; None if they do not pair up.
 
-    PETSc's nodes are not equispaced. On a line they are sorted alike; elsewhere the inverse of the line's warp, applied to each
-    barycentric (or Cartesian) coordinate, brings every node nearest to its partner.
+    PETSc's nodes are not equispaced. On a line they are sorted alike; elsewhere the inverse of the line's warp, applied
+    to each barycentric (or Cartesian) coordinate, brings every node nearest to its partner.
     """
     lattice = vtk_cells.lattice(cell, degree)
     nodes = 0.5 * (LagrangeElement(cell, degree).nodes + 1.0)
@@ -190,7 +193,7 @@ def _at_cells(u: Function) -> NDArray[np.float64]:
 
 
 def _entries(shape: tuple[int, ...], dim: int) -> tuple[int, NDArray[np.int64]]:
-    """VTK's number of entries for a value shape, and the entry of each component; vectors and tensors of the plane get zeros for z."""
+    """VTK's number of entries for a value shape, and the entry of each component; the plane's get zeros for z."""
     num_comp = int(np.prod(shape, dtype=int))
     if shape == (2,) and dim == 2:
         return 3, np.arange(2)

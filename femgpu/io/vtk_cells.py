@@ -1,8 +1,9 @@
 """VTK's Lagrange cells: their types and the order of their nodes on the equispaced lattice.
 
-A node is a tuple of integers, its position along the axes in steps of 1/degree. The order is vertices, edges, faces, interior:
-on tensor cells each with the first axis running fastest, on simplices faces and interior are the same order again, of degree 3 (triangle)
-and 4 (tetrahedron) less. Edges of the hexahedron are those of VTK 9 (file format 2.2 and newer).
+A node is a tuple of integers, its position along the axes in steps of 1/degree. The order is vertices, edges, faces,
+interior: on tensor cells each with the first axis running fastest, on simplices faces and interior are the same order
+again, of degree 3 (triangle) and 4 (tetrahedron) less. Edges of the hexahedron are those of VTK 9 (file format 2.2 and
+newer).
 """
 
 from __future__ import annotations
@@ -108,12 +109,14 @@ def _simplex(corners: list[tuple[int, ...]], degree: int) -> list[tuple[int, ...
 
 def _shrunk(corners: list[tuple[int, ...]], degree: int) -> list[tuple[int, ...]]:
     """Corners of the simplex of the inner nodes: one step away from every facet."""
-    last = degree - len(corners) + 1
-    return [_between(corners, [last if i == k else 1 for i in range(len(corners))]) for k in range(len(corners))] if last > 0 else []
+    number = len(corners)
+    last = degree - number + 1
+    if last <= 0:
+        return []
+    return [_between(corners, [last if i == k else 1 for i in range(number)]) for k in range(number)]
 
 
 def _between(corners: list[tuple[int, ...]], weights: list[int]) -> tuple[int, ...]:
     """The lattice point with these integer barycentric coordinates."""
-    total = sum(weights)
-    sums = (sum(w * corner[axis] for w, corner in zip(weights, corners, strict=True)) for axis in range(len(corners[0])))
-    return tuple(value // total for value in sums)
+    sums = np.array(weights) @ np.array(corners)
+    return tuple(int(value) for value in sums // sum(weights))

@@ -61,16 +61,20 @@ def write_parts(path: Path, functions: Sequence[Function]) -> None:
     comm = functions[0].space.mesh.mpi
     grid = sample(functions, shared=False)
     parts = [f"{path.stem}_{rank:04d}.vtu" for rank in range(comm.size)]
-    with collective(comm):
-        streams = [_Whole(entry.values) for entry in (*grid.point_data, *grid.cell_data)]
-        streams += [_Whole(grid.points), _Whole(grid.connectivity.astype(np.int32))]
-        arrays = _arrays(grid, streams, np.int32)
-        with replacing(path.with_name(parts[comm.rank])) as file:
+    part = path.with_name(parts[comm.rank])
+    streams = [_Whole(entry.values) for entry in (*grid.point_data, *grid.cell_data)]
+    streams += [_Whole(grid.points), _Whole(grid.connectivity.astype(np.int32))]
+    arrays = _arrays(grid, streams, np.int32)
+    try:
+        with collective(comm), replacing(part) as file:
             write_vtu(file, len(grid.points), len(grid.connectivity), arrays)
-    with collective(comm):
-        if comm.rank == 0:
-            with replacing(path) as file:
-                write_pvtu(file, arrays, parts)
+        with collective(comm):
+            if comm.rank == 0:
+                with replacing(path) as file:
+                    write_pvtu(file, arrays, parts)
+    except Exception:
+        part.unlink(missing_ok=True)
+        raise
 
 
 class _Whole:
@@ -82,7 +86,7 @@ class _Whole:
 
 
 def _arrays(grid: Grid, streams: Sequence[Gathered | _Whole], kind: type[np.signedinteger]) -> list[Array]:
-    """The arrays of a file: point data, cell data, points and connectivity from the streams, in this order; then offsets and types."""
+    """The arrays of a file: fields, points and connectivity from the streams, in this order; then offsets and types."""
     fields = [("PointData", entry) for entry in grid.point_data] + [("CellData", entry) for entry in grid.cell_data]
     arrays = [
         Array(section, entry.name, np.float64, entry.values.shape[1], stream.num_rows, stream.chunks)
@@ -90,13 +94,13 @@ def _arrays(grid: Grid, streams: Sequence[Gathered | _Whole], kind: type[np.sign
     ]
     points, cells = streams[-2:]
     num_nodes = grid.connectivity.shape[1]
-    kinds = (1, vtk_cells.cell_type(grid.cell, grid.degree))
+    types = np.full(cells.num_rows, vtk_cells.cell_type(grid.cell, grid.degree), dtype=np.uint8)
     return [
         *arrays,
         Array("Points", "Points", np.float64, 3, points.num_rows, points.chunks),
         Array("Cells", "connectivity", kind, 1, cells.num_rows * num_nodes, cells.chunks),
         Array("Cells", "offsets", np.int64, 1, cells.num_rows, _counting(cells.num_rows, num_nodes)),
-        Array("Cells", "types", np.uint8, 1, cells.num_rows, (np.full(cells.num_rows, kinds[1], dtype=np.uint8),)),
+        Array("Cells", "types", np.uint8, 1, cells.num_rows, (types,)),
     ]
 
 

@@ -1,7 +1,8 @@
 """The .vtu format: an XML head and, behind it, the arrays in binary, zlib-compressed block by block.
 
-Arrays arrive in pieces and are never held whole. The head comes first in the file but knows the place of each array only at the end, so
-it is written with blanks that are filled in afterwards; likewise the table of compressed sizes before each array.
+Arrays arrive in pieces and are never held whole. The head comes first in the file but knows the place of each array
+only at the end, so it is written with blanks that are filled in afterwards; likewise the table of compressed sizes
+before each array.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from femgpu.errors import DataError
 
 BLOCK_BYTES = 1 << 20
 COMPRESSION_LEVEL = 1
@@ -56,12 +59,19 @@ class Array:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Opens a temporary file beside `path`, which becomes `path` when the block succeeds and is removed when it fails."""
+    """Opens a temporary file beside `path`, which becomes `path` when the block succeeds and is removed when it fails.
+
+    Raises:
+        DataError: when the system refuses the file.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with open(temporary, "wb") as stream:
             yield stream
         os.replace(temporary, path)
+    except OSError as error:
+        reason = error.strerror or error
+        raise DataError(f"cannot write {str(path)!r}: {reason}; expected a writable folder with room") from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -135,7 +145,7 @@ def _data_array(array: Array, offset: str | None) -> str:
 
 
 def _append(stream: BinaryIO, array: Array) -> None:
-    """Writes the table of sizes (number of blocks, block size, size of a partial last block, compressed sizes) and the blocks."""
+    """Writes the blocks, and before them how many, their size, that of a partial last one, and their compressed sizes."""
     num_blocks = -(-array.num_bytes // BLOCK_BYTES)
     table = np.zeros(3 + num_blocks, dtype=np.uint64)
     table[:3] = num_blocks, BLOCK_BYTES, array.num_bytes % BLOCK_BYTES

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from femgpu.errors import DataError, collective
 from femgpu.io.h5 import write_h5
+from femgpu.io.sampling import check_functions
 from femgpu.io.vtu import write_one_file, write_parts
 from femgpu.spaces import Function
 
@@ -21,27 +22,25 @@ _WRITERS: dict[str, Callable[[Path, Sequence[Function]], None]] = {
 def write(path: str | os.PathLike[str], *functions: Function) -> None:
     """Writes functions of one mesh to a file; collective.
 
-    A .vtu holds the cells of all ranks as true high-order Lagrange cells (degree of the highest function or of the coordinates, at most
-    10), functions as point data under their names, those of degree 0 as cell data; a .pvtu has one part per rank beside it; an .h5 is
-    PETSc's HDF5 format, from which `read_h5` restarts on any number of ranks. The file appears under its name only when complete.
+    A .vtu holds the cells of all ranks as true high-order Lagrange cells (degree of the highest function or of the
+    coordinates, at most 10), functions as point data under their names, those of degree 0 as cell data; a .pvtu has one
+    part per rank beside it; an .h5 is PETSc's HDF5 format, from which `read_h5` restarts on any number of ranks. The
+    file appears under its name only when complete.
 
     Args:
         path: file to write; the suffix is the format.
         functions: what to write, with different names.
 
     Raises:
-        DataError: on all ranks, for another suffix, no function, functions on different meshes or with the same name, or a folder that
-            does not exist or refuses the file.
+        DataError: on all ranks, for another suffix, no function, functions on different meshes or with the same name,
+            or a folder that does not exist or refuses the file.
     """
     target = Path(path)
     if target.suffix not in _WRITERS:
         raise DataError(f"cannot write {str(target)!r}: expected a name that ends in {', '.join(_WRITERS)}")
-    if not functions:
-        raise DataError(f"no function to write to {str(target)!r}; expected at least one: write(path, u)")
-    with collective(functions[0].space.mesh.mpi):
-        if functions[0].space.mesh.mpi.rank == 0 and not target.parent.is_dir():
+    check_functions(functions)
+    mpi = functions[0].space.mesh.mpi
+    with collective(mpi):
+        if mpi.rank == 0 and not target.parent.is_dir():
             raise DataError(f"cannot write {str(target)!r}: {str(target.parent)!r} is not a folder; create it first")
-    try:
-        _WRITERS[target.suffix](target, functions)
-    except OSError as error:
-        raise DataError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
+    _WRITERS[target.suffix](target, functions)

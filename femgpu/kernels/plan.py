@@ -16,6 +16,8 @@ ATOMICS = ("ptx", "cas")
 
 # Tables up to this size stand in the program as __constant data (a program may hold 64 KB of it).
 CONSTANT_TABLE_BYTES = 32768
+# Work-groups with fewer items leave most of a GPU idle.
+LEAST_ITEMS = 64
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class Plan:
         group_size: work-items per work-group (for `transposed` it follows from the blocks).
         num_blocks: blocks per batch (`transposed`).
         num_batches: batches per chunk (`transposed`).
+        staged: whether the inputs of a batch pass through local memory (`transposed`); with one point per cell each input is used
+            by one item only, and reading it from global memory at once saves a barrier.
         local_limit: bytes of local memory that a work-group may take.
         group_limit: largest work-group of the device.
     """
@@ -95,6 +99,7 @@ class Plan:
     group_size: int = 64
     num_blocks: int = 1
     num_batches: int = 1
+    staged: bool = True
     local_limit: int = 32768
     group_limit: int = 1024
 
@@ -148,10 +153,23 @@ class Plan:
         return math.lcm(self.num_rows, self.num_qpts)
 
     @property
-    def num_items(self) -> int:
-        """Work-items per work-group: those of the blocks, folded where the device allows fewer."""
+    def chunk_items(self) -> int:
+        """Work-items that serve one chunk: those of the blocks, folded where the device allows fewer."""
         wanted = self.num_blocks * self.block_size if self.schedule == "transposed" else self.group_size
         return min(wanted, self.group_limit)
+
+    @property
+    def group_chunks(self) -> int:
+        """Chunks side by side in one work-group, so that it has `LEAST_ITEMS` items where they fit."""
+        if self.schedule != "transposed" or self.chunk_items >= LEAST_ITEMS:
+            return 1
+        fitting = self.local_limit // max(self.cell_local_bytes * self.batch_cells, 1)
+        return max(1, min(-(-LEAST_ITEMS // self.chunk_items), fitting, self.group_limit // self.chunk_items))
+
+    @property
+    def num_items(self) -> int:
+        """Work-items per work-group."""
+        return self.chunk_items * self.group_chunks
 
     @property
     def batch_cells(self) -> int:
@@ -161,9 +179,9 @@ class Plan:
         return min(self.num_blocks * self.block_size // self.num_comp, self.local_limit // max(self.cell_local_bytes, 1))
 
     @property
-    def chunk_cells(self) -> int:
+    def group_cells(self) -> int:
         """Cells of one work-group."""
-        return self.batch_cells * (self.num_batches if self.schedule == "transposed" else 1)
+        return self.batch_cells * (self.num_batches * self.group_chunks if self.schedule == "transposed" else 1)
 
     @property
     def cell_fastest(self) -> bool:
@@ -199,16 +217,18 @@ class Plan:
     @cached_property
     def cell_local_bytes(self) -> int:
         """Bytes of local memory that one cell of a batch takes."""
-        words = sum(field.size for field in self.fields)
-        words += self.num_coord_basis * self.dim if self.needs_coords else 0
-        words += self.geometry_words if self.geometry == "affine_stored" else 0
+        words = 0
+        if self.staged:
+            words += sum(field.size for field in self.fields)
+            words += self.num_coord_basis * self.dim if self.needs_coords else 0
+            words += self.geometry_words if self.geometry == "affine_stored" else 0
         words += self.num_qpts * self.num_comp * (("f0" in self.writes) + self.dim * ("f1" in self.writes))
         return words * self.real_bytes
 
     @property
     def local_bytes(self) -> int:
         """Bytes of local memory per work-group."""
-        return self.cell_local_bytes * self.batch_cells if self.schedule == "transposed" else 0
+        return self.cell_local_bytes * self.batch_cells * self.group_chunks if self.schedule == "transposed" else 0
 
     @property
     def table_words(self) -> int:
@@ -227,7 +247,7 @@ class Plan:
     def global_size(self, num_cells: int) -> int:
         """Work-items to launch for a number of cells."""
         units = num_cells * self.num_rows if self.target == "matrix" else num_cells
-        groups = -(-units // self.chunk_cells)
+        groups = -(-units // self.group_cells)
         return groups * self.num_items
 
     def cell_bytes(self) -> int:
@@ -265,7 +285,8 @@ class Plan:
         """One line for `-femgpu_view`."""
         shape = f"{self.num_items} items"
         if self.schedule == "transposed":
-            shape += f", {self.num_blocks} blocks x {self.num_batches} batches of {self.batch_cells} cells, {self.local_bytes} B local"
+            shape += f", {self.num_blocks} blocks x {self.num_batches} batches of {self.batch_cells} cells"
+            shape += f", {self.group_chunks} chunks per group, {self.local_bytes} B local"
         return (
             f"{self.target}: {self.schedule} ({shape}), {self.num_basis} basis x {self.num_comp} comp, {self.num_qpts} points, "
             f"{self.precision}, geometry {self.geometry}, scatter {self.scatter}"

@@ -116,6 +116,8 @@ def _macros(plan: Plan) -> list[str]:
         sizes |= {
             "CELLS": plan.batch_cells,
             "NUM_BATCHES": plan.num_batches,
+            "CHUNKS": plan.group_chunks,
+            "ITEMS": plan.chunk_items,
             "HAS_F0": int("f0" in plan.writes),
             "HAS_F1": int("f1" in plan.writes),
         }

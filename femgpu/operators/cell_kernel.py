@@ -44,6 +44,7 @@ class CellKernel:
         settings: the options.
         runtime: the device.
         arrays: where per-cell arrays are kept.
+        source: `lvector`, or `evector` where `vectors` and `out` hold each cell's own entries.
 
     Attributes:
         plan: the plan.
@@ -61,10 +62,11 @@ class CellKernel:
         settings: Settings,
         runtime: Runtime,
         arrays: DeviceArrays,
+        source: str = "lvector",
     ):
         self.term = term
         fields = term.fields(pointwise)
-        self.plan = make_plan(term, target, pointwise, fields, settings, runtime.device)
+        self.plan = make_plan(term, target, pointwise, fields, settings, runtime.device, source)
         self.pointwise_flops = pointwise.flops
         elements = term.elements(fields, self.plan.needs_coords)
         tables = pack_tables(term.quadrature.weights, [element.tabulate(term.quadrature.points) for element in elements])
@@ -116,7 +118,7 @@ class CellKernel:
 
 
 def make_plan(
-    term: Term, target: str, pointwise: Pointwise, fields: list[FieldData], settings: Settings, device: Device
+    term: Term, target: str, pointwise: Pointwise, fields: list[FieldData], settings: Settings, device: Device, source: str
 ) -> Plan:
     """Chooses the plan of a kernel from the options, the form and the device.
 
@@ -135,6 +137,8 @@ def make_plan(
     elements = term.elements(fields, needs_x or geometry.endswith("recomputed"))
     number = {element: i for i, element in enumerate(elements)}
     scatter = scatter_mode(settings, device) if target in ("residual", "action", "diagonal") else "evector"
+    if source == "evector":
+        scatter = "gather"
     sizes: dict[str, Any] = dict(
         target=target,
         schedule=schedule,
@@ -161,6 +165,8 @@ def make_plan(
         needs_x=needs_x,
         precision=settings.precision,
         scatter="atomic" if scatter == "atomic" else "evector",
+        source=source,
+        staged=term.quadrature.num_qpts > 1,
         atomics="ptx" if device.is_nvidia else "cas",
         gpu=device.is_gpu,
         group_size=settings.group_size or (128 if device.is_gpu else 64),

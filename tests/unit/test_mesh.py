@@ -12,6 +12,7 @@ from femgpu.errors import FemgpuError, MeshError
 from femgpu.mesh import Mesh, box
 
 COUNTS = {1: (7,), 2: (4, 3), 3: (3, 2, 2)}
+pytestmark = pytest.mark.timeout(120)
 parallel = pytest.mark.parallel([1, 2, 3])
 cells = pytest.mark.parametrize("cell", CELLS)
 
@@ -95,7 +96,7 @@ def test_box_volume_and_sides(cell):
     assert mesh.labels()["Face Sets"] == sorted(itertools.chain(*sides))
     for axis, values in enumerate(sides):
         for value, where in zip(values, (lower[axis], upper[axis]), strict=True):
-            np.testing.assert_allclose(facet_centres(mesh, value)[:, axis], where)
+            np.testing.assert_allclose(facet_centres(mesh, value)[:, axis], where, atol=1e-14)
     every = mesh.mpi.allreduce(len(mesh.facets("boundary")[0]))
     assert every == sum(mesh.mpi.allreduce(len(mesh.facets(value)[0])) for value in range(1, 2 * dim + 1))
     assert every == mesh.mpi.allreduce(len(mesh.facets(("marker", 1))[0]))

@@ -1,32 +1,39 @@
 // Schedule transposed: a work-group serves NUM_BATCHES batches of CELLS cells in sequence. In the evaluation phase an item
-// stands for (cell, point), after the barrier for (cell, basis row), and walks over the batch. As GROUP_SIZE is a multiple of
+// stands for (cell, point), after the barrier for (cell, basis row), and walks over the batch. As ITEMS is a multiple of
 // the points and of the rows (unless the device is too small for a block), an item keeps its point and its row. The last
 // batch is masked by num_cells.
-// Index space: group = chunk, local id = item < GROUP_SIZE = num_blocks * block_size.
+// Index space: a group holds CHUNKS chunks of ITEMS = num_blocks * block_size items; local id = chunk * ITEMS + item.
 #define NUM_ROWS (NUM_BASIS * NUM_COMP)
 #define NUM_FLUX (NUM_COMP * (HAS_F0 + DIM * HAS_F1))
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${plan.name}(${arguments}) {
+  const int item = (int)get_local_id(0) % ITEMS;
+  const int chunk = (int)get_local_id(0) / ITEMS;
+% if plan.staged:
 % for field in plan.fields:
-  __local real s_${field.name}[CELLS * ${field.size}];
+  __local real s_all_${field.name}[CHUNKS * CELLS * ${field.size}];
+  __local real *s_${field.name} = s_all_${field.name} + chunk * CELLS * ${field.size};
 % endfor
 % if plan.needs_coords:
-  __local real s_x[CELLS * NUM_COORD_BASIS * DIM];
+  __local real s_all_x[CHUNKS * CELLS * NUM_COORD_BASIS * DIM];
+  __local real *s_x = s_all_x + chunk * CELLS * NUM_COORD_BASIS * DIM;
 % endif
 % if plan.geometry == "affine_stored":
-  __local real s_geometry[CELLS * (DIM * DIM + 1)];
+  __local real s_all_geometry[CHUNKS * CELLS * (DIM * DIM + 1)];
+  __local real *s_geometry = s_all_geometry + chunk * CELLS * (DIM * DIM + 1);
 % endif
-  __local real s_f[CELLS * NUM_QPTS * NUM_FLUX];
-  const int item = (int)get_local_id(0);
+% endif
+  __local real s_all_f[CHUNKS * CELLS * NUM_QPTS * NUM_FLUX];
+  __local real *s_f = s_all_f + chunk * CELLS * NUM_QPTS * NUM_FLUX;
 
   for (int batch = 0; batch < NUM_BATCHES; ++batch) {
-    const int first = ((int)get_group_id(0) * NUM_BATCHES + batch) * CELLS;
-    const int count = min(CELLS, num_cells - first);
-    if (count <= 0) break;
+    const int first = (((int)get_group_id(0) * CHUNKS + chunk) * NUM_BATCHES + batch) * CELLS;
+    const int count = clamp(num_cells - first, 0, CELLS);
 
+% if plan.staged:
     // gather: consecutive items read consecutive words
 % for field in plan.fields:
-    for (int i = item; i < count * ${field.size}; i += GROUP_SIZE)
+    for (int i = item; i < count * ${field.size}; i += ITEMS)
 % if plan.source == "evector":
       s_${field.name}[i] = (real)d_${field.name}[(size_t)first * ${field.size} + i];
 % elif field.num_comp == 1:
@@ -36,32 +43,49 @@ void ${plan.name}(${arguments}) {
 % endif
 % endfor
 % if plan.needs_coords:
-    for (int i = item; i < count * NUM_COORD_BASIS * DIM; i += GROUP_SIZE)
+    for (int i = item; i < count * NUM_COORD_BASIS * DIM; i += ITEMS)
       s_x[i] = d_coords[d_coord_offsets[(size_t)first * NUM_COORD_BASIS + i / DIM] + i % DIM];
 % endif
 % if plan.geometry == "affine_stored":
-    for (int i = item; i < count * (DIM * DIM + 1); i += GROUP_SIZE)
+    for (int i = item; i < count * (DIM * DIM + 1); i += ITEMS)
       s_geometry[i] = d_geometry[(size_t)first * (DIM * DIM + 1) + i];
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
+% endif
 
     // evaluation phase: tabulate and pointwise
-    for (int i = item; i < count * NUM_QPTS; i += GROUP_SIZE) {
+    for (int i = item; i < count * NUM_QPTS; i += ITEMS) {
       const int cell = i / NUM_QPTS, q = i % NUM_QPTS;
 % for field in plan.fields:
       real r_${field.name}_e[${field.size}];
       UNROLL
+% if plan.staged:
       for (int k = 0; k < ${field.size}; ++k) r_${field.name}_e[k] = s_${field.name}[cell * ${field.size} + k];
+% elif plan.source == "evector":
+      for (int k = 0; k < ${field.size}; ++k) r_${field.name}_e[k] = (real)d_${field.name}[(size_t)(first + cell) * ${field.size} + k];
+% else:
+      for (int k = 0; k < ${field.size}; ++k)
+        r_${field.name}_e[k] = (real)d_${field.name}[d_${field.name}_offsets[(size_t)(first + cell) * ${field.num_basis} + k / ${field.num_comp}] + k % ${field.num_comp}];
+% endif
 % endfor
 % if plan.needs_coords:
       real r_x_e[NUM_COORD_BASIS * DIM];
       UNROLL
+% if plan.staged:
       for (int k = 0; k < NUM_COORD_BASIS * DIM; ++k) r_x_e[k] = s_x[cell * NUM_COORD_BASIS * DIM + k];
+% else:
+      for (int k = 0; k < NUM_COORD_BASIS * DIM; ++k)
+        r_x_e[k] = d_coords[d_coord_offsets[(size_t)(first + cell) * NUM_COORD_BASIS + k / DIM] + k % DIM];
+% endif
 % endif
       real J_inv[DIM * DIM];
-% if plan.geometry == "affine_stored":
+% if plan.geometry == "affine_stored" and plan.staged:
       for (int k = 0; k < DIM * DIM; ++k) J_inv[k] = s_geometry[cell * (DIM * DIM + 1) + k];
       const real det_J = s_geometry[cell * (DIM * DIM + 1) + DIM * DIM];
+% elif plan.geometry == "affine_stored":
+      const size_t at = (size_t)(first + cell) * (DIM * DIM + 1);
+      for (int k = 0; k < DIM * DIM; ++k) J_inv[k] = d_geometry[at + k];
+      const real det_J = d_geometry[at + DIM * DIM];
 % elif plan.geometry == "affine_recomputed":
       const real det_J = rebuild(NUM_COORD_BASIS, TABLE_D(${plan.coord_table}, 0), r_x_e, J_inv);
 % elif plan.geometry == "points_stored":
@@ -90,7 +114,7 @@ void ${plan.name}(${arguments}) {
     barrier(CLK_LOCAL_MEM_FENCE);
 
     // integration phase and scatter
-    for (int i = item; i < count * NUM_ROWS; i += GROUP_SIZE) {
+    for (int i = item; i < count * NUM_ROWS; i += ITEMS) {
       const int cell = i / NUM_ROWS, row = i % NUM_ROWS;
       const int b = row / NUM_COMP, comp = row % NUM_COMP;
       accum sum = 0;

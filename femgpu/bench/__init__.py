@@ -1,0 +1,1 @@
+"""Workloads that are timed, and their reports."""

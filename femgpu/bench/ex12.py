@@ -1,0 +1,132 @@
+"""Workload ex12: the variable-coefficient Poisson residual of paper 004 on P1 cells with one point.
+
+Blocks and batches are swept for schedule `transposed` on E-vectors, as in the paper's table; the share of the beta model's bound
+is taken with the copy bandwidth measured in the same run. Schedule `cell` and the fused kernels on L-vectors are timed besides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import ufl
+from petsc4py import PETSc
+from rich.progress import track
+
+from femgpu import mesh
+from femgpu.bench.residual import ResidualBench, Timing
+from femgpu.operators.cell_kernel import REAL
+from femgpu.solver import NonlinearProblem
+from femgpu.spaces import Function, FunctionSpace
+
+BLOCKS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+BATCHES = (16, 20, 24, 28, 32, 36)
+TABLE_BLOCKS = (4, 8, 12, 16)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the workload measured.
+
+    Attributes:
+        device: the device in words.
+        precision: of the kernels.
+        dim: of the cells.
+        bandwidth: bytes per second of a copy.
+        bound: flops per second of the beta model.
+        timings: all timed kernels.
+    """
+
+    device: str
+    precision: str
+    dim: int
+    bandwidth: float
+    bound: float
+    timings: list[Timing]
+
+    def share(self, timing: Timing) -> float:
+        """Rate over the model's bound."""
+        return timing.gflops * 1e9 / self.bound
+
+    def best(self, what: str, blocked: bool) -> Timing:
+        """The fastest kernel of a kind."""
+        return min((t for t in self.timings if t.what == what and bool(t.num_blocks) == blocked), key=lambda t: t.median)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per timing, for the CSV file."""
+        common = {"device": self.device, "precision": self.precision, "dim": self.dim, "copy_GBs": round(self.bandwidth / 1e9, 1)}
+        rows = []
+        for timing in self.timings:
+            values = asdict(timing) | {"GFs": round(timing.gflops, 1), "GBs": round(timing.gbytes, 1)}
+            rows.append(common | values | {"share_of_beta_bound": round(self.share(timing), 4)})
+        return rows
+
+    def text(self) -> str:
+        """The blocks x batches table of the paper and the best of each kind."""
+        lines = [
+            f"ex12: P1, {self.dim}D, one point, {self.precision}, {self.timings[0].cells} cells on {self.device}",
+            f"copies at {self.bandwidth / 1e9:.0f} GB/s, beta-model bound {self.bound / 1e9:.0f} GF/s",
+            "GF/s of schedule transposed on E-vectors, blocks down, batches across",
+            "      " + "".join(f"{batches:8d}" for batches in BATCHES),
+        ]
+        found = {(t.num_blocks, t.num_batches): t for t in self.timings if t.what == "evector" and t.num_blocks}
+        for blocks in sorted({key[0] for key in found}):
+            lines.append(f"{blocks:6d}" + "".join(f"{found[blocks, batches].gflops:8.0f}" for batches in BATCHES))
+        for what, blocked in (("evector", True), ("evector", False), ("fused", True), ("fused", False)):
+            timing = self.best(what, blocked)
+            lines.append(
+                f"best {what:8s} {'transposed' if blocked else 'cell':10s}: {timing.gflops:8.0f} GF/s, {timing.gbytes:6.0f} GB/s, "
+                f"{100 * self.share(timing):5.1f} % of the bound"
+                + (f" ({timing.num_blocks} blocks, {timing.num_batches} batches)" if blocked else "")
+            )
+        return "\n".join(lines)
+
+
+def run(cells: float = 1.6e7, precision: str = "single", dim: int = 2, blocks: tuple[int, ...] = BLOCKS) -> Result:
+    """Runs the workload on this process's device.
+
+    Args:
+        cells: least number of cells.
+        precision: of the kernels.
+        dim: 2 (triangles) or 3 (tetrahedra).
+        blocks: blocks of the sweep.
+
+    Returns:
+        The timings, each checked against the numpy twin.
+    """
+    bench = ResidualBench(_problem(cells, precision, dim))
+    settings, runtime = bench.problem.settings, bench.runtime
+    bandwidth = runtime.copy_bandwidth()
+    beta = replace(bench.beta, word=np.dtype(REAL[precision]).itemsize)
+    timings = []
+    plans = [(count, batches) for count in blocks for batches in BATCHES]
+    for count, batches in track(plans, description="ex12", transient=True):
+        blocked = replace(settings, schedule="transposed", num_blocks=count, num_batches=batches)
+        timings.append(bench.evector(blocked))
+        if batches == BATCHES[0]:
+            timings.append(bench.fused(replace(blocked, geometry="auto")))
+    for group in (64, 128, 256):
+        for scatter in ("atomic", "gather"):
+            plain = replace(settings, schedule="cell", group_size=group, scatter=scatter)
+            timings.append(bench.fused(plain))
+        timings.append(bench.evector(replace(settings, schedule="cell", group_size=group)))
+    return Result(str(runtime.device), precision, dim, bandwidth, beta.bound(bandwidth), timings)
+
+
+def _problem(cells: float, precision: str, dim: int) -> NonlinearProblem:
+    """The residual of -div(nu grad u) + 4 = 0 with nu constant per cell, at a rough state."""
+    per_box = 2 if dim == 2 else 6
+    faces = int(np.ceil((cells / per_box) ** (1 / dim)))
+    dm = mesh.box((faces,) * dim, cell="triangle" if dim == 2 else "tetrahedron")
+    space = FunctionSpace(dm, "Lagrange", 1)
+    u, nu = Function(space), Function(FunctionSpace(dm, "DG", 0), name="nu")
+    generator = np.random.default_rng(12)
+    for function in (u, nu):
+        function.vec.setArray(1 + generator.random(function.vec.getLocalSize()))
+    v = ufl.TestFunction(space)
+    database = PETSc.Options()
+    database.setValue("ex12_femgpu_precision", precision)
+    database.setValue("ex12_petscfe_default_quadrature_order", 0)
+    residual = nu * ufl.inner(ufl.grad(u), ufl.grad(v)) * ufl.dx + 4 * v * ufl.dx
+    return NonlinearProblem(residual, u, options_prefix="ex12_")

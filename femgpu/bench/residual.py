@@ -1,0 +1,190 @@
+"""One residual evaluation, timed by device events: fused on L-vectors, and on E-vectors as paper 004 counts it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from femgpu.errors import DataError
+from femgpu.model import Beta
+from femgpu.operators import reference
+from femgpu.operators.cell_kernel import REAL, SCALAR, CellKernel, DeviceArrays
+from femgpu.operators.term import Term
+from femgpu.options import Settings
+from femgpu.solver import NonlinearProblem
+
+# A result is compared with the numpy twin on this many cells from either end and the middle.
+_SAMPLE = 1000
+_TOLERANCE = {"double": 1e-12, "single": 1e-4, "mixed": 1e-4}
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One timed kernel.
+
+    Attributes:
+        what: `fused` (L-vectors) or `evector`.
+        plan: the plan in one line.
+        num_blocks: of the plan; 0 for schedule cell.
+        num_batches: likewise.
+        cells: number of cells.
+        median: seconds.
+        best: seconds.
+        flops: per cell, by paper 004's formula.
+        bytes: per cell, by the plan.
+        error: largest difference to the numpy twin on a sample, relative.
+    """
+
+    what: str
+    plan: str
+    num_blocks: int
+    num_batches: int
+    cells: int
+    median: float
+    best: float
+    flops: int
+    bytes: int
+    error: float
+
+    @property
+    def gflops(self) -> float:
+        """GF/s at the median."""
+        return self.flops * self.cells / self.median / 1e9
+
+    @property
+    def gbytes(self) -> float:
+        """GB/s at the median."""
+        return self.bytes * self.cells / self.median / 1e9
+
+
+class ResidualBench:
+    """Times residual kernels of a problem's first term.
+
+    Args:
+        problem: the problem; its u is the state.
+    """
+
+    def __init__(self, problem: NonlinearProblem):
+        self.problem = problem
+        self.runtime = problem.runtime
+        self.term = problem.operator.local.terms[0]
+        self.pointwise = self.term.integral.residual
+        self._arrays = DeviceArrays(self.runtime)
+        self.vectors = {"u": problem.u.local_array()}
+        for i, function in enumerate(problem.form.coefficients):
+            self.vectors[f"a{i}"] = function.local_array()
+        self._device: dict[Any, Any] = {}
+        rule, space = self.term.quadrature, problem.u.space
+        self.beta = Beta(space.mesh.dim, space.element.num_basis, space.num_comp, rule.num_qpts, 0)
+
+    def evector(self, settings: Settings) -> Timing:
+        """Times the residual from E-vectors to an E-vector, geometry stored."""
+        settings = replace(settings, geometry="stored")
+        term, space = self.term, self.problem.u.space
+        scalar, fastest = SCALAR[settings.precision], self._cell_fastest(settings)
+        vectors: dict[str, Any] = {"constants": self._constants(settings)}
+        for field in term.fields(self.pointwise):
+            vectors[field.name] = self._upload((field.name, scalar, fastest), lambda f=field: self._entries(f, scalar, fastest))
+        size = term.num_cells * space.element.num_basis * space.num_comp
+        out = self._upload(("out", scalar), lambda: np.full(size, np.nan, scalar))
+        kernel = self._kernel(settings, vectors, out, "evector")
+        times = kernel.kernel.measure(5, 15, 0.2)
+        result = self.runtime.read(out, np.empty(size, scalar))
+        shape = (space.element.num_basis, term.num_cells) if fastest else (term.num_cells, space.element.num_basis)
+        result = result.reshape(*shape, space.num_comp)
+        return self._timing("evector", kernel, times, self._check(result.swapaxes(0, 1) if fastest else result, settings))
+
+    def fused(self, settings: Settings) -> Timing:
+        """Times the residual from L-vectors: gather, evaluate, and add atomically or write E-values."""
+        term, space = self.term, self.problem.u.space
+        scalar = SCALAR[settings.precision]
+        vectors: dict[str, Any] = {"constants": self._constants(settings)}
+        for name, values in self.vectors.items():
+            vectors[name] = self._upload((name, "L", scalar), lambda v=values: v.astype(scalar))
+        size = max(term.num_cells * space.element.num_basis * space.num_comp, space.num_local)
+        out = self._upload(("out", scalar), lambda: np.zeros(size, scalar))
+        kernel = self._kernel(settings, vectors, out, "lvector")
+        times = kernel.kernel.measure(5, 15, 0.2)
+        return self._timing("fused", kernel, times, float("nan"))
+
+    def _kernel(self, settings: Settings, vectors: dict[str, Any], out: Any, source: str) -> CellKernel:
+        return CellKernel(self.term, "residual", self.pointwise, vectors, out, settings, self.runtime, self._arrays, source)
+
+    def _timing(self, what: str, kernel: CellKernel, times: np.ndarray, error: float) -> Timing:
+        plan, blocked = kernel.plan, kernel.plan.schedule == "transposed"
+        return Timing(
+            what,
+            str(plan),
+            plan.num_blocks * blocked,
+            plan.num_batches * blocked,
+            self.term.num_cells,
+            float(np.median(times)),
+            float(times.min()),
+            self.beta.flops,
+            plan.cell_bytes(),
+            error,
+        )
+
+    def _cell_fastest(self, settings: Settings) -> bool:
+        blocked = settings.schedule == "transposed" or settings.num_blocks > 0
+        return self.runtime.device.is_gpu and not blocked
+
+    def _constants(self, settings: Settings) -> Any:
+        values = self.problem.operator.local.constant_values()
+        real = REAL[settings.precision]
+        return self._upload(("constants", real), lambda: np.append(values, 0).astype(real))
+
+    def _entries(self, field: Any, scalar: Any, fastest: bool) -> np.ndarray:
+        """A field's E-vector, (cell, basis, component) or (basis, cell, component)."""
+        offsets = self.term.subset(field.space.offsets)
+        offsets = offsets.T if fastest else offsets
+        vector = self.vectors[field.name].astype(scalar)
+        return vector[np.ascontiguousarray(offsets)[:, :, None] + np.arange(field.space.num_comp, dtype=np.int32)]
+
+    def _upload(self, key: Any, make: Any) -> Any:
+        if key not in self._device:
+            self._device[key] = self.runtime.upload(make())
+        return self._device[key]
+
+    def _check(self, result: np.ndarray, settings: Settings) -> float:
+        """Largest relative difference to the twin on a sample of cells.
+
+        Raises:
+            DataError: when it exceeds what the precision allows; a wrong kernel is not timed.
+        """
+        term, count = self.term, self.term.num_cells
+        starts = (0, max(0, count // 2), max(0, count - _SAMPLE))
+        sample = np.unique(np.concatenate([np.arange(start, min(start + _SAMPLE, count)) for start in starts])).astype(np.int32)
+        cells = sample if term.cells is None else term.cells[sample]
+        part = Term(term.form, term.integral, term.mesh, cells, term.affine, term.quadrature)
+        constants = self.problem.operator.local.constant_values()
+        expected = reference.element_vectors(part, self.pointwise, self.vectors, constants)
+        error = float(np.abs(result[sample] - expected).max() / np.abs(expected).max())
+        if not error < _TOLERANCE[settings.precision]:
+            raise DataError(f"the timed kernel differs from its numpy twin by {error:.2e}; this is a bug, please report it")
+        return error
+
+
+def report(problem: NonlinearProblem) -> str:
+    """GF/s and GB/s of one residual evaluation with the problem's own options, E-vectors and fused.
+
+    Flops are counted by paper 004's formula, bytes by the plan (each word of a cell once).
+    """
+    bench = ResidualBench(problem)
+    bandwidth = problem.runtime.copy_bandwidth()
+    word = np.dtype(REAL[problem.settings.precision]).itemsize
+    beta = replace(bench.beta, word=word)
+    lines = [
+        f"device: {problem.runtime.device}; copies at {bandwidth / 1e9:.1f} GB/s",
+        f"beta model: {beta.flops} flops and {beta.bytes} bytes per cell, {beta.beta:.3f} flops/byte, "
+        f"bound {beta.bound(bandwidth) / 1e9:.1f} GF/s",
+    ]
+    for timing in (bench.evector(problem.settings), bench.fused(problem.settings)):
+        lines.append(
+            f"{timing.what}: {timing.cells} cells in {timing.median * 1e6:.1f} us (best {timing.best * 1e6:.1f}): "
+            f"{timing.gflops:.1f} GF/s, {timing.gbytes:.1f} GB/s, {100 * timing.gflops * 1e9 / beta.bound(bandwidth):.0f} % of the bound"
+        )
+        lines.append(f"  {timing.plan}")
+    return "\n".join(lines)

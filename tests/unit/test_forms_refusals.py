@@ -1,0 +1,176 @@
+"""What is refused, by name and with the expression."""
+
+import basix.ufl
+import pytest
+import ufl
+from forms_support import Constant, Function, Space, make_mesh
+from ufl import TestFunction, TrialFunction, as_vector, derivative, div, dot, dS, ds, dx, grad, inner
+
+from femgpu.errors import FormError
+from femgpu.forms import functional, lower_form
+
+MESH = make_mesh(2)
+V = Space(MESH, 2)
+W = Space(MESH, 2, (2,))
+u, v, du, f = Function(V), TestFunction(V), TrialFunction(V), Function(V)
+b, n, x = Function(W), ufl.FacetNormal(MESH), ufl.SpatialCoordinate(MESH)
+
+
+def _mixed():
+    element = basix.ufl.mixed_element([basix.ufl.element("P", "triangle", 2), basix.ufl.element("P", "triangle", 1)])
+    M = ufl.FunctionSpace(MESH, element)
+    return Function(M), ufl.split(TestFunction(M))[0]
+
+
+def _mapped(family):
+    return Function(ufl.FunctionSpace(MESH, basix.ufl.element(family, "triangle", 1)))
+
+
+def _parts():
+    p, q = ufl.TestFunctions(ufl.MixedFunctionSpace(V, V))
+    return u * p * dx + u * q * dx
+
+
+def _symmetric():
+    return Function(ufl.FunctionSpace(MESH, basix.ufl.element("P", "triangle", 1, shape=(2, 2), symmetry=True)))
+
+
+def _other_mesh():
+    return Function(Space(make_mesh(2), 1))
+
+
+RESIDUALS = {
+    "exterior facets": (
+        lambda: u * v * dx - f * v * ds,
+        r"ds \(integrals over exterior_facets\) is not supported yet.*w_",
+    ),
+    "interior facets": (
+        lambda: u * v * dx - ufl.avg(u) * ufl.jump(v) * dS,
+        r"dS .* is not supported; expected dx: .*v_0",
+    ),
+    "points": (lambda: u * v * dx - f * v * ufl.dP, "vertex .* is not supported"),
+    "second derivatives": (lambda: div(grad(u)) * v * dx, r"second derivatives are not supported: grad\(grad\(w_"),
+    "second derivatives of the test function": (lambda: u * div(grad(v)) * dx, "second derivatives .*grad.*v_0"),
+    "square of the test function": (lambda: u * v**2 * dx, "not linear in the test or trial function: v_0 [*][*] 2"),
+    "product of test functions": (lambda: u * v * v * dx, "(quadratic|not linear) in the test or trial function"),
+    "gradients of test functions": (lambda: u * inner(grad(v), grad(v)) * dx, "quadratic in the test"),
+    "function of the test function": (
+        lambda: ufl.sin(v) * u * dx,
+        r"not linear in the test or trial function: sin\(v_0",
+    ),
+    "quotient": (lambda: u / v * dx, "not linear in the test"),
+    "affine in the test function": (lambda: (u + v) * dx, "not linear, a sum of terms with and without test"),
+    "affine conditional": (lambda: ufl.conditional(ufl.gt(u, 0), v, 1) * u * dx, "not linear in the test"),
+    "condition on the test function": (lambda: ufl.conditional(ufl.gt(v, 0), u, f) * dx, "not linear in the test"),
+    "zero form": (lambda: 0 * v * dx(MESH), "zero"),
+    "no integrals": (lambda: ufl.Form([]), "zero: it has no integrals"),
+    "difference of equal forms": (lambda: u * v * dx - u * v * dx, "the form is zero"),
+    "no form": (lambda: u * v, "of type Product; expected a ufl.Form"),
+    "equation": (lambda: u * v * dx == 0, "is an equation; expected a form: write F instead of F == 0"),
+    "functional": (lambda: u * dx, "has 0 arguments; expected one test function"),
+    "bilinear form": (lambda: u * du * v * dx, "has 2 arguments.*replace the trial function by the unknown"),
+    "Bessel functions": (
+        lambda: ufl.bessel_J(1, u) * v * dx,
+        r"Bessel functions are not supported, OpenCL C has none.*besse",
+    ),
+    "Raviart-Thomas": (lambda: u * v * dx + div(_mapped("RT")) * v * dx, "ContravariantPiola"),
+    "Nedelec": (lambda: u * v * dx + dot(_mapped("N1E"), b) * v * dx, "CovariantPiola"),
+    "symmetric tensors": (lambda: u * v * dx + _symmetric()[0, 1] * v * dx, "SymmetricPullback"),
+    "mixed coefficient": (lambda: u * v * dx + _mixed()[0][0] * v * dx, "mixed spaces are not supported yet"),
+    "mixed test function": (lambda: u * _mixed()[1] * dx, "mixed spaces are not supported yet"),
+    "MixedFunctionSpace": (_parts, "mixed spaces are not supported yet"),
+    "coefficient on another mesh": (lambda: u * v * dx + _other_mesh() * v * dx(MESH), "two meshes in one form"),
+    "constant on another mesh": (lambda: Constant(make_mesh(2)) * u * v * dx(MESH), "two meshes in one form"),
+    "integrals over two meshes": (lambda: u * v * dx(MESH) + u * v * dx(make_mesh(2)), "two meshes in one form"),
+    "facet normal": (lambda: u * dot(n, grad(v)) * dx, "FacetNormal"),
+    "cell volume": (lambda: ufl.CellVolume(MESH) * u * v * dx, "CellVolume is not supported yet: volume"),
+    "circumradius": (lambda: ufl.Circumradius(MESH) * u * v * dx, "Circumradius is not supported yet: circumradius"),
+    "cell diameter": (lambda: ufl.CellDiameter(MESH) * u * v * dx, "CellDiameter is not supported yet"),
+    "shape derivative": (lambda: derivative(u * v * dx, x, b), "CoordinateDerivative"),
+    "complex numbers": (lambda: 1j * u * v * dx, "UFL refuses the form: Unexpected complex value"),
+    "imaginary part": (lambda: ufl.imag(u) * v * dx, "UFL refuses the form: Unexpected imag"),
+    "division by zero": (lambda: u / ufl.conditional(ufl.lt(ufl.as_ufl(2), 1), 1, 0) * v * dx, "divides by zero"),
+    "quadrature rule": (lambda: u * v * dx(scheme="vertex"), "quadrature_rule 'vertex' is not supported"),
+    "quadrature degree": (lambda: u * v * dx(degree=2.5), "quadrature_degree 2.5 .*expected an integer"),
+    "subdomain data": (lambda: u * v * dx(subdomain_data=[1, 2]), "subdomain_data of type list is not supported"),
+    "unknown absent": (lambda: f * v * dx, "does not contain the unknown"),
+    "derivative zero": (lambda: ufl.conditional(ufl.gt(u, 0), 1.0, 2.0) * v * dx, "F does not depend on the unknown"),
+    "other test space": (
+        lambda: u * TestFunction(Space(MESH, 1)) * dx,
+        "the test function lives in .* expected the same",
+    ),
+    "restriction": (lambda: u("+") * v * dx, "PositiveRestricted is not supported|UFL refuses"),
+    "average": (lambda: ufl.cell_avg(u) * v * dx, "CellAvg is not supported|UFL refuses"),
+}
+
+
+@pytest.mark.parametrize("name", RESIDUALS)
+def test_residuals(name):
+    make, message = RESIDUALS[name]
+    with pytest.raises(FormError, match=message):
+        lower_form(make(), u)
+
+
+JACOBIANS = {
+    "linear": (lambda: u * v * dx, "the Jacobian has 1 arguments; expected a test and a trial function"),
+    "other space": (
+        lambda: TrialFunction(Space(MESH, 1)) * v * dx,
+        "in the Jacobian lives in .*expected the space of the unknown",
+    ),
+    "facets": (lambda: du * v * ds, "the Jacobian: ds"),
+    "zero": (lambda: 0 * du * v * dx(MESH), "the Jacobian is zero"),
+    "zero after lowering": (lambda: du * v * dx - du * v * dx, "the Jacobian J is zero"),
+}
+
+
+@pytest.mark.parametrize("name", JACOBIANS)
+def test_jacobians(name):
+    make, message = JACOBIANS[name]
+    with pytest.raises(FormError, match=message):
+        lower_form(u * v * dx, u, J=make())
+
+
+def test_jacobian_without_unknown():
+    with pytest.raises(FormError, match="J is given without the unknown"):
+        lower_form(f * v * dx, None, J=du * v * dx)
+
+
+def test_unknown_that_is_no_function():
+    with pytest.raises(FormError, match="the unknown is of type SpatialCoordinate; expected a Function"):
+        lower_form(u * v * dx, x)
+
+
+FUNCTIONALS = {
+    "test function": (lambda: u * v * dx, "the functional has 1 arguments; expected no test function"),
+    "facets": (lambda: u * ds, "the functional: ds"),
+    "zero": (lambda: ufl.as_ufl(0) * u * dx(MESH), "the functional is zero"),
+    "second derivatives": (lambda: div(grad(u)) ** 2 * dx, "second derivatives are not supported"),
+    "no form": (lambda: 3.0, "of type float; expected a ufl.Form"),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONALS)
+def test_functionals(name):
+    make, message = FUNCTIONALS[name]
+    with pytest.raises(FormError, match=message):
+        functional(make())
+
+
+def test_messages_stay_short():
+    e = u
+    for _ in range(60):
+        e = e * e + e  # printed in full, more than 2**60 terms
+    with pytest.raises(FormError) as caught:
+        lower_form(ufl.bessel_J(0, e) * v * dx, u)
+    assert len(str(caught.value)) < 800
+    with pytest.raises(FormError) as caught:
+        lower_form(e * v * v * dx + as_vector([e, e])[0] * v * ds, u)
+    assert len(str(caught.value)) < 800
+
+
+def test_nesting_too_deep_for_ufl():
+    e = u
+    for k in range(700):
+        e = e + k * f**2
+    with pytest.raises(FormError, match="nested too deeply; make a sum of shorter sums"):
+        lower_form(e * v * dx, u)
