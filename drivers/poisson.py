@@ -55,6 +55,7 @@ def main() -> None:
     """Runs the driver with the options of the command line."""
     options = PETSc.Options()
     accept_ex12_options(options)
+    show_solution = options.getBool("show_solution", False)
     coefficient = choice(options, "variable_coefficient", COEFFICIENTS, "none")
     run_type = choice(options, "run_type", RUN_TYPES, "full")
     kind = choice(options, "exact", EXACT, "quadratic")
@@ -88,6 +89,8 @@ def main() -> None:
     say(f"Newton iterations: {problem.snes.getIterationNumber()}, linear iterations: {problem.snes.getLinearSolveIterations()}")
     say(f"L2 error: {l2_error(u, exact):.6e} ({space.num_dofs} dofs, degree {degree})")
     write(u, options)
+    if show_solution:
+        u.vec.view()
 
 
 def exact_solution(dm, x, kind):
@@ -160,8 +163,6 @@ def write(u, options):
 
         draw(picture, u)
         say(f"wrote {picture}")
-    if options.getBool("show_solution", False):
-        u.vec.view()
 
 
 def accept_ex12_options(options):

@@ -51,6 +51,8 @@ OPTIONS = (
     Option("femgpu_jacobian", str, "matfree", "the Jacobian that KSP multiplies with", ("matfree", "assembled")),
     Option("femgpu_pmat", str, "auto", "what the preconditioner sees; auto: assembled when the PC needs entries",
            ("auto", "none", "assembled")),
+    Option("femgpu_form", str, "",
+           "form of femgpu.FormMatrix and femgpu.AssembledPC: path/to/file.py:function or package.module:function"),
     Option("femgpu_group_size", int, 0, "work-items per work-group of schedule cell; 0: chosen", minimum=0),
     Option("femgpu_view", bool, False, "print device, plans, bytes, flops and times"),
     Option("femgpu_kernel_dump", str, "", "directory that receives every kernel's source and build log"),
@@ -75,6 +77,7 @@ class Settings:
     device: str = ""
     jacobian: str = "matfree"
     pmat: str = "auto"
+    form: str = ""
     group_size: int = 0
     view: bool = False
     kernel_dump: str = ""

@@ -7,6 +7,7 @@ import secrets
 import subprocess
 import sys
 import types
+import zlib
 
 # A process that has initialised Open MPI leaves variables in its environment that make a child's mpiexec fail without a word: copied before
 # anything below imports MPI. More ranks than cores are wanted, and root in a container is no accident.
@@ -56,13 +57,17 @@ def set_options():
     return put
 
 
+@pytest.fixture(scope="session")
+def seed():
+    """A fresh seed in every run, equal on all ranks; FEMGPU_TEST_SEED repeats a run."""
+    return PETSc.COMM_WORLD.tompi4py().bcast(int(os.environ.get("FEMGPU_TEST_SEED") or secrets.randbits(32)))
+
+
 @pytest.fixture
-def rng():
-    """Fresh random numbers in every run, equal on all ranks; FEMGPU_TEST_SEED repeats a run, and pytest prints the seed of a failure."""
-    comm = PETSc.COMM_WORLD.tompi4py()
-    seed = comm.bcast(int(os.environ.get("FEMGPU_TEST_SEED") or secrets.randbits(32)))
+def rng(seed, request):
+    """Random numbers of one test; pytest shows the printed seed where it fails."""
     print(f"FEMGPU_TEST_SEED={seed}")
-    return np.random.default_rng(seed)
+    return np.random.default_rng([seed, zlib.crc32(request.node.name.encode())])
 
 
 @pytest.fixture(scope="session")

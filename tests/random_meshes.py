@@ -58,3 +58,31 @@ def random_mesh(cell: str, counts: tuple[int, ...], seed: int = 0, distort: floa
     if comm.getSize() > 1:
         dm.distribute(0)
     return dm
+
+
+def random_cells(cell: str, num_cells: int, rng: np.random.Generator, shape: str = "distorted") -> PETSc.DMPlex:
+    """Any number of cells of a box, randomly numbered, on one rank.
+
+    Args:
+        cell: type of the cells.
+        num_cells: how many.
+        rng: random numbers.
+        shape: "affine" leaves cells images of the reference cell under an affine map, "distorted" moves all vertices, "both" those of one half.
+    """
+    dim = reference_cell(cell).dim
+    per_side = 1
+    while len(grid(cell, (per_side,) * dim)[1]) < num_cells:
+        per_side += 1
+    points, cells = grid(cell, (per_side,) * dim)
+    cells = cells[:num_cells]
+    used, cells = np.unique(cells, return_inverse=True)
+    points, cells = points[used], cells.reshape(num_cells, -1)
+    moved = np.ones(len(points), bool) if shape == "distorted" else points[:, 0] > points[:, 0].mean()
+    if shape != "affine":
+        points[moved] += 0.1 / per_side * rng.uniform(-1, 1, (moved.sum(), dim))
+    points = points @ (np.eye(dim) + rng.uniform(-0.2, 0.2, (dim, dim))).T
+    choices = frames(cell)
+    cells = np.take_along_axis(cells, choices[rng.integers(len(choices), size=num_cells)], axis=1)
+    number = rng.permutation(len(points))
+    cells, points = rng.permutation(number[cells]), points[np.argsort(number)]
+    return PETSc.DMPlex().createFromCellList(dim, cells.astype(np.int32), points, interpolate=True, comm=PETSc.COMM_SELF)

@@ -52,7 +52,7 @@ def draw(
     plotter: Any = pyvista.Plotter(off_screen=True, window_size=size)
     bar = {"title": label, "vertical": True, "position_x": 0.86, "position_y": 0.2, "height": 0.6, "fmt": "%.3g"}
     plotter.add_mesh(
-        _surface(grid, 0 if degree == 1 else 3), scalars=name, component=component, cmap=colors, scalar_bar_args=bar,
+        _surface(grid, 0 if degree == 1 else min(degree, 3)), scalars=name, component=component, cmap=colors, scalar_bar_args=bar,
         lighting=dim == 3, ambient=0.2,
     )  # fmt: skip
     if edges:

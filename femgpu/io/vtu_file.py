@@ -145,7 +145,7 @@ def _data_array(array: Array, offset: str | None) -> str:
 
 
 def _append(stream: BinaryIO, array: Array) -> None:
-    """Writes the blocks, and before them how many, their size, that of a partial last one, and their compressed sizes."""
+    """Writes the blocks, and before them their number, their size, that of a partial last one, their packed sizes."""
     num_blocks = -(-array.num_bytes // BLOCK_BYTES)
     table = np.zeros(3 + num_blocks, dtype=np.uint64)
     table[:3] = num_blocks, BLOCK_BYTES, array.num_bytes % BLOCK_BYTES

@@ -194,6 +194,8 @@ class Mesh:
         """The element of the coordinates, made where there is none. Where there is one it may be curved, and must not be projected."""
         fe = self._coordinate_field()
         if not isinstance(fe, PETSc.FE):
+            # The projection starts from the global coordinates: drop those, so that coordinates moved in the local vector count.
+            self.dm.setCoordinatesLocal(self.dm.getCoordinatesLocal())
             self.dm.createCoordinateSpace(1, False, True)
             fe = self._coordinate_field()
         return fe

@@ -106,12 +106,13 @@ class CellKernel:
 
     def _geometry(self) -> npt.NDArray[Any]:
         geometry = self.term.geometry().reshape(self.term.num_cells, self.plan.geometry_words)
-        return (geometry.T if self._layout else geometry).astype(REAL[self.plan.precision])
+        return (geometry.T if self._layout else geometry).astype(REAL[self.plan.precision], copy=False)
 
     def _offsets(self, arrays: DeviceArrays, key: Any, offsets: npt.NDArray[np.int32], scale: Any = 1) -> Any:
         def make() -> npt.NDArray[np.int32]:
             part = self.term.subset(offsets)
-            return np.ascontiguousarray(part.T if self._layout else part) * scale
+            ordered = np.ascontiguousarray(part.T if self._layout else part)
+            return ordered if scale == 1 else ordered * scale
 
         whole = "all" if self.term.cells is None else id(self.term)
         return arrays.get((whole, key, "offsets", self._layout), make)

@@ -24,10 +24,11 @@ def transpose(positions: npt.NDArray[np.int32]) -> tuple[np.ndarray, np.ndarray,
         increasing within each position.
     """
     order = np.argsort(positions, kind="stable").astype(np.int32)
-    ordered = positions[order]
-    first = np.flatnonzero(np.diff(ordered, prepend=-1)).astype(np.int32)
-    starts = np.append(first, np.int32(len(ordered))).astype(np.int32)
-    return ordered[first].astype(np.int32), starts, order
+    counts = np.bincount(positions)
+    distinct = np.flatnonzero(counts).astype(np.int32)
+    starts = np.zeros(len(distinct) + 1, np.int32)
+    np.cumsum(counts[distinct], out=starts[1:])
+    return distinct, starts, order
 
 
 class Segments:
@@ -92,13 +93,16 @@ class GatherSum:
         out: Any,
     ):
         space = terms[0].form.space
-        positions, numbers = [], []
+        pieces = []
         for number, cell_fastest in chosen:
             offsets = terms[number].subset(space.offsets)
-            positions.append((offsets.T if cell_fastest else offsets).ravel())
-            numbers.append(np.arange(offsets.size, dtype=np.int32) + np.int32(segments.starts[number]))
-        nodes, starts, entries = transpose(np.concatenate(positions))
-        entries = np.concatenate(numbers)[entries]
+            pieces.append((offsets.T if cell_fastest else offsets).ravel())
+        nodes, starts, entries = transpose(pieces[0] if len(pieces) == 1 else np.concatenate(pieces))
+        # Where each segment starts in the E-vector, less where it starts in the concatenation.
+        begins = np.cumsum([0, *(len(piece) for piece in pieces)])
+        for (number, _), begin, end in zip(reversed(chosen), reversed(begins[:-1]), reversed(begins[1:]), strict=True):
+            inside = (entries >= begin) & (entries < end) if begin or segments.starts[number] else slice(0)
+            entries[inside] += np.int32(segments.starts[number] - begin)
         self.covers_all = len(nodes) * space.num_comp == space.num_local
         self.kernel = Kernel(
             runtime,

@@ -40,9 +40,9 @@ class FieldData:
     gradient: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Term:
-    """One integral on some cells, all affine or all not.
+    """One integral on some cells, all affine or all not. Terms are compared by identity.
 
     Attributes:
         form: the form that the integral belongs to.

@@ -2,5 +2,6 @@
 
 from femgpu.solver.matrix import JacobianContext
 from femgpu.solver.problem import NonlinearProblem
+from femgpu.solver.python_types import AssembledPC, FormMatrix
 
-__all__ = ["JacobianContext", "NonlinearProblem"]
+__all__ = ["AssembledPC", "FormMatrix", "JacobianContext", "NonlinearProblem"]

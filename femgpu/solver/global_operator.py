@@ -27,9 +27,17 @@ class GlobalOperator:
         bcs: Dirichlet conditions.
         settings: the options.
         runtime: the device.
+        scale: s where the caller rules it.
     """
 
-    def __init__(self, form: Form, bcs: Sequence[DirichletBC], settings: Settings, runtime: Runtime):
+    def __init__(
+        self,
+        form: Form,
+        bcs: Sequence[DirichletBC],
+        settings: Settings,
+        runtime: Runtime,
+        scale: float | None = None,
+    ):
         self.local = FormOperator(form, settings, runtime)
         self.rows = BoundaryRows(form.space, bcs)
         self.transfer = Transfer(form.space, self.rows, settings.precision, runtime)
@@ -38,14 +46,16 @@ class GlobalOperator:
         self._interior = np.ones(form.space.layout.num_owned, bool)
         self._interior[self.rows.owned] = False
         self._any_rows = self._mpi.allreduce(len(self.rows.owned)) > 0
-        self._scaled = False
+        self._given_scale = scale
         self.refresh()
 
     def refresh(self) -> None:
         """Evaluates the boundary conditions anew and forgets the scale of their rows."""
         self.rows.evaluate()
         self.transfer.update_values()
-        self._scaled = False
+        self._scaled = self._given_scale is not None
+        if self._given_scale is not None:
+            self.transfer.scale = self._given_scale
 
     def residual(self, x: PETSc.Vec, f: PETSc.Vec) -> None:
         """F = residual at x."""

@@ -9,11 +9,10 @@ import numpy as np
 from petsc4py import PETSc
 
 from femgpu import log, options
-from femgpu.errors import DeviceError, SolverError, collective
+from femgpu.errors import SolverError, collective
 from femgpu.forms import lower_form
 from femgpu.operators.form_operator import check_finite
-from femgpu.runtime import Runtime, devices, for_comm, start
-from femgpu.solver.device_vec import on_device
+from femgpu.solver.device_vec import choose_runtime
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian, create_matfree
 from femgpu.solver.view import view
@@ -66,7 +65,7 @@ class NonlinearProblem:
             self.form = lower_form(F, u, J)
         if PETSc.Options().hasName("help"):
             log.show(mesh.comm, options.help_text())
-        self.runtime = _runtime(self.settings, u)
+        self.runtime = choose_runtime(self.settings, u)
         self.runtime.dump_folder = self.settings.kernel_dump
         self.operator = GlobalOperator(self.form, list(bcs), self.settings, self.runtime)
         self._residual_vec = u.vec.duplicate()
@@ -176,21 +175,6 @@ class NonlinearProblem:
 def _move_difference(snes: PETSc.SNES, x: PETSc.Vec, J: PETSc.Mat, P: PETSc.Mat) -> None:
     """The matrix-free difference follows the state by itself, on assembly."""
     J.assemble()
-
-
-def _runtime(settings: options.Settings, u: Function) -> Runtime:
-    """The device: PETSc's own where the vectors live there, else the one that the options choose."""
-    if not on_device(u.vec):
-        return for_comm(settings.device, u.space.mesh.mpi)
-    mpi = u.space.mesh.mpi
-    with collective(mpi):
-        count = sum(1 for device, _ in devices() if device.is_gpu)
-        if mpi.size > 1 and count > 1:
-            raise DeviceError(
-                f"PETSc's ViennaCL vectors put all {mpi.size} ranks on the first of {count} GPUs; use host vectors "
-                "(without -dm_vec_type viennacl), which give each rank its own GPU"
-            )
-        return start(handles=(u.vec.getCLContextHandle(), u.vec.getCLQueueHandle()))
 
 
 def _name(kind: Any, reason: int) -> str:

@@ -49,9 +49,8 @@ class UFLLagrange(AbstractFiniteElement):
 
     @property
     def embedded_superdegree(self) -> int:
-        """Degree of the smallest full polynomial space that holds the basis."""
-        cell, degree = self._key[:2]
-        return degree * self._cell.topological_dimension if cell in ("quadrilateral", "hexahedron") else degree
+        """The degree; on tensor cells in each variable, which is how product rules count theirs."""
+        return self._key[1]
 
     @property
     def embedded_subdegree(self) -> int:

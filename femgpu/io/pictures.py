@@ -113,8 +113,8 @@ def _draw(target: Path, options: dict[str, Any]) -> None:
         if done.returncode != 0 or not temporary.exists():
             last = "\n".join(done.stderr.strip().splitlines()[-5:])
             raise DataError(
-                f"cannot draw {str(target)!r}: the renderer ended with code {done.returncode}; on Debian install libgl1, "
-                f"libosmesa6 and libxrender1, or write a .vtu and draw it elsewhere. Its last words:\n{last}"
+                f"cannot draw {str(target)!r}: the renderer ended with code {done.returncode}; on Debian install "
+                f"libgl1, libosmesa6 and libxrender1, or write a .vtu and draw it elsewhere. Its last words:\n{last}"
             )
         os.replace(temporary, target)
     except subprocess.TimeoutExpired:

@@ -1,0 +1,201 @@
+"""Kernels against their numpy twin: random plans, elements, forms and meshes, so chosen that every value of every axis occurs.
+
+Every sample builds both schedules. Buffers that a kernel must not read, and all that it must write, hold NaN before it runs.
+"""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import ufl
+from random_meshes import random_cells
+from ufl import dx, grad, inner
+
+from femgpu import Constant, Function, FunctionSpace, coordinates
+from femgpu.element import reference_cell
+from femgpu.forms import lower_form
+from femgpu.operators import FormOperator, reference
+from femgpu.options import Settings
+from femgpu.runtime import for_comm
+
+TOLERANCE = {"double": 1e-13, "single": 1e-5, "mixed": 1e-5}
+NUM_SAMPLES = 40
+# Test functions times points times cells: what keeps a sample's twin under a second.
+WORK = 4_000_000
+FORMS = ("all", "mass", "stiffness", "gradients")
+
+AXES = {
+    "element": [(cell, degree) for cell in ("interval", "triangle", "quadrilateral", "tetrahedron", "hexahedron") for degree in range(1, 5)],
+    "num_comp": [1, 2, 3],
+    "num_blocks": range(1, 9),
+    "num_batches": range(1, 33),
+    "precision": ["double", "single", "mixed"],
+    "scatter": ["gather", "atomic"],
+    "geometry": ["stored", "recomputed"],
+    "shape": ["affine", "distorted", "both"],
+    "form": FORMS,
+    "group_size": [1, 7, 64, 96],
+    "points": ["one", "few", "many", "petsc"],
+}  # fmt: skip
+
+
+def samples(rng):
+    """Each axis runs through its values in random order, as often as there are samples."""
+    columns = {}
+    for name, values in AXES.items():
+        values = list(values)
+        rounds = -(-NUM_SAMPLES // len(values))
+        order = np.concatenate([rng.permutation(len(values)) for _ in range(rounds)])[:NUM_SAMPLES]
+        columns[name] = [values[i] for i in rng.permutation(order)]
+    return [SimpleNamespace(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+
+
+def quadrature_degree(sample):
+    degree = sample.element[1]
+    return {"one": 0, "few": degree, "many": 2 * degree + 1, "petsc": degree}[sample.points]
+
+
+def num_cells(sample, rng):
+    """A prime number of cells, so that nothing divides it, as large as the twin's work allows or a part of that."""
+    cell, degree = sample.element
+    dim, simplex = reference_cell(cell).dim, reference_cell(cell).is_simplex
+    basis = math.comb(degree + dim, dim) if simplex else (degree + 1) ** dim
+    points = (quadrature_degree(sample) // 2 + 1) ** dim
+    limit = min(max(WORK // (points * (basis * sample.num_comp) ** 2 * dim), 4), 2500)
+    if sample.geometry == "recomputed":
+        # A Jacobian from vertex coordinates loses as many digits as the cell is smaller than the mesh, in the kernel and in the twin.
+        per_side = 50 if sample.precision == "double" else 12
+        limit = min(limit, per_side**dim)
+    count = int(limit * rng.uniform(0.4, 1)) if rng.random() < 0.7 else int(rng.integers(2, limit))
+    return next(n for n in range(max(count, 2), 1, -1) if all(n % k for k in range(2, math.isqrt(n) + 1)))
+
+
+def random_form(sample, dm, rng):
+    """The form, and the sample's unknown."""
+    V = FunctionSpace(dm, "Lagrange", sample.element[1], shape=() if sample.num_comp == 1 else (sample.num_comp,))
+    u, v, x = Function(V), ufl.TestFunction(V), coordinates(dm)
+    scalar = Function(FunctionSpace(dm, "DG", int(rng.integers(0, 3))), "scalar")
+    vector = Function(FunctionSpace(dm, "Lagrange", int(rng.integers(1, 3)), shape=(V.mesh.dim,)), "vector")
+    for function in (scalar, vector):
+        function.vec.setArray(rng.uniform(0.5, 1.5, function.vec.getLocalSize()))
+    number, direction = Constant(dm, rng.uniform(0.5, 1.5)), Constant(dm, rng.uniform(0.5, 1.5, V.mesh.dim))
+    measure = dx(degree=quadrature_degree(sample))
+    # One direction for a scalar and for a vector-valued function alike: grad has the derivative last.
+    along = ufl.dot(grad(u), vector + direction)
+    F = {
+        "all": (number + inner(u, u)) * scalar * inner(grad(u), grad(v))
+        + inner(along, v)
+        + inner(u, ufl.dot(grad(v), vector)) * x[0]
+        - ufl.exp(-inner(u, u)) * inner(u, v),
+        "mass": scalar * inner(u, v),
+        "stiffness": inner(grad(u), grad(v)),
+        "gradients": (ufl.div(vector) + x[0]) * inner(along, v) + inner(grad(scalar), grad(scalar)) * inner(u, v),
+    }[sample.form]
+    return lower_form(F * measure, u)
+
+
+class Case:
+    """A form on a mesh with random vectors, and what the twin makes of them."""
+
+    def __init__(self, sample, rng):
+        self.sample, self.rng = sample, rng
+        self.form = random_form(sample, random_cells(sample.element[0], num_cells(sample, rng), rng, sample.shape), rng)
+        space = self.space = self.form.space
+        state, direction = (rng.uniform(-1, 1, space.num_local) for _ in range(2))
+        self.vectors = {"u": state, "w": direction}
+        self.vectors |= {f"a{i}": function.local_array() for i, function in enumerate(self.form.coefficients)}
+
+    def operator(self, schedule):
+        sample = self.sample
+        settings = Settings(
+            schedule=schedule,
+            precision=sample.precision,
+            scatter=sample.scatter,
+            geometry=sample.geometry,
+            group_size=sample.group_size,
+            num_blocks=sample.num_blocks,
+            num_batches=sample.num_batches,
+            default_quadrature_order=quadrature_degree(sample) if sample.points == "petsc" else -1,
+        )
+        operator = FormOperator(self.form, settings, for_comm("", self.space.mesh.mpi))
+        operator.update()
+        return operator
+
+    def expected(self, operator):
+        """The twin's residual, action, diagonal (L-vectors) and matrices (a list, one per term)."""
+        constants, comp = operator.constant_values(), self.space.num_comp
+        result = {"residual": 0, "action": 0, "diagonal": 0, "matrix": []}
+        for term in operator.terms:
+            for target in ("residual", "action"):
+                cells = reference.element_vectors(term, getattr(term.integral, target), self.vectors, constants)
+                result[target] = result[target] + reference.scatter(term, cells)
+            matrices = reference.element_matrices(term, term.integral.jacobian, self.vectors, constants)
+            cells = np.einsum("eii->ei", matrices).reshape(len(matrices), -1, comp)
+            result["diagonal"] = result["diagonal"] + reference.scatter(term, cells)
+            result["matrix"].append(matrices)
+        return result
+
+    def computed(self, operator, target):
+        """What the kernels make of it, in poisoned buffers."""
+        runtime, size, scalar = operator.runtime, self.space.num_local, operator.scalar
+        given = {"u": target == "residual", "base": target != "residual", "w": target == "action"}
+        for name, wanted in given.items():
+            values = self.vectors["w" if name == "w" else "u"] if wanted else np.full(size, np.nan)
+            runtime.write(getattr(operator, name), values.astype(scalar))
+        operator._kernels(target)
+        poison(runtime, operator.out)
+        if operator._e_vector is not None:
+            poison(runtime, operator._e_vector.buffer)
+        if target == "matrix":
+            poison(runtime, operator._matrix)
+            return operator.matrices()
+        getattr(operator, target)()
+        return runtime.read(operator.out, np.empty(size, scalar))
+
+
+def poison(runtime, buffer):
+    """Fills a device buffer with NaN (all bits set, in either precision)."""
+    runtime.write(buffer, np.full(buffer.size, 0xFF, np.uint8))
+
+
+def difference(got, expected):
+    """Largest difference, relative to the largest entry; NaN stays NaN and so never passes."""
+    assert got.shape == expected.shape
+    return float(np.abs(got - expected).max() / np.abs(expected).max()) if expected.size else 0.0
+
+
+def errors(case):
+    """Errors by schedule and target."""
+    found = {}
+    expected = None
+    for schedule, targets in (("cell", ("residual", "action", "diagonal", "matrix")), ("transposed", ("residual", "action"))):
+        operator = case.operator(schedule)
+        expected = case.expected(operator) if expected is None else expected
+        for target in targets:
+            got = case.computed(operator, target)
+            pairs = [(got, expected[target])] if target != "matrix" else zip(got, expected[target], strict=True)
+            found[schedule, target] = max(difference(*pair) for pair in pairs)
+            plans = [kernel.plan for kernel in operator.kernels[target]]
+            assert target in ("diagonal", "matrix") or {plan.schedule for plan in plans} == {schedule}
+            if schedule == "transposed":
+                assert {(plan.num_blocks, plan.num_batches) for plan in plans} == {(case.sample.num_blocks, case.sample.num_batches)}
+    return found
+
+
+@pytest.mark.parametrize("number", range(NUM_SAMPLES))
+def test_kernels_equal_the_twin(seed, rng, number):
+    sample = samples(np.random.default_rng(seed))[number]
+    case = Case(sample, rng)
+    check_shape(sample, case.space.mesh)
+    found = errors(case)
+    print(sample, case.space.mesh.view(), found)
+    assert all(error <= TOLERANCE[sample.precision] for error in found.values())
+
+
+def check_shape(sample, mesh):
+    """The mesh has the cells that the sample asks for: simplices are always affine."""
+    if sample.shape == "affine" or mesh.reference.is_simplex:
+        assert mesh.affine.all()
+    elif sample.shape == "distorted":
+        assert not mesh.affine.any()
