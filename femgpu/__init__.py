@@ -1,11 +1,19 @@
-"""Finite elements for PETSc on GPUs: weak forms in, OpenCL kernels out, SNES and KSP on top."""
+"""Finite elements for PETSc on GPUs: weak forms in, OpenCL kernels out, SNES and KSP on top.
 
-from femgpu import mesh
-from femgpu.forms import PointwiseForm
-from femgpu.io import write
-from femgpu.operators import assemble
-from femgpu.solver import AssembledPC, FormMatrix, NonlinearProblem
-from femgpu.spaces import Constant, DirichletBC, Function, FunctionSpace, coordinates
+The public names are loaded on their first use, so that `femgpu doctor` runs also where PETSc or OpenCL cannot be loaded.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from femgpu import mesh
+    from femgpu.forms import PointwiseForm
+    from femgpu.io import write
+    from femgpu.operators import assemble
+    from femgpu.solver import AssembledPC, FormMatrix, NonlinearProblem
+    from femgpu.spaces import Constant, DirichletBC, Function, FunctionSpace, coordinates
 
 __all__ = [
     "AssembledPC",
@@ -21,3 +29,26 @@ __all__ = [
     "mesh",
     "write",
 ]
+
+# Where the public names live; `mesh` is a module itself.
+_HOMES = {
+    "forms": ("PointwiseForm",),
+    "io": ("write",),
+    "operators": ("assemble",),
+    "solver": ("AssembledPC", "FormMatrix", "NonlinearProblem"),
+    "spaces": ("Constant", "DirichletBC", "Function", "FunctionSpace", "coordinates"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = next((module for module, names in _HOMES.items() if name in names), None)
+    if home is not None:
+        value = globals()[name] = getattr(import_module(f"femgpu.{home}"), name)
+        return value
+    if not name.startswith("_") and find_spec(f"femgpu.{name}") is not None:
+        return import_module(f"femgpu.{name}")
+    raise AttributeError(f"module 'femgpu' has no attribute {name!r}; its public names are {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *globals()})

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import TYPE_CHECKING
 
-from petsc4py import PETSc
+if TYPE_CHECKING:
+    # Imported where it is used: `femgpu doctor` looks at OpenCL also where petsc4py does not load.
+    from petsc4py import PETSc
 
 EVENTS = ("FGResidual", "FGJacAction", "FGMatrix", "FGHalo", "FGBuild", "FGTransfer")
 
 
 @cache
 def _event(name: str) -> PETSc.Log.Event:
+    from petsc4py import PETSc
+
     return PETSc.Log.Event(name)
 
 
@@ -24,6 +29,8 @@ def event(name: str, flops: float = 0.0) -> Iterator[None]:
         name: the event.
         flops: floating-point operations that the block does on this rank.
     """
+    from petsc4py import PETSc
+
     entry = _event(name)
     entry.begin()
     try:
@@ -36,4 +43,6 @@ def event(name: str, flops: float = 0.0) -> Iterator[None]:
 
 def show(comm: PETSc.Comm, text: str) -> None:
     """Prints text and a newline on the first rank of the communicator; collective."""
+    from petsc4py import PETSc
+
     PETSc.Sys.Print(text, comm=comm)

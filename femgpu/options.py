@@ -62,7 +62,7 @@ OPTIONS = (
 )  # fmt: skip
 
 _BY_NAME = {option.name: option for option in OPTIONS}
-_FALSE = {"0", "false", "no", "off"}
+_BOOLEANS = {"": True, "1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,9 @@ def markdown_table() -> str:
 def _value(option: Option, name: str, database: PETSc.Options) -> Any:
     text = database.getString(name, "").strip()
     if option.kind is bool:
-        return text.lower() not in _FALSE
+        if text.lower() not in _BOOLEANS:
+            raise OptionError(f"-{name} {text!r}: expected nothing, or one of {', '.join(filter(None, _BOOLEANS))}")
+        return _BOOLEANS[text.lower()]
     if option.kind is int:
         try:
             value = int(text)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
-from femgpu.errors import FemgpuError
+from femgpu.errors import DeviceError, FemgpuError
 
 _LIB = CDLL(PETSc.__file__)
 _Int: Any = c_int64 if np.dtype(PETSc.IntType).itemsize == 8 else c_int32
@@ -35,6 +35,30 @@ _SIGNATURES: dict[str, list[Any]] = {
 for _name, _argtypes in _SIGNATURES.items():
     getattr(_LIB, _name).argtypes = _argtypes
     getattr(_LIB, _name).restype = c_int
+
+
+def check_build() -> None:
+    """Refuses builds of PETSc whose numbers are not those of femgpu's kernels; called when femgpu loads.
+
+    Raises:
+        DeviceError: for complex scalars, other than double precision, or 64-bit indices.
+    """
+    wrong = [f"{given} (expected {expected})" for given, expected in build_kinds() if given != expected]
+    if wrong:
+        raise DeviceError(
+            f"this petsc4py ({PETSc.__file__}) is built with {' and '.join(wrong)}; femgpu needs PETSc configured with "
+            "--with-scalar-type=real --with-precision=double --with-64-bit-indices=0: set PETSC_DIR and PETSC_ARCH to such a build, "
+            "or run scripts/setup"
+        )
+
+
+def build_kinds() -> tuple[tuple[str, str], ...]:
+    """What this petsc4py computes with, and what femgpu expects: scalars, precision, indices."""
+    scalars = "complex scalars" if np.dtype(PETSc.ScalarType).kind == "c" else "real scalars"
+    bits = 8 * np.dtype(PETSc.RealType).itemsize
+    precision = {32: "single precision", 64: "double precision"}.get(bits, f"{bits}-bit precision")
+    indices = f"{8 * np.dtype(PETSc.IntType).itemsize}-bit indices"
+    return (scalars, "real scalars"), (precision, "double precision"), (indices, "32-bit indices")
 
 
 def local_offsets(dm: PETSc.DMPlex, field: int = 0) -> tuple[npt.NDArray[np.int32], int, int]:
@@ -138,3 +162,6 @@ def _call(name: str, *args: Any) -> None:
 def _release(start: Any) -> None:
     if start:
         _free(start, 0, b"local_offsets", b"petsc_c.py")
+
+
+check_build()

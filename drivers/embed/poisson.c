@@ -177,7 +177,7 @@ static PetscErrorCode Report(Options options, SNES snes, DM dm, Vec u)
   PetscCall(PetscPrintf(PETSC_COMM_WORLD, "%" PetscInt_FMT " dofs, %" PetscInt_FMT " Newton steps, %" PetscInt_FMT " linear iterations, %s\n", size, steps, linear, SNESConvergedReasons[reason]));
   PetscCall(PetscPrintf(PETSC_COMM_WORLD, "L2 error %.10e\n", (double)error));
   PetscCheck(reason > 0, PETSC_COMM_WORLD, PETSC_ERR_NOT_CONVERGED, "SNES diverged: %s", SNESConvergedReasons[reason]);
-  PetscCheck(options.nonlinear || steps == 1, PETSC_COMM_WORLD, PETSC_ERR_PLIB, "a linear problem took %" PetscInt_FMT " Newton steps: the Jacobian of -femgpu_form is not that of the residual", steps);
+  PetscCheck(options.nonlinear || steps == 1, PETSC_COMM_WORLD, PETSC_ERR_PLIB, "a linear problem took %" PetscInt_FMT " Newton steps: the Jacobian of -femgpu_form is not that of the residual (on distorted or curved cells the quadrature must be the same: -petscfe_default_quadrature_order 2, say)", steps);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

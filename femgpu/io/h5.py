@@ -22,6 +22,7 @@ from femgpu.spaces import Function, FunctionSpace
 
 MESH_NAME = "mesh"
 _GROUP = "/femgpu"
+_KINDS = "/femgpu/functions"
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # PETSc's default layout, 1.0.0, keeps vertices only: curved coordinates need 2.0.0, parallel loading 3.0.0.
 _STORAGE = ("femio_", "dm_plex_view_hdf5_storage_version", "3.0.0")
@@ -129,7 +130,7 @@ def _write_function(viewer: PETSc.ViewerHDF5, dm: PETSc.DMPlex, u: Function) -> 
     """Writes the L-vector with a section that constrains nothing, whatever the section of u's own DM does."""
     space = u.space
     kind = [space.element.degree, int(space.element.continuous), *space.value_shape]
-    _write_numbers(viewer, u.name, np.array(kind))
+    _write_numbers(viewer, u.name, np.array(kind), _KINDS)
     section_dm = space.mesh.clone_dm()
     section_dm.setField(0, space.element.petsc_fe(space.num_comp, space.comm))
     section_dm.createDS()
@@ -144,7 +145,7 @@ def _write_function(viewer: PETSc.ViewerHDF5, dm: PETSc.DMPlex, u: Function) -> 
 def _read_function(
     viewer: PETSc.ViewerHDF5, dm: PETSc.DMPlex, sf: PETSc.SF, name: str, spaces: dict[tuple[int, ...], FunctionSpace]
 ) -> Function:
-    kind = tuple(int(entry) for entry in _read_numbers(viewer, name, dm.comm))
+    kind = tuple(int(entry) for entry in _read_numbers(viewer, name, dm.comm, _KINDS))
     degree, continuous, *shape = kind
     if kind not in spaces:
         spaces[kind] = FunctionSpace(dm, "Lagrange" if continuous else "DG", degree, shape=tuple(shape))
@@ -191,21 +192,21 @@ def _function_names(viewer: PETSc.ViewerHDF5, path: Path, comm: PETSc.Comm) -> l
     return codes.astype(np.uint8).tobytes().decode().split("\n")
 
 
-def _write_numbers(viewer: PETSc.ViewerHDF5, name: str, numbers: NDArray) -> None:
+def _write_numbers(viewer: PETSc.ViewerHDF5, name: str, numbers: NDArray, group: str = _GROUP) -> None:
     comm = viewer.comm
     mine = numbers.astype(PETSc.IntType) if comm.getRank() == 0 else np.empty(0, PETSc.IntType)
     entry = PETSc.IS().createGeneral(mine, comm=comm)  # type: ignore[arg-type]
     entry.setName(name)
-    viewer.pushGroup(_GROUP)
+    viewer.pushGroup(group)
     entry.view(viewer)
     viewer.popGroup()
 
 
-def _read_numbers(viewer: PETSc.ViewerHDF5, name: str, comm: PETSc.Comm) -> NDArray:
+def _read_numbers(viewer: PETSc.ViewerHDF5, name: str, comm: PETSc.Comm, group: str = _GROUP) -> NDArray:
     """All numbers of a data set, on all ranks."""
     entry = PETSc.IS().create(comm=comm)
     entry.setName(name)
-    viewer.pushGroup(_GROUP)
+    viewer.pushGroup(group)
     entry.load(viewer)
     viewer.popGroup()
     return np.concatenate(comm.tompi4py().allgather(entry.getIndices().copy()))

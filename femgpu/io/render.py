@@ -52,9 +52,14 @@ def draw(
     plotter: Any = pyvista.Plotter(off_screen=True, window_size=size)
     bar = {"title": label, "vertical": True, "position_x": 0.86, "position_y": 0.2, "height": 0.6, "fmt": "%.3g"}
     plotter.add_mesh(
-        _surface(grid, 0 if degree == 1 else min(degree, 3)), scalars=name, component=component, cmap=colors, scalar_bar_args=bar,
-        lighting=dim == 3, ambient=0.2,
-    )  # fmt: skip
+        _surface(grid, 0 if degree == 1 else min(degree, 3)),
+        scalars=name,
+        component=component,
+        cmap=colors,
+        scalar_bar_args=bar,
+        lighting=dim == 3,
+        ambient=0.2,
+    )
     if edges:
         lines = plotter.add_mesh(_surface(grid, 0), style="wireframe", color="black", line_width=1, opacity=0.4)
         # Lines lie in the faces that they part: without this they vanish in them, here and there.

@@ -57,8 +57,6 @@ def _holds_cells(label: PETSc.DMLabel, value: int, start: int, end: int) -> bool
 
 
 def _check_supported(dm: PETSc.DMPlex) -> None:
-    if np.dtype(PETSc.ScalarType).kind == "c":
-        raise MeshError("this PETSc is built for complex numbers; femgpu needs a build with --with-scalar-type=real")
     if not isinstance(dm, PETSc.DMPlex) and dm.getType() != PETSc.DM.Type.PLEX:
         raise MeshError(f"a DM of type {dm.getType()} was given; expected a DMPlex")
     dim, geometric = dm.getDimension(), dm.getCoordinateDim()

@@ -84,16 +84,23 @@ class CellKernel:
         for field in fields:
             known[f"d_{field.name}"] = lambda name=field.name: vectors[name]
             known[f"d_{field.name}_offsets"] = lambda space=field.space: self._offsets(arrays, space, space.offsets)
+        names = [name for name, _ in arguments(self.plan)]
+        self._position = {name: i for i, name in enumerate(names)}
         self.kernel = Kernel(
             runtime,
             source,
             self.plan.name,
-            [known[name]() for name, _ in arguments(self.plan)],
+            [known[name]() for name in names],
             self.plan.global_size(term.num_cells),
             self.plan.num_items,
             label=f"{target}-{term.mesh.cell}-{self.plan.schedule}",
         )
         self.kernel.timed = settings.view
+
+    def bind(self, name: str, buffer: Any) -> None:
+        """Makes the kernel read or write another buffer: `u`, `w`, `a0`, ..., `out`; no effect where it has no such argument."""
+        if f"d_{name}" in self._position:
+            self.kernel.set(self._position[f"d_{name}"], buffer)
 
     @property
     def flops(self) -> int:

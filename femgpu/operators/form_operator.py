@@ -99,21 +99,30 @@ class FormOperator:
         """Values of the form's constants, flattened in order."""
         return np.concatenate([np.zeros(0), *(np.ravel(constant.value) for constant in self.form.constants)])
 
-    def residual(self) -> None:
-        """`out` = sum of the cells' residuals at `u`; ghosts hold this rank's share."""
-        self._apply("residual")
+    def residual(self, u: Any = None, out: Any = None) -> None:
+        """`out` = sum of the cells' residuals at `u`; ghosts hold this rank's share.
 
-    def action(self) -> None:
+        Args:
+            u: another buffer to read the state from, where a T-vector is an L-vector.
+            out: another buffer for the result, likewise.
+        """
+        self._apply("residual", self.out if out is None else out, "u", self.u if u is None else u)
+
+    def action(self, w: Any = None, out: Any = None) -> None:
         """`out` = Jacobian at `base` times `w`, likewise.
+
+        Args:
+            w: another buffer to read the direction from, where a T-vector is an L-vector.
+            out: another buffer for the result, likewise.
 
         Raises:
             FormError: when the form does not know its Jacobian.
         """
-        self._apply("action")
+        self._apply("action", self.out if out is None else out, "w", self.w if w is None else w)
 
     def diagonal(self) -> None:
         """`out` = diagonal of the Jacobian at `base`, likewise."""
-        self._apply("diagonal")
+        self._apply("diagonal", self.out, "u", self.base)
 
     def matrices(self) -> list[npt.NDArray[np.float64]]:
         """Element matrices of each term at `base`, (num_cells, num_rows, num_rows), float64, in `terms` order.
@@ -131,15 +140,19 @@ class FormOperator:
                 result.append(self.runtime.read(self._matrix, host) if size else host)
         return result
 
-    def _apply(self, target: str) -> None:
+    def _apply(self, target: str, out: Any, name: str, source: Any) -> None:
         kernels = self._kernels(target)
         with log.event(_EVENTS[target], float(sum(kernel.flops for kernel in kernels))):
             gather = self._gathers.get(target)
             if gather is None or not gather.covers_all:
-                self.runtime.zero(self.out, self.vector_bytes)
+                self.runtime.zero(out, self.vector_bytes)
             for kernel in kernels:
+                kernel.bind(name, source)
+                if gather is None:
+                    kernel.bind("out", out)
                 kernel.kernel()
             if gather is not None:
+                gather.bind(out)
                 gather.kernel()
 
     def _kernels(self, target: str) -> list[CellKernel]:
@@ -170,7 +183,7 @@ class FormOperator:
         """Sends each kernel's output to its term's segment of the E-vector; targets with equal segments share the lists."""
         segments = self._segments()
         for kernel in kernels:
-            kernel.kernel.set(len(kernel.kernel.arguments) - 1, segments.buffers[self.terms.index(kernel.term)])
+            kernel.bind("out", segments.buffers[self.terms.index(kernel.term)])
         key = tuple((self.terms.index(kernel.term), kernel.plan.cell_fastest) for kernel in kernels)
         if key not in self._sums:
             self._sums[key] = GatherSum(self.runtime, self.terms, key, segments, self.settings.precision, self.out)

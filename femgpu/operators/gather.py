@@ -120,3 +120,7 @@ class GatherSum:
             len(nodes) * space.num_comp,
             64,
         )
+
+    def bind(self, out: Any) -> None:
+        """Makes another buffer the result."""
+        self.kernel.set(6, out)

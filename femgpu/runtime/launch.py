@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from femgpu.runtime.device import Runtime
+from femgpu.runtime.runtime import Runtime
 
 
 class Kernel:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyopencl as cl
 
 from femgpu import log
-from femgpu.errors import BuildError
+from femgpu.errors import BuildError, OptionError
 
 if TYPE_CHECKING:
     from femgpu.runtime.device import Device
@@ -41,7 +41,9 @@ def cache_folder() -> Path | None:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "femgpu"
 
 
-def build(context: cl.Context, device: Device, source: str, name: str, digest: str, dump_folder: str) -> cl.Program:
+def build(
+    context: cl.Context, device: Device, source: str, name: str, digest: str, dump_folder: str
+) -> tuple[cl.Program, bool]:
     """Builds a program, or loads its binary.
 
     Args:
@@ -53,21 +55,22 @@ def build(context: cl.Context, device: Device, source: str, name: str, digest: s
         dump_folder: where source and log go; empty: nowhere.
 
     Returns:
-        The built program.
+        The built program, and whether it was compiled now rather than loaded.
 
     Raises:
         BuildError: with log and path of the source.
+        OptionError: when the dump folder cannot be written.
     """
     with log.event("FGBuild"):
         if dump_folder:
-            _write(Path(dump_folder) / f"{name}-{digest[:12]}.cl", source.encode())
+            _dump(Path(dump_folder) / f"{name}-{digest[:12]}.cl", source)
         handle = context.devices[0]
         folder = cache_folder()
         path = folder / f"{digest}.bin" if folder else None
         binary = _load(path) if path else None
         if binary is not None:
             try:
-                return cl.Program(context, [handle], [binary]).build(options=list(OPTIONS))
+                return cl.Program(context, [handle], [binary]).build(options=list(OPTIONS)), False
             except cl.Error:
                 warnings.warn(f"the driver refuses the cached kernel {path}; it is built anew", stacklevel=2)
         with warnings.catch_warnings():
@@ -79,10 +82,17 @@ def build(context: cl.Context, device: Device, source: str, name: str, digest: s
                 raise _failure(error, source, name, digest, dump_folder) from None
         if dump_folder:
             text = program.get_build_info(handle, cl.program_build_info.LOG) or ""
-            _write(Path(dump_folder) / f"{name}-{digest[:12]}.log", text.encode())
+            _dump(Path(dump_folder) / f"{name}-{digest[:12]}.log", text)
         if path:
             _store(path, program.get_info(cl.program_info.BINARIES)[0])
-        return program
+        return program, True
+
+
+def _dump(path: Path, text: str) -> None:
+    try:
+        _write(path, text.encode())
+    except OSError as error:
+        raise OptionError(f"-femgpu_kernel_dump {path.parent}: cannot write {path.name} there ({error}); name another folder") from None
 
 
 def _failure(error: Exception, source: str, name: str, digest: str, dump_folder: str) -> BuildError:

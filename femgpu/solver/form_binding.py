@@ -96,10 +96,10 @@ def load(name: str, prefix: str = "") -> Callable[[FunctionSpace], Any]:
     Raises:
         OptionError: when there is no such function.
     """
-    option = f"-{prefix}femgpu_form {name}"
+    option = f"-{prefix}femgpu_form {name or '(not given)'}"
     where, colon, attribute = name.rpartition(":")
     if not colon or not where or not attribute:
-        raise OptionError(f"{option or '(not given)'}: {_EXPECTED}")
+        raise OptionError(f"{option}: {_EXPECTED}")
     try:
         module = _load_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
     except (ImportError, OSError) as error:

@@ -62,6 +62,9 @@ class GlobalOperator:
         self._ensure_scale(x)
         self.local.update()
         with self.staging.reading(x) as t, self.staging.writing(f) as out:
+            if self.transfer.direct:
+                self.local.residual(t, out)
+                return
             self.transfer.to_local(t, self.local.u, 1.0)
             self.local.residual()
             self.transfer.to_global(self.local.out, out)
@@ -75,6 +78,9 @@ class GlobalOperator:
     def action(self, w: PETSc.Vec, y: PETSc.Vec) -> None:
         """Y = Jacobian times w."""
         with self.staging.reading(w) as t, self.staging.writing(y) as out:
+            if self.transfer.direct:
+                self.local.action(t, out)
+                return
             self.transfer.to_local(t, self.local.w, 0.0)
             self.local.action()
             self.transfer.to_global(self.local.out, out)

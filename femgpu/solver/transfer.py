@@ -78,6 +78,7 @@ class Transfer:
 
     Attributes:
         scale: factor s of the boundary rows `s (u - value)`.
+        direct: whether a T-vector is an L-vector as it stands: one rank, no prescribed dofs, no conversion.
     """
 
     def __init__(self, space: FunctionSpace, rows: BoundaryRows, precision: str, runtime: Runtime):
@@ -90,6 +91,7 @@ class Transfer:
         self.halo = Halo(layout, space.mesh.mpi, precision, runtime) if parallel else None
         # Without a map, and in double precision, a copy of the buffer does what the kernel would.
         self._same = layout.is_identity and precision != "single"
+        self.direct = self._same and not parallel and not len(rows.local)
         source = vector_kernels(precision)
         vector = runtime.empty(8)  # a placeholder until the first call
 

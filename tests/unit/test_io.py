@@ -28,7 +28,7 @@ UPPER = (2.0, 1.0, 0.5)
 
 @pytest.fixture
 def folder():
-    """One folder for all ranks. (With tmp_path every rank cleans up pytest's folders at exit, in the way of the others.)"""
+    """One folder for all ranks; with tmp_path each rank cleans up pytest's folders at exit, in the others' way."""
     made = tempfile.TemporaryDirectory() if WORLD.rank == 0 else None
     yield Path(WORLD.bcast(made.name if made else None))
     WORLD.barrier()
@@ -301,6 +301,14 @@ def test_refusals_leave_nothing_behind(folder, suffix):
         write(folder / "u.xyz", u)
     WORLD.barrier()
     assert [entry.name for entry in folder.iterdir()] == [occupied.name]
+
+
+@pytest.mark.parallel(3)
+def test_h5_with_ranks_without_cells(folder):
+    u = function(box((2, 1), cell="quadrilateral"), 2, name="names")
+    write(folder / "u.h5", u)
+    again = read_h5(folder / "u.h5")[1]["names"]
+    assert again.vec.norm() == pytest.approx(u.vec.norm())
 
 
 def write_all(path, dm):

@@ -1,0 +1,33 @@
+"""The README's examples run, and its options table is the program's."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from femgpu import options
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_there_are_two_examples():
+    assert len(EXAMPLES) == 2
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_example_runs(example, tmp_path):
+    done = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_options_table_is_current():
+    assert options.markdown_table() in README
+
+
+def test_commands_exist():
+    for command in re.findall(r"^\./(scripts/\w+)", README, re.MULTILINE):
+        assert (ROOT / command).exists()
