@@ -1,6 +1,6 @@
 """Finite elements for PETSc on GPUs: weak forms in, OpenCL kernels out, SNES and KSP on top.
 
-The public names are loaded on their first use, so that `femgpu doctor` runs also where PETSc or OpenCL cannot be loaded.
+Public names are loaded on their first use, so that `femgpu doctor` runs also where PETSc or OpenCL cannot be loaded.
 """
 
 from importlib import import_module

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     # Imported where it is used: `femgpu doctor` looks at OpenCL also where petsc4py does not load.
@@ -15,7 +15,7 @@ EVENTS = ("FGResidual", "FGJacAction", "FGMatrix", "FGHalo", "FGBuild", "FGTrans
 
 
 @cache
-def _event(name: str) -> PETSc.Log.Event:
+def _event(name: str) -> Any:
     from petsc4py import PETSc
 
     return PETSc.Log.Event(name)

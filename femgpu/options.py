@@ -62,7 +62,17 @@ OPTIONS = (
 )  # fmt: skip
 
 _BY_NAME = {option.name: option for option in OPTIONS}
-_BOOLEANS = {"": True, "1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_BOOLEANS = {
+    "": True,
+    "1": True,
+    "true": True,
+    "yes": True,
+    "on": True,
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,8 @@ def check_build() -> None:
     if wrong:
         raise DeviceError(
             f"this petsc4py ({PETSc.__file__}) is built with {' and '.join(wrong)}; femgpu needs PETSc configured with "
-            "--with-scalar-type=real --with-precision=double --with-64-bit-indices=0: set PETSC_DIR and PETSC_ARCH to such a build, "
-            "or run scripts/setup"
+            "--with-scalar-type=real --with-precision=double --with-64-bit-indices=0: set PETSC_DIR and PETSC_ARCH to such "
+            "a build, or run scripts/setup"
         )
 
 

@@ -55,7 +55,12 @@ class Result:
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per timing, for the CSV file."""
-        common = {"device": self.device, "precision": self.precision, "dim": self.dim, "copy_GBs": round(self.bandwidth / 1e9, 1)}
+        common = {
+            "device": self.device,
+            "precision": self.precision,
+            "dim": self.dim,
+            "copy_GBs": round(self.bandwidth / 1e9, 1),
+        }
         rows = []
         for timing in self.timings:
             values = asdict(timing) | {"GFs": round(timing.gflops, 1), "GBs": round(timing.gbytes, 1)}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from femgpu.errors import DataError
+from femgpu.errors import DataError, FormError
 from femgpu.model import Beta
 from femgpu.operators import reference
 from femgpu.operators.cell_kernel import REAL, SCALAR, CellKernel, DeviceArrays
@@ -70,6 +70,8 @@ class ResidualBench:
         self.problem = problem
         self.runtime = problem.runtime
         self.term = problem.operator.local.terms[0]
+        if self.term.integral.residual is None:
+            raise FormError("the form's first integral has no residual to time")
         self.pointwise = self.term.integral.residual
         self._arrays = DeviceArrays(self.runtime)
         self.vectors = {"u": problem.u.local_array()}

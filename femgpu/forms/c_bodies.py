@@ -62,9 +62,7 @@ class Body:
             FormError: for text that is not a string, for time derivatives, and for `return`.
         """
         if not isinstance(self.text, str):
-            raise FormError(
-                f"{self.name} is of type {type(self.text).__name__}; expected a string with OpenCL C statements"
-            )
+            raise FormError(f"{self.name} is of type {type(self.text).__name__}; expected a string with OpenCL C statements")
         for word, reason in _REFUSED.items():
             if word in self.identifiers:
                 raise FormError(f"{self.name} uses {word!r}: {reason}: {self.text.strip()}")
@@ -74,9 +72,7 @@ class Body:
     def reads(self, num_coefficients: int) -> frozenset[Read]:
         """What of the input arrays the body mentions; every coefficient counts if `a` is mentioned."""
         plain: set[Read] = {name for name in ("u", "u_x", "x") if name in self.identifiers}
-        indexed: set[Read] = {
-            (name, i) for name in ("a", "a_x") if name in self.identifiers for i in range(num_coefficients)
-        }
+        indexed: set[Read] = {(name, i) for name in ("a", "a_x") if name in self.identifiers for i in range(num_coefficients)}
         return frozenset(plain | indexed)
 
 
@@ -124,9 +120,7 @@ class Context:
         words = frozenset().union(*(body.identifiers for body in bodies))
         known = {name: f"typedef {kind} {name};" for name, kind in _TYPES.items()}
         known |= {name: f"const int {name} = {value};" for name, value in self._numbers().items()}
-        known |= {
-            name: f"const int {name}[] = {{{', '.join(map(str, values))}}};" for name, values in self._offsets().items()
-        }
+        known |= {name: f"const int {name}[] = {{{', '.join(map(str, values))}}};" for name, values in self._offsets().items()}
         known["t"] = f"const real t = {number(0.0)};"
         return [text for name, text in known.items() if name in words]
 

@@ -50,9 +50,7 @@ def check_space(space: Any, what: str) -> None:
         FormError: for mixed spaces and for elements whose values are not the plain values of their basis functions.
     """
     if not isinstance(space, ufl.FunctionSpace):
-        raise FormError(
-            f"{what} lives in a {type(space).__name__}; mixed spaces are not supported yet, expected a FunctionSpace"
-        )
+        raise FormError(f"{what} lives in a {type(space).__name__}; mixed spaces are not supported yet, expected a FunctionSpace")
     element = space.ufl_element()
     pullback = element.pullback
     if type(pullback).__name__ == "MixedPullback" or _is_mixed(element):
@@ -73,13 +71,9 @@ def _check_integral(integral: Any, what: str) -> None:
     kind = integral.integral_type()
     integrand = show(integral.integrand())
     if kind in _NOT_YET:
-        raise FormError(
-            f"{what}: {_NOT_YET[kind]} (integrals over {kind}s) is not supported yet; expected dx: {integrand}"
-        )
+        raise FormError(f"{what}: {_NOT_YET[kind]} (integrals over {kind}s) is not supported yet; expected dx: {integrand}")
     if kind != "cell":
-        raise FormError(
-            f"{what}: {_NEVER.get(kind, kind)} (integrals over {kind}s) is not supported; expected dx: {integrand}"
-        )
+        raise FormError(f"{what}: {_NEVER.get(kind, kind)} (integrals over {kind}s) is not supported; expected dx: {integrand}")
     if integral.subdomain_data() is not None:
         raise FormError(
             f"{what}: subdomain_data of type {type(integral.subdomain_data()).__name__} is not supported; "
@@ -98,25 +92,19 @@ def _check_meshes(form: Any, what: str) -> None:
                 domains.append(domain)
     if len(domains) > 1:
         names = ", ".join(str(domain) for domain in domains)
-        raise FormError(
-            f"{what}: two meshes in one form ({names}); build all spaces, Functions and Constants from one DM"
-        )
+        raise FormError(f"{what}: two meshes in one form ({names}); build all spaces, Functions and Constants from one DM")
 
 
 def _check_arguments(form: Any, num_arguments: int, what: str) -> None:
     for argument in _arguments(form):
         if argument.part() is not None:
-            raise FormError(
-                f"{what}: mixed spaces are not supported yet; {show(argument)} is part {argument.part()} of one"
-            )
+            raise FormError(f"{what}: mixed spaces are not supported yet; {show(argument)} is part {argument.part()} of one")
         check_space(argument.ufl_function_space(), f"{what}: the test or trial function {show(argument)}")
     arguments = form.arguments()
     numbers = [argument.number() for argument in arguments]
     if numbers != list(range(num_arguments)):
         expected = ("no test function", "one test function", "a test and a trial function")[num_arguments]
-        remedy = (
-            "; replace the trial function by the unknown Function" if num_arguments == 1 and numbers == [0, 1] else ""
-        )
+        remedy = "; replace the trial function by the unknown Function" if num_arguments == 1 and numbers == [0, 1] else ""
         raise FormError(f"{what} has {len(numbers)} arguments; expected {expected}{remedy}")
 
 

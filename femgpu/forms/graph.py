@@ -62,9 +62,7 @@ class Graph:
             FormError: if the value is infinite or not a number.
         """
         if not math.isfinite(value):
-            raise FormError(
-                f"a constant part of the form is {value}; expected a finite number: check divisions and powers"
-            )
+            raise FormError(f"a constant part of the form is {value}; expected a finite number: check divisions and powers")
         return self._make(CONSTANT, float(value))
 
     def input(self, name: Any, index: int) -> int:

@@ -144,15 +144,11 @@ def _coordinate(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
 
 
 def _geometry(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
-    raise FormError(
-        f"the geometric quantity {type(e).__name__} is not supported yet: {show(e)}; expected SpatialCoordinate only"
-    )
+    raise FormError(f"the geometric quantity {type(e).__name__} is not supported yet: {show(e)}; expected SpatialCoordinate only")
 
 
 def _bessel(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
-    raise FormError(
-        f"Bessel functions are not supported, OpenCL C has none: {show(e)}; interpolate the values into a Function"
-    )
+    raise FormError(f"Bessel functions are not supported, OpenCL C has none: {show(e)}; interpolate the values into a Function")
 
 
 def _flat(comp: Component, shape: Component) -> int:

@@ -102,9 +102,7 @@ class Linear:
             for slots_b, node_b in b.items():
                 key = tuple(sorted(slots_a + slots_b))
                 if len({slot.argument for slot in key}) < len(key):
-                    raise FormError(
-                        f"quadratic in the test or trial function: {show(e)}; expected each of them once per term"
-                    )
+                    raise FormError(f"quadratic in the test or trial function: {show(e)}; expected each of them once per term")
                 node = self.graph.mul(node_a, node_b)
                 result[key] = self.graph.add(result[key], node) if key in result else node
         return self._drop_zeros(result)

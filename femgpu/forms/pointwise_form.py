@@ -83,9 +83,7 @@ class PointwiseForm:
             FormError: if the unknown is not a Function in the form's space.
         """
         if u is not None and not (isinstance(u, ufl.Coefficient) and u.ufl_function_space() == self.space):
-            raise FormError(
-                f"PointwiseForm: the unknown {u} is not a Function in the form's space, {self.space.ufl_element()}"
-            )
+            raise FormError(f"PointwiseForm: the unknown {u} is not a Function in the form's space, {self.space.ufl_element()}")
         g_bodies = self._present("g0", "g1", "g2", "g3")
         integral = Integral(
             "cell",
@@ -154,6 +152,4 @@ class PointwiseForm:
                 )
         for constant in self.constants:
             if not isinstance(constant, ufl.Constant):
-                raise FormError(
-                    f"PointwiseForm: constants holds {constant!r}; expected Constants: femgpu.Constant(dm, value)"
-                )
+                raise FormError(f"PointwiseForm: constants holds {constant!r}; expected Constants: femgpu.Constant(dm, value)")

@@ -119,8 +119,7 @@ def quadrature_degree(piece: Piece, cap: int | None, notes: list[str]) -> int:
         return estimate
     where = "everywhere" if piece.subdomains == ((),) else f"subdomains {piece.subdomains}"
     notes.append(
-        f"cell integral ({where}): quadrature degree {cap}, UFL's estimate {estimate} is capped; "
-        "dx(degree=n) sets another"
+        f"cell integral ({where}): quadrature degree {cap}, UFL's estimate {estimate} is capped; dx(degree=n) sets another"
     )
     return cap
 

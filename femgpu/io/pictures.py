@@ -78,9 +78,7 @@ def _check(path: Path, u: Function, component: int | None, warp: float) -> None:
     if component is not None and not 0 <= component < space.num_comp:
         raise DataError(f"component {component} of {u.name!r}: expected 0 to {space.num_comp - 1}")
     if warp and (space.value_shape != (space.mesh.dim,) or space.element.degree == 0):
-        raise DataError(
-            f"warp by {u.name!r} of shape {space.value_shape}: expected a vector of shape {(space.mesh.dim,)}"
-        )
+        raise DataError(f"warp by {u.name!r} of shape {space.value_shape}: expected a vector of shape {(space.mesh.dim,)}")
 
 
 def _check_surroundings(path: Path) -> None:
@@ -118,8 +116,6 @@ def _draw(target: Path, options: dict[str, Any]) -> None:
             )
         os.replace(temporary, target)
     except subprocess.TimeoutExpired:
-        raise DataError(
-            f"cannot draw {str(target)!r} in {_TIMEOUT_SECONDS} s; write a .vtu and draw it elsewhere"
-        ) from None
+        raise DataError(f"cannot draw {str(target)!r} in {_TIMEOUT_SECONDS} s; write a .vtu and draw it elsewhere") from None
     finally:
         temporary.unlink(missing_ok=True)

@@ -163,7 +163,14 @@ def _pointwise_arrays(plan: Plan, num_aux: int) -> list[tuple[str, int]]:
 
 def _declare_outputs(plan: Plan, outputs: tuple[str, ...]) -> str:
     comp, dim = max(plan.num_comp, 1), plan.dim
-    full = {"f0": comp, "f1": comp * dim, "g0": comp**2, "g1": comp**2 * dim, "g2": comp**2 * dim, "g3": comp**2 * dim**2}
+    full = {
+        "f0": comp,
+        "f1": comp * dim,
+        "g0": comp**2,
+        "g1": comp**2 * dim,
+        "g2": comp**2 * dim,
+        "g3": comp**2 * dim**2,
+    }
     parts = []
     for name in outputs:
         size = full[name] if name in plan.writes else 1

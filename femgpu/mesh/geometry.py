@@ -47,9 +47,7 @@ def map_jacobians(x: npt.NDArray[np.float64], grads: npt.NDArray[np.float64]) ->
     return np.matmul(flat, x).reshape(len(x), num_points, dim, dim).swapaxes(2, 3)
 
 
-def affine_mask(
-    element: LagrangeElement, coords: npt.NDArray[np.float64], dofs: npt.NDArray[np.int32]
-) -> npt.NDArray[np.bool_]:
+def affine_mask(element: LagrangeElement, coords: npt.NDArray[np.float64], dofs: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
     """Which cells are images of the reference cell under an affine map.
 
     A cell is affine when its nodes lie within tolerance of the affine map that fits them best. The tolerance is `AFFINE_TOLERANCE` times
@@ -113,9 +111,7 @@ def check_orientation(
         _refuse_inverted(element, coords, dofs, np.concatenate(bad), worst)
 
 
-def _refuse_inverted(
-    element: LagrangeElement, coords: npt.NDArray, dofs: npt.NDArray, cells: npt.NDArray, worst: float
-) -> None:
+def _refuse_inverted(element: LagrangeElement, coords: npt.NDArray, dofs: npt.NDArray, cells: npt.NDArray, worst: float) -> None:
     first = int(cells[0])
     vertices = vertex_nodes(element)
     corners = ", ".join("(" + ", ".join(f"{v:.6g}" for v in coords[node]) + ")" for node in dofs[first, vertices])

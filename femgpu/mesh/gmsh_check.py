@@ -47,7 +47,9 @@ def check_gmsh(path: Path) -> None:
     for part in used:
         missing = np.setdiff1d(part, tags)
         if len(missing):
-            raise MeshError(f"mesh file '{path}' has elements with node {missing[0]}, which is not among its {len(tags)} nodes; write it again")
+            raise MeshError(
+                f"mesh file '{path}' has elements with node {missing[0]}, which is not among its {len(tags)} nodes; write it again"
+            )
 
 
 def _num_nodes(kind: int) -> int:

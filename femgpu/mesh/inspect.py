@@ -17,9 +17,7 @@ _POLYTOPES = {
     PETSc.DM.PolytopeType.TETRAHEDRON: "tetrahedron",
     PETSc.DM.PolytopeType.HEXAHEDRON: "hexahedron",
 }
-_POLYTOPE_NAMES = {
-    value: name.lower().replace("_", " ") for name, value in vars(PETSc.DM.PolytopeType).items() if name.isupper()
-}
+_POLYTOPE_NAMES = {value: name.lower().replace("_", " ") for name, value in vars(PETSc.DM.PolytopeType).items() if name.isupper()}
 
 
 def cell_name(dm: PETSc.DMPlex, mpi: Any) -> str:

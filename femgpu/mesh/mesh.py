@@ -62,9 +62,7 @@ class Mesh:
         self._read_coordinates()
         self.affine = geometry.affine_mask(self.coord_element, self.coords, self.coord_dofs)
         with collective(self.mpi):
-            geometry.check_orientation(
-                self.coord_element, self.coords, self.coord_dofs, self.affine, self._orientation_points()
-            )
+            geometry.check_orientation(self.coord_element, self.coords, self.coord_dofs, self.affine, self._orientation_points())
 
     @classmethod
     def of(cls, dm: PETSc.DMPlex) -> Mesh:

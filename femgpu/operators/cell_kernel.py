@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,7 +73,7 @@ class CellKernel:
         elements = term.elements(fields, self.plan.needs_coords)
         tables = pack_tables(term.quadrature.weights, [element.tabulate(term.quadrature.points) for element in elements])
         source = render(self.plan, pointwise.body, term.form.coefficient_offsets[-1], tables)
-        known = {
+        known: dict[str, Callable[[], Any]] = {
             "num_cells": lambda: np.int32(term.num_cells),
             "d_constants": lambda: vectors["constants"],
             "d_out": lambda: out,
@@ -79,11 +81,11 @@ class CellKernel:
             "d_geometry": lambda: arrays.get((id(term), "geometry", self._layout), self._geometry),
             "d_coords": lambda: arrays.get("coords", lambda: term.mesh.coords.astype(REAL[self.plan.precision])),
             "d_coord_offsets": lambda: self._offsets(arrays, "coords", term.mesh.coord_dofs, np.int32(term.mesh.dim)),
-            "d_test_offsets": lambda: self._offsets(arrays, term.form.space, term.form.space.offsets),
+            "d_test_offsets": lambda: self._offsets(arrays, id(term.form.space), term.form.space.offsets),
         }
         for field in fields:
-            known[f"d_{field.name}"] = lambda name=field.name: vectors[name]
-            known[f"d_{field.name}_offsets"] = lambda space=field.space: self._offsets(arrays, space, space.offsets)
+            known[f"d_{field.name}"] = partial(vectors.__getitem__, field.name)
+            known[f"d_{field.name}_offsets"] = partial(self._offsets, arrays, id(field.space), field.space.offsets)
         names = [name for name, _ in arguments(self.plan)]
         self._position = {name: i for i, name in enumerate(names)}
         self.kernel = Kernel(
@@ -126,7 +128,13 @@ class CellKernel:
 
 
 def make_plan(
-    term: Term, target: str, pointwise: Pointwise, fields: list[FieldData], settings: Settings, device: Device, source: str
+    term: Term,
+    target: str,
+    pointwise: Pointwise,
+    fields: list[FieldData],
+    settings: Settings,
+    device: Device,
+    source: str,
 ) -> Plan:
     """Chooses the plan of a kernel from the options, the form and the device.
 
@@ -140,7 +148,7 @@ def make_plan(
         schedule = "transposed" if blocked else "cell"
     if not tensor:
         schedule = "cell"
-    geometry = _geometry_mode(term, settings)
+    geometry = geometry_mode(term, settings)
     needs_x = "x" in pointwise.reads
     elements = term.elements(fields, needs_x or geometry.endswith("recomputed"))
     number = {element: i for i, element in enumerate(elements)}
@@ -193,13 +201,13 @@ def scatter_mode(settings: Settings, device: Device) -> str:
     return "atomic" if device.is_nvidia and not settings.deterministic else "gather"
 
 
-def _geometry_mode(term: Term, settings: Settings) -> str:
+def geometry_mode(term: Term, settings: Settings) -> str:
     """Stored where it moves fewer bytes per cell than the coordinates would, or where the user says so."""
     mesh, dim = term.mesh, term.mesh.dim
     kind = "affine" if term.affine else "points"
     if settings.geometry != "auto":
         return f"{kind}_{settings.geometry}"
-    words = REAL[settings.precision]().itemsize
+    words = np.dtype(REAL[settings.precision]).itemsize
     stored = (dim * dim + 1) * words * (1 if term.affine else term.quadrature.num_qpts)
     rebuilt = mesh.coord_element.num_basis * (4 + dim * words)
     return f"{kind}_{'stored' if stored <= rebuilt else 'recomputed'}"

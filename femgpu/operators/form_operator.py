@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from mpi4py import MPI
 
 from femgpu import log
 from femgpu.errors import DataError, FormError, collective
 from femgpu.forms import Form
 from femgpu.operators.cell_kernel import REAL, SCALAR, CellKernel, DeviceArrays
 from femgpu.operators.gather import GatherSum, Segments
+from femgpu.operators.memory import least_bytes
 from femgpu.operators.term import make_terms
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
@@ -52,16 +54,11 @@ class FormOperator:
         self.terms = make_terms(form, settings)
         self.scalar = np.dtype(SCALAR[settings.precision])
         self.num_local = self.space.num_local
-        self.u, self.base, self.w, self.out = (runtime.empty(self.vector_bytes) for _ in range(4))
-        for buffer in (self.u, self.base, self.w):
-            runtime.zero(buffer, self.vector_bytes)
         self._constants = np.full(max(form.constant_offsets[-1], 1), np.nan)
-        self._vectors: dict[str, Any] = {
-            "w": self.w,
-            "constants": runtime.empty(self._constants.size * REAL[settings.precision]().itemsize),
-        }
-        for i, function in enumerate(form.coefficients):
-            self._vectors[f"a{i}"] = runtime.empty(function.space.num_local * self.scalar.itemsize)
+        needed = least_bytes(self.terms, settings, runtime.device)
+        with collective(self.mpi):
+            runtime.require(needed, f"the form on {self.space.mesh.num_cells} cells")
+            self._allocate()
         self._states: list[int | None] = [None] * len(form.coefficients)
         self._arrays = DeviceArrays(runtime)
         self.kernels: dict[str, list[CellKernel]] = {}
@@ -69,6 +66,17 @@ class FormOperator:
         self._sums: dict[Any, GatherSum] = {}
         self._e_vector: Segments | None = None
         self._matrix: Any = None
+
+    def _allocate(self) -> None:
+        """Makes the buffers of all vectors."""
+        runtime = self.runtime
+        self.u, self.base, self.w, self.out = (runtime.empty(self.vector_bytes) for _ in range(4))
+        for buffer in (self.u, self.base, self.w):
+            runtime.zero(buffer, self.vector_bytes)
+        real_bytes = np.dtype(REAL[self.settings.precision]).itemsize
+        self._vectors: dict[str, Any] = {"w": self.w, "constants": runtime.empty(self._constants.size * real_bytes)}
+        for i, function in enumerate(self.form.coefficients):
+            self._vectors[f"a{i}"] = runtime.empty(function.space.num_local * self.scalar.itemsize)
 
     @property
     def vector_bytes(self) -> int:
@@ -85,19 +93,32 @@ class FormOperator:
         if not np.array_equal(constants, self._constants[: len(constants)]):
             self._constants[: len(constants)] = constants
             self.runtime.write(self._vectors["constants"], self._constants.astype(REAL[self.settings.precision]))
-        for i, function in enumerate(self.form.coefficients):
-            state = function.vec.stateGet()
-            if state != self._states[i]:
-                with log.event("FGTransfer"):
-                    local = function.local_array()
-                    with collective(self.mpi):
-                        check_finite(local, f"coefficient {function.name}")
-                    self.runtime.write(self._vectors[f"a{i}"], local.astype(self.scalar))
-                self._states[i] = state
+        states = [function.vec.stateGet() for function in self.form.coefficients]
+        changed = np.array([state != old for state, old in zip(states, self._states, strict=True)], bool)
+        if self.mpi.size > 1 and len(changed):
+            # A vector that was written on one rank only must be exchanged by all.
+            self.mpi.Allreduce(MPI.IN_PLACE, changed, MPI.LOR)
+        for i in map(int, np.flatnonzero(changed)):
+            self._update_coefficient(i)
+            self._states[i] = states[i]
+
+    def _update_coefficient(self, i: int) -> None:
+        """Brings coefficient i to the device; collective."""
+        function = self.form.coefficients[i]
+        with log.event("FGTransfer"):
+            local = function.local_array()
+            with collective(self.mpi):
+                check_finite(local, f"coefficient {function.name}")
+            self.runtime.write(self._vectors[f"a{i}"], local.astype(self.scalar))
 
     def constant_values(self) -> npt.NDArray[np.float64]:
         """Values of the form's constants, flattened in order."""
         return np.concatenate([np.zeros(0), *(np.ravel(constant.value) for constant in self.form.constants)])
+
+    def build(self) -> None:
+        """Builds the programs of all targets that the form knows, without evaluating any; collective."""
+        for target in _POINTWISE if self.form.has_jacobian else ("residual",):
+            self._kernels(target)
 
     def residual(self, u: Any = None, out: Any = None) -> None:
         """`out` = sum of the cells' residuals at `u`; ghosts hold this rank's share.

@@ -49,6 +49,8 @@ def assemble(form: Any, options_prefix: str = "") -> float:
     kind = np.float32 if settings.precision == "single" else np.float64
     with collective(mesh.mpi):
         for term in terms:
+            if term.integral.functional is None:
+                continue
             out = runtime.empty(term.num_cells * kind().itemsize)
             kernel = CellKernel(term, "functional", term.integral.functional, vectors, out, settings, runtime, arrays)
             kernel.kernel()

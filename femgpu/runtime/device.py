@@ -50,8 +50,8 @@ class Device:
     max_group: int
 
     def __str__(self) -> str:
-        memory = self.global_bytes / 2**30
-        return f"[{self.index}] {self.name} ({self.platform}, driver {self.driver}), {self.units} units, {memory:.1f} GiB"
+        memory = f"{self.global_bytes / 2**30:.1f} GiB"
+        return f"[{self.index}] {self.name} ({self.platform}, driver {self.driver}), {self.units} units, {memory}"
 
 
 def describe(handle: cl.Device, index: int) -> Device:
@@ -121,11 +121,12 @@ def require_fp64(device: Device, found: list[Device]) -> None:
     """
     if not device.fp64:
         able = "; ".join(str(other) for other in found if other.fp64)
-        remedy = f"choose another by -femgpu_device: {able}" if able else "install pocl-opencl-icd, which computes on the CPU"
+        remedy = f"choose another by -femgpu_device: {able}" if able else "install pocl-opencl-icd, which uses the CPU"
         raise DeviceError(f"{device} has no double precision (cl_khr_fp64), which every -femgpu_precision needs; {remedy}")
 
 
 def choose(found: list[tuple[Device, cl.Device]], selector: str, rank: int) -> tuple[Device, cl.Device]:
+    """As `select`, among the devices that were found; with pyopencl's handle."""
     listing = "; ".join(str(device) for device, _ in found)
     if not selector:
         gpus = [entry for entry in found if entry[0].is_gpu]

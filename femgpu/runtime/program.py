@@ -41,9 +41,7 @@ def cache_folder() -> Path | None:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "femgpu"
 
 
-def build(
-    context: cl.Context, device: Device, source: str, name: str, digest: str, dump_folder: str
-) -> tuple[cl.Program, bool]:
+def build(context: cl.Context, device: Device, source: str, name: str, digest: str, dump_folder: str) -> tuple[cl.Program, bool]:
     """Builds a program, or loads its binary.
 
     Args:
@@ -92,7 +90,9 @@ def _dump(path: Path, text: str) -> None:
     try:
         _write(path, text.encode())
     except OSError as error:
-        raise OptionError(f"-femgpu_kernel_dump {path.parent}: cannot write {path.name} there ({error}); name another folder") from None
+        raise OptionError(
+            f"-femgpu_kernel_dump {path.parent}: cannot write {path.name} there ({error}); name another folder"
+        ) from None
 
 
 def _failure(error: Exception, source: str, name: str, digest: str, dump_folder: str) -> BuildError:

@@ -56,8 +56,9 @@ class Runtime:
         available = self.device.global_bytes - self.allocated_bytes
         if num_bytes > available:
             raise DeviceError(
-                f"not enough device memory: {what} needs at least {num_bytes} bytes, {available} of the {self.device.global_bytes} bytes of "
-                f"{self.device} are free. Use more ranks and devices, a smaller mesh, or -femgpu_precision single"
+                f"not enough device memory: {what} needs at least {num_bytes} bytes; {available} of the "
+                f"{self.device.global_bytes} bytes of {self.device} are free. Use more ranks and devices, a smaller mesh, "
+                "or -femgpu_precision single"
             )
 
     def empty(self, num_bytes: int) -> Any:
@@ -78,8 +79,9 @@ class Runtime:
             buffer = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, num_bytes)
         except cl.Error as error:
             raise DeviceError(
-                f"the driver of {self.device} refuses a buffer of {num_bytes} bytes ({error}); this process holds {self.allocated_bytes} bytes, "
-                "the rest may belong to other processes. Use more ranks and devices, or a smaller mesh"
+                f"the driver of {self.device} refuses a buffer of {num_bytes} bytes ({error}); this process holds "
+                f"{self.allocated_bytes} bytes, the rest may belong to other processes. Use more ranks and devices, or a "
+                "smaller mesh"
             ) from None
         self.num_allocations += 1
         self.allocated_bytes += num_bytes

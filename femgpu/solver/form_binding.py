@@ -106,7 +106,9 @@ def load(name: str, prefix: str = "") -> Callable[[FunctionSpace], Any]:
         raise OptionError(f"{option}: cannot load {where} ({error}); {_EXPECTED}") from error
     function = getattr(module, attribute, None)
     if not callable(function):
-        known = [key for key, entry in vars(module).items() if callable(entry) and getattr(entry, "__module__", "") == module.__name__]
+        known = [
+            key for key, entry in vars(module).items() if callable(entry) and getattr(entry, "__module__", "") == module.__name__
+        ]
         raise OptionError(f"{option}: {where} has no function {attribute}; it has {', '.join(known) or 'none'}")
     return function
 
@@ -126,7 +128,9 @@ def _call(function: Callable[[FunctionSpace], Any], space: FunctionSpace, name: 
         raise FormError(f"-femgpu_form {name} returned {result!r}; expected (F, u, bcs) with u a Function of the given space")
     residual, u, bcs = result
     if u.space is not space:
-        raise FormError(f"-femgpu_form {name}: the unknown {u} is in another space ({u.space}); make it on the space that is given")
+        raise FormError(
+            f"-femgpu_form {name}: the unknown {u} is in another space ({u.space}); make it on the space that is given"
+        )
     return residual, u, list(bcs)
 
 

@@ -45,7 +45,11 @@ class Halo:
         self._unpack_ghosts = kernel("unpack", len(ghost_map), ghost_buffer, self._ghost_device, vector)
         self._pack_ghosts = kernel("pack", len(ghost_map), ghost_buffer, vector, self._ghost_device)
         self._add_owned = kernel(
-            "unpack_add", len(rows), *(runtime.upload(part) for part in (rows, starts, entries)), self._owned_device, vector
+            "unpack_add",
+            len(rows),
+            *(runtime.upload(part) for part in (rows, starts, entries)),
+            self._owned_device,
+            vector,
         )
 
     def forward(self, vector: Any) -> None:
@@ -54,7 +58,12 @@ class Halo:
             self._pack_owned.set(2, vector)
             self._pack_owned()
             self._exchange(
-                self._owned_device, self._owned_host, self.owned_counts, self._ghost_device, self._ghost_host, self.ghost_counts
+                self._owned_device,
+                self._owned_host,
+                self.owned_counts,
+                self._ghost_device,
+                self._ghost_host,
+                self.ghost_counts,
             )
             self._unpack_ghosts.set(3, vector)
             self._unpack_ghosts()
@@ -65,13 +74,24 @@ class Halo:
             self._pack_ghosts.set(2, vector)
             self._pack_ghosts()
             self._exchange(
-                self._ghost_device, self._ghost_host, self.ghost_counts, self._owned_device, self._owned_host, self.owned_counts
+                self._ghost_device,
+                self._ghost_host,
+                self.ghost_counts,
+                self._owned_device,
+                self._owned_host,
+                self.owned_counts,
             )
             self._add_owned.set(5, vector)
             self._add_owned()
 
     def _exchange(
-        self, source: Any, send: np.ndarray, send_counts: list[int], target: Any, receive: np.ndarray, receive_counts: list[int]
+        self,
+        source: Any,
+        send: np.ndarray,
+        send_counts: list[int],
+        target: Any,
+        receive: np.ndarray,
+        receive_counts: list[int],
     ) -> None:
         self.runtime.read(source, send)
         requests, start = [], 0

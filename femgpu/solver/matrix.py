@@ -116,7 +116,9 @@ class AssembledJacobian:
             if term.integral.jacobian is None:
                 continue
             cells = term.subset(space.offsets)
-            entries = numbers[(cells[:, :, None] + np.arange(space.num_comp)).reshape(len(cells), space.element.num_basis * space.num_comp)]
+            entries = numbers[
+                (cells[:, :, None] + np.arange(space.num_comp)).reshape(len(cells), space.element.num_basis * space.num_comp)
+            ]
             shape = (*entries.shape, entries.shape[1])
             rows.append(np.broadcast_to(entries[:, :, None], shape).ravel())
             columns.append(np.broadcast_to(entries[:, None, :], shape).ravel())

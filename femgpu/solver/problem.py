@@ -81,6 +81,14 @@ class NonlinearProblem:
         """The quadrature rule of each term, in order: points and weights on PETSc's reference cell."""
         return [term.quadrature for term in self.operator.local.terms]
 
+    def build(self) -> None:
+        """Builds the kernels of the residual and, where the form knows it, of the Jacobian; evaluates none; collective.
+
+        Raises:
+            BuildError: when the device's compiler refuses one.
+        """
+        self.operator.local.build()
+
     def residual(self, x: PETSc.Vec, f: PETSc.Vec) -> None:
         """F = residual at x, both T-vectors; collective."""
         self.operator.residual(x, f)
@@ -88,6 +96,11 @@ class NonlinearProblem:
     def linearise(self, x: PETSc.Vec) -> None:
         """Moves the Jacobian (and what the preconditioner sees) to the state x; collective."""
         self._form_jacobian(self.snes, x, self.jacobian, self._pmat)
+
+    def insert_boundary_values(self, x: PETSc.Vec) -> None:
+        """Sets the prescribed entries of a T-vector to their values, evaluated anew; collective."""
+        self.operator.refresh()
+        self.operator.insert_values(x)
 
     def solve(self) -> Function:
         """Solves by SNESSolve with u as initial guess, boundary values inserted first; collective.
@@ -101,8 +114,7 @@ class NonlinearProblem:
         """
         with collective(self.u.space.mesh.mpi):
             check_finite(self.u.vec.array_r, f"the initial guess {self.u.name}")
-        self.operator.refresh()
-        self.operator.insert_values(self.u.vec)
+        self.insert_boundary_values(self.u.vec)
         self.snes.solve(None, self.u.vec)
         self._attach_constrained()
         if self.settings.view:

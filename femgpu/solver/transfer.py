@@ -33,7 +33,9 @@ class BoundaryRows:
     def __init__(self, space: FunctionSpace, bcs: Sequence[DirichletBC]):
         for bc in bcs:
             if bc.space is not space:
-                raise DataError(f"a boundary condition is on another space ({bc.space}) than the unknown ({space}); make it on the same")
+                raise DataError(
+                    f"a boundary condition is on another space ({bc.space}) than the unknown ({space}); make it on the same"
+                )
         self.space = space
         self.bcs = tuple(bcs)
         layout = space.layout

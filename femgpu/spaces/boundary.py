@@ -31,7 +31,9 @@ class DirichletBC:
         if component is not None and not 0 <= component < space.num_comp:
             raise DataError(f"component {component} of a space with {space.num_comp} components; they count from 0")
         if isinstance(value, Function) and value.space is not space:
-            raise DataError(f"the boundary value {value.name} is in {value.space}; expected a Function of the unknown's own space")
+            raise DataError(
+                f"the boundary value {value.name} is in {value.space}; expected a Function of the unknown's own space"
+            )
         self.space = space
         self.value = value
         self.region = region
@@ -61,12 +63,23 @@ class DirichletBC:
         """
         space = self.space
         if isinstance(self.value, Function):
-            return self.value.local_array()[self.local_rows]
+            return self._function_values(self.value)
         with collective(space.mesh.mpi):
             positions, points = self._points()
             target: Any = space if self.component is None else _ScalarTarget
             values = node_values(self.value, points, target, "boundary values")
         return values.ravel()
+
+    def _function_values(self, function: Function) -> npt.NDArray[np.float64]:
+        """(num_rows,) values of a function at `local_rows`; collective."""
+        values = function.local_array()[self.local_rows]
+        with collective(self.space.mesh.mpi):
+            bad = int((~np.isfinite(values)).sum())
+            if bad:
+                raise DataError(
+                    f"boundary values of {function.name} are not finite at {bad} of {len(values)} dofs; expected numbers"
+                )
+        return values
 
     def _points(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
         positions, points = self.space.nodes()

@@ -65,4 +65,3 @@ class Layout:
         local_of_owned[global_of_local[owned] - first] = owned
         any_constrained = dm.comm.tompi4py().allreduce(bool((global_of_local < 0).any()))
         return cls(last - first, len(global_of_local), first, ranges, local_of_owned, global_of_local, any_constrained)
-
