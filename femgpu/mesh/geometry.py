@@ -1,4 +1,7 @@
-"""The map from the reference cell to every cell: points, Jacobians, and the tests of both; chunked, so that no temporary exceeds a few MB."""
+"""The map from the reference cell to every cell: points, Jacobians, and the tests of both.
+
+Work goes over chunks of cells, so that temporaries stay small beside what is returned.
+"""
 
 from __future__ import annotations
 
@@ -19,24 +22,33 @@ def chunks(num_cells: int) -> Iterator[slice]:
     return (slice(start, min(start + CHUNK, num_cells)) for start in range(0, num_cells, CHUNK))
 
 
-def map_points(x: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def map_points(
+    coords: npt.NDArray[np.float64], dofs: npt.NDArray[np.int32], values: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
     """Images of reference points.
 
     Args:
-        x: (num_cells, num_basis, dim) coordinates of each cell's nodes.
+        coords: (num_nodes, dim) node coordinates.
+        dofs: (num_cells, num_basis) nodes of each cell.
         values: (num_points, num_basis) geometry basis at the points.
 
     Returns:
         (num_cells, num_points, dim).
     """
-    return np.matmul(values, x)
+    mapped = np.empty((len(dofs), len(values), coords.shape[1]))
+    for part in chunks(len(dofs)):
+        np.matmul(values, coords[dofs[part]], out=mapped[part])
+    return mapped
 
 
-def map_jacobians(x: npt.NDArray[np.float64], grads: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def map_jacobians(
+    coords: npt.NDArray[np.float64], dofs: npt.NDArray[np.int32], grads: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
     """Jacobians J[i, k] = dx_i / dX_k of the map.
 
     Args:
-        x: (num_cells, num_basis, dim) coordinates of each cell's nodes.
+        coords: (num_nodes, dim) node coordinates.
+        dofs: (num_cells, num_basis) nodes of each cell.
         grads: (num_points, num_basis, dim) gradients of the geometry basis.
 
     Returns:
@@ -44,7 +56,11 @@ def map_jacobians(x: npt.NDArray[np.float64], grads: npt.NDArray[np.float64]) ->
     """
     num_points, num_basis, dim = grads.shape
     flat = grads.transpose(0, 2, 1).reshape(num_points * dim, num_basis)
-    return np.matmul(flat, x).reshape(len(x), num_points, dim, dim).swapaxes(2, 3)
+    cell_jac = np.empty((len(dofs), num_points, dim, dim))
+    for part in chunks(len(dofs)):
+        transposed = np.matmul(flat, coords[dofs[part]])
+        cell_jac[part] = transposed.reshape(-1, num_points, dim, dim).swapaxes(2, 3)
+    return cell_jac
 
 
 def affine_mask(element: LagrangeElement, coords: npt.NDArray[np.float64], dofs: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
@@ -101,8 +117,8 @@ def check_orientation(
     bad: list[npt.NDArray] = []
     worst = np.inf
     for part in chunks(len(dofs)):
-        x = coords[dofs[part]]
-        det = np.linalg.det(map_jacobians(x, grads[:1] if affine[part].all() else grads)).min(axis=1)
+        at = grads[:1] if affine[part].all() else grads
+        det = np.linalg.det(map_jacobians(coords, dofs[part], at)).min(axis=1)
         wrong = np.flatnonzero(det <= 0)
         if len(wrong):
             bad.append(wrong + part.start)

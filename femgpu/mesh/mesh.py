@@ -111,7 +111,7 @@ class Mesh:
             (num_cells, num_points, dim), float64.
         """
         values = self.coord_element.tabulate(points)[0]
-        return geometry.map_points(self.coords[self.coord_dofs[cells]], values)
+        return geometry.map_points(self.coords, self.coord_dofs[cells], values)
 
     def jacobians(self, points: npt.ArrayLike, cells: slice | npt.NDArray = slice(None)) -> npt.NDArray[np.float64]:
         """Jacobians J[i, k] = dx_i / dX_k of the map from the reference cell.
@@ -124,7 +124,7 @@ class Mesh:
             (num_cells, num_points, dim, dim), float64.
         """
         grads = self.coord_element.tabulate(points)[1]
-        return geometry.map_jacobians(self.coords[self.coord_dofs[cells]], grads)
+        return geometry.map_jacobians(self.coords, self.coord_dofs[cells], grads)
 
     def cells(self, ids: int | tuple[int, ...], label: str = regions.CELL_LABEL) -> npt.NDArray[np.int32]:
         """Cells with any of the given label values; collective.

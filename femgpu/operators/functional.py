@@ -10,9 +10,9 @@ from femgpu import options
 from femgpu.errors import collective
 from femgpu.forms import functional
 from femgpu.operators.cell_kernel import REAL, SCALAR, CellKernel, DeviceArrays
+from femgpu.operators.device import choose_runtime
 from femgpu.operators.form_operator import check_finite
 from femgpu.operators.term import form_mesh, make_terms
-from femgpu.runtime import for_comm
 
 
 def assemble(form: Any, options_prefix: str = "") -> float:
@@ -34,7 +34,7 @@ def assemble(form: Any, options_prefix: str = "") -> float:
     lowered = functional(form)
     settings = options.read(options_prefix)
     mesh = form_mesh(lowered)
-    runtime = for_comm(settings.device, mesh.mpi)
+    runtime = choose_runtime(settings, [function.vec for function in lowered.coefficients], mesh.mpi)
     real, scalar = REAL[settings.precision], SCALAR[settings.precision]
     locals_ = [function.local_array() for function in lowered.coefficients]
     total = 0.0

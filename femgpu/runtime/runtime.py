@@ -198,10 +198,10 @@ def start(selector: str = "", rank: int = 0, handles: tuple[int, int] | None = N
     global _current
     if handles is not None:
         if _current is None or _current.context.int_ptr != handles[0]:
-            if _current is not None and _current.num_allocations:
+            if _current is not None and _current.allocated_bytes:
                 raise DeviceError(
-                    "vectors of PETSc's ViennaCL live in another OpenCL context than femgpu's kernels, which were built first. "
-                    "Give -vec_type viennacl from the start (before the first problem is made), or use host vectors"
+                    "vectors of PETSc's ViennaCL live in another OpenCL context than femgpu's buffers, which came first. "
+                    "Give every DM -dm_vec_type viennacl (or dm.setVecType) before the first space is made on it, or use host vectors"
                 )
             _current = _adopt(*handles)
         return _current

@@ -10,38 +10,8 @@ import numpy as np
 from petsc4py import PETSc
 
 from femgpu import log
-from femgpu.errors import DeviceError, collective
-from femgpu.options import Settings
-from femgpu.runtime import Runtime, devices, for_comm, start
-from femgpu.spaces import Function
-
-
-def on_device(vec: PETSc.Vec) -> bool:
-    """Whether a vector is one of PETSc's ViennaCL types."""
-    return "viennacl" in vec.getType()
-
-
-def choose_runtime(settings: Settings, u: Function) -> Runtime:
-    """The device of a problem: PETSc's own where the vectors live there, else the one that the options choose; collective.
-
-    Args:
-        settings: the options.
-        u: the unknown.
-
-    Raises:
-        DeviceError: on all ranks, when no device fits.
-    """
-    mpi = u.space.mesh.mpi
-    if not on_device(u.vec):
-        return for_comm(settings.device, mpi)
-    with collective(mpi):
-        count = sum(1 for device, _ in devices() if device.is_gpu)
-        if mpi.size > 1 and count > 1:
-            raise DeviceError(
-                f"PETSc's ViennaCL vectors put all {mpi.size} ranks on the first of {count} GPUs; use host vectors "
-                "(without -dm_vec_type viennacl), which give each rank its own GPU"
-            )
-        return start(handles=(u.vec.getCLContextHandle(), u.vec.getCLQueueHandle()))
+from femgpu.operators.device import on_device
+from femgpu.runtime import Runtime
 
 
 class Staging:

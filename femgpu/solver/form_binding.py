@@ -18,7 +18,7 @@ from petsc4py import PETSc
 from femgpu import options
 from femgpu.errors import DataError, FormError, OptionError, collective
 from femgpu.forms import lower_form
-from femgpu.solver.device_vec import choose_runtime
+from femgpu.operators.device import choose_runtime
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.spaces import Function, FunctionSpace
 
@@ -58,7 +58,7 @@ class BoundForm:
             form = lower_form(residual, u)
             if not form.has_jacobian:
                 raise FormError(f"-{prefix}femgpu_form {self.name}: the PointwiseForm has no Jacobian; give it g0 to g3")
-        runtime = choose_runtime(settings, u)
+        runtime = choose_runtime(settings, [u.vec], mpi)
         runtime.dump_folder = settings.kernel_dump
         self.template = dm.createGlobalVec()
         self.operator = GlobalOperator(form, bcs, settings, runtime, scale=1.0)

@@ -11,8 +11,8 @@ from petsc4py import PETSc
 from femgpu import log, options
 from femgpu.errors import SolverError, collective
 from femgpu.forms import lower_form
+from femgpu.operators.device import choose_runtime
 from femgpu.operators.form_operator import check_finite
-from femgpu.solver.device_vec import choose_runtime
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian, create_matfree
 from femgpu.solver.view import view
@@ -65,7 +65,7 @@ class NonlinearProblem:
             self.form = lower_form(F, u, J)
         if PETSc.Options().hasName("help"):
             log.show(mesh.comm, options.help_text())
-        self.runtime = choose_runtime(self.settings, u)
+        self.runtime = choose_runtime(self.settings, [u.vec], mesh.mpi)
         self.runtime.dump_folder = self.settings.kernel_dump
         self.operator = GlobalOperator(self.form, list(bcs), self.settings, self.runtime)
         self._residual_vec = u.vec.duplicate()

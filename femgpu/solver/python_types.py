@@ -14,9 +14,11 @@ Jacobian is taken at zero, or at the global vector that the program composes wit
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from petsc4py import PETSc
 
-from femgpu.errors import DataError
+from femgpu.errors import DataError, FormError
 from femgpu.solver.form_binding import BoundForm
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian, JacobianContext, create_matfree
@@ -47,9 +49,15 @@ class FormMatrix:
         """Y = J x."""
         self._context(mat).mult(mat, x, y)
 
-    def multTranspose(self, mat: PETSc.Mat, x: PETSc.Vec, y: PETSc.Vec) -> None:  # noqa: N802
-        """Y = J^T x, where J is symmetric."""
-        self._context(mat).multTranspose(mat, x, y)
+    @property
+    def multTranspose(self) -> Callable[[PETSc.Mat, PETSc.Vec, PETSc.Vec], None] | None:  # noqa: N802
+        """Y = J^T x where J is symmetric at its state; None elsewhere. Collective."""
+        return self._transpose if self._jacobian is None else self._jacobian.multTranspose
+
+    def _transpose(self, mat: PETSc.Mat, x: PETSc.Vec, y: PETSc.Vec) -> None:
+        if (action := self._context(mat).multTranspose) is None:
+            raise FormError("the Jacobian is not symmetric and has no matrix-free transpose; assemble it (femgpu.AssembledPC)")
+        action(mat, x, y)
 
     def getDiagonal(self, mat: PETSc.Mat, d: PETSc.Vec) -> None:  # noqa: N802
         """D = diagonal of J."""

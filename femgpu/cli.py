@@ -1,0 +1,182 @@
+"""The command line: `python -m femgpu doctor | devices | bench | warmup`, also the script `femgpu`.
+
+Options that argparse does not know go to PETSc. Everything else of femgpu is imported inside the commands, so that `doctor` runs
+where PETSc or OpenCL do not load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from femgpu import doctor
+from femgpu.errors import FemgpuError
+
+# Cells of a benchmark where none are given.
+_CELLS_GPU, _CELLS_CPU = 1.6e7, 2e5
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command.
+
+    Args:
+        argv: the command line without the program's name; default that of the process.
+
+    Returns:
+        The exit code: 0, 1 when the command failed, 2 when the command line is wrong.
+    """
+    parser = _parser()
+    arguments, rest = parser.parse_known_args(argv)
+    stray = [word for word in rest[:1] if not word.startswith("-")] + [word for word in rest if word.startswith("--")]
+    if stray:
+        parser.error(f"{stray[0]}: no such argument of {arguments.command}; PETSc's options have one dash")
+    try:
+        return int(arguments.run(arguments, rest))
+    except FemgpuError as error:
+        if _first_rank():
+            print(f"femgpu {arguments.command}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        return 1
+
+
+def run_doctor(arguments: argparse.Namespace, rest: list[str]) -> int:
+    """Prints the findings; 1 when one fails."""
+    _initialise(rest, required=False)
+    failed = False
+    for finding in doctor.examine():
+        failed = failed or finding.status == "fail"
+        if _first_rank():
+            print(finding, flush=True)
+    return int(failed)
+
+
+def run_devices(arguments: argparse.Namespace, rest: list[str]) -> int:
+    """Prints a table of all devices, and which one this rank would take."""
+    _initialise(rest)
+    from mpi4py import MPI
+    from rich import console, table
+
+    from femgpu import options, runtime
+
+    chosen = runtime.select(options.read().device, runtime.local_rank(MPI.COMM_WORLD))
+    columns = ("", "index", "name", "platform", "driver", "type", "fp64", "memory", "units", "local memory")
+    view = table.Table(*columns, caption="* taken by this rank; -femgpu_device <index or part of the name> takes another")
+    for device, _ in runtime.devices():
+        view.add_row(
+            "*" if device == chosen else "",
+            str(device.index),
+            device.name,
+            device.platform,
+            device.driver,
+            "GPU" if device.is_gpu else "CPU or other",
+            "yes" if device.fp64 else "no",
+            f"{device.global_bytes / 2**30:.1f} GiB",
+            str(device.units),
+            f"{device.local_bytes / 2**10:.0f} KiB",
+        )
+    if _first_rank():
+        console.Console(width=None if sys.stdout.isatty() else 160).print(view)
+    return 0
+
+
+def run_bench(arguments: argparse.Namespace, rest: list[str]) -> int:
+    """Runs a workload and writes its report."""
+    _initialise(rest)
+    from mpi4py import MPI
+
+    from femgpu import options, runtime
+    from femgpu.bench import ex12
+    from femgpu.bench.report import check_folder, write_report
+
+    if MPI.COMM_WORLD.size > 1:
+        raise FemgpuError(f"bench ex12 on {MPI.COMM_WORLD.size} ranks: expected one; it times single kernels")
+    folder = check_folder(arguments.out)
+    device = runtime.for_comm(options.read().device, MPI.COMM_WORLD).device
+    cells = arguments.cells or (_CELLS_GPU if device.is_gpu else _CELLS_CPU)
+    result = ex12.run(cells, arguments.precision, arguments.dim, arguments.blocks or ex12.BLOCKS)
+    print(result.text())
+    for path in write_report(result, device, folder):
+        print(f"wrote {path}")
+    return 0
+
+
+def run_warmup(arguments: argparse.Namespace, rest: list[str]) -> int:
+    """Builds the kernels of a script."""
+    _initialise(arguments.options, program=arguments.script)
+    from femgpu.warmup import warm_up
+
+    line = warm_up(arguments.script, arguments.options)
+    if _first_rank():
+        print(line)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="femgpu", description=__doc__.splitlines()[0] if __doc__ else "")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="doctor | devices | bench | warmup")
+    _command(commands, "doctor", "checks the installation and says how to mend it", run_doctor)
+    _command(commands, "devices", "lists OpenCL devices and the one that is taken", run_devices)
+    bench = _command(commands, "bench", "times a workload and writes a report", run_bench)
+    bench.add_argument("workload", choices=("ex12",), help="ex12: the variable-coefficient Poisson residual of P1 cells")
+    bench.add_argument("--cells", type=_count, help=f"at least so many; default {_CELLS_GPU:.1e} on a GPU, else {_CELLS_CPU:.0e}")
+    bench.add_argument("--precision", choices=("single", "double", "mixed"), default="single", help="default single")
+    bench.add_argument("--dim", type=int, choices=(2, 3), default=2, help="2: triangles, 3: tetrahedra; default 2")
+    bench.add_argument("--blocks", type=_counts, help="blocks to sweep, for example 4,8,16; default 4 to 128")
+    bench.add_argument("--out", default="docs/benchmarks", help="folder of the report; default docs/benchmarks")
+    warmup = _command(commands, "warmup", "builds the kernels of a script's first problem into the cache", run_warmup)
+    warmup.add_argument("script", help="a Python script that solves a femgpu.NonlinearProblem")
+    warmup.add_argument("options", nargs=argparse.REMAINDER, help="the script's own command line")
+    return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose only own option without a value is --help: -h would swallow PETSc's -help."""
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(add_help=False, allow_abbrev=False, **kwargs)
+        self.add_argument("--help", action="help", help="shows this")
+
+
+def _command(commands: Any, name: str, help: str, run: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=help, description=help)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _count(text: str) -> float:
+    value = float(text)
+    if not 1 <= value < 1e12:
+        raise argparse.ArgumentTypeError(f"{text}: expected a number from 1")
+    return value
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    values = tuple(int(word) for word in text.split(","))
+    if min(values) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: expected numbers from 1")
+    return values
+
+
+def _initialise(options: list[str], required: bool = True, program: str = "femgpu") -> None:
+    """Hands the options to PETSc before anything else loads it.
+
+    Raises:
+        FemgpuError: when petsc4py does not load and is required.
+    """
+    try:
+        import petsc4py
+
+        petsc4py.init([program, *options])
+    except (ImportError, OSError) as error:
+        if required:
+            raise FemgpuError(f"petsc4py does not load ({error}); run `femgpu doctor`") from error
+
+
+def _first_rank() -> bool:
+    """Whether this process prints; also where MPI does not load."""
+    try:
+        from mpi4py import MPI
+    except (ImportError, OSError):
+        return True
+    return bool(MPI.COMM_WORLD.rank == 0)
