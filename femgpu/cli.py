@@ -1,7 +1,7 @@
 """The command line: `python -m femgpu doctor | devices | bench | warmup`, also the script `femgpu`.
 
-Options that argparse does not know go to PETSc. Everything else of femgpu is imported inside the commands, so that `doctor` runs
-where PETSc or OpenCL do not load.
+Options that argparse does not know go to PETSc. Everything else of femgpu is imported inside the commands, so that
+`doctor` runs where PETSc or OpenCL do not load.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def run_devices(arguments: argparse.Namespace, rest: list[str]) -> int:
 
     chosen = runtime.select(options.read().device, runtime.local_rank(MPI.COMM_WORLD))
     columns = ("", "index", "name", "platform", "driver", "type", "fp64", "memory", "units", "local memory")
-    view = table.Table(*columns, caption="* taken by this rank; -femgpu_device <index or part of the name> takes another")
+    view = table.Table(*columns, caption="* taken by this rank; -femgpu_device <index or part of a name> takes another")
     for device, _ in runtime.devices():
         view.add_row(
             "*" if device == chosen else "",
@@ -118,8 +118,9 @@ def _parser() -> argparse.ArgumentParser:
     _command(commands, "doctor", "checks the installation and says how to mend it", run_doctor)
     _command(commands, "devices", "lists OpenCL devices and the one that is taken", run_devices)
     bench = _command(commands, "bench", "times a workload and writes a report", run_bench)
-    bench.add_argument("workload", choices=("ex12",), help="ex12: the variable-coefficient Poisson residual of P1 cells")
-    bench.add_argument("--cells", type=_count, help=f"at least so many; default {_CELLS_GPU:.1e} on a GPU, else {_CELLS_CPU:.0e}")
+    bench.add_argument("workload", choices=("ex12",), help="ex12: the variable-coefficient Poisson residual on P1")
+    default = f"{_CELLS_GPU:.1e} on a GPU, else {_CELLS_CPU:.0e}"
+    bench.add_argument("--cells", type=_count, help=f"at least so many; default {default}")
     bench.add_argument("--precision", choices=("single", "double", "mixed"), default="single", help="default single")
     bench.add_argument("--dim", type=int, choices=(2, 3), default=2, help="2: triangles, 3: tetrahedra; default 2")
     bench.add_argument("--blocks", type=_counts, help="blocks to sweep, for example 4,8,16; default 4 to 128")

@@ -108,7 +108,7 @@ def check_petsc() -> Findings:
 
     yield Finding("ok", "PETSc's numbers", ", ".join(given for given, _ in petsc_c.build_kinds()))
     for package, loss, option in (
-        ("viennacl", "vectors cannot stay on the device inside PETSc's own solvers", "--download-viennacl --with-opencl"),
+        ("viennacl", "PETSc's own solvers keep no vectors on the device", "--download-viennacl --with-opencl"),
         ("hdf5", "no .h5 files can be written or read", "--with-hdf5"),
     ):
         if PETSc.Sys.hasExternalPackage(package):
@@ -119,12 +119,18 @@ def check_petsc() -> Findings:
 
 def check_mpi() -> Findings:
     """mpi4py, and whether it talks to the same MPI as PETSc."""
-    from mpi4py import MPI
-
+    try:
+        from mpi4py import MPI
+    except (ImportError, OSError) as error:
+        remedy = "pip install mpi4py, with the mpicc of PETSc's MPI on the PATH"
+        yield Finding("fail", "mpi4py", str(error), remedy)
+        return
     library = MPI.Get_library_version().splitlines()[0].split(",")[0]
     yield Finding("ok", "mpi4py", f"{metadata.version('mpi4py')}, {library}")
-    from petsc4py import PETSc
-
+    try:
+        from petsc4py import PETSc
+    except (ImportError, OSError):
+        return
     found = _mapped("libmpi.") | _mapped("libmpich.")
     if len(found) > 1:
         remedy = "build both with one mpicc: MPICC=... pip install --no-binary mpi4py --force-reinstall mpi4py"
@@ -165,12 +171,12 @@ def check_opencl() -> Findings:
 
 def _check_kernel() -> Findings:
     try:
+        from mpi4py import MPI
+
         from femgpu import options
     except (ImportError, OSError):
-        yield Finding("warn", "kernel", "not run: it needs petsc4py", "mend petsc4py first")
+        yield Finding("warn", "kernel", "not run: it needs petsc4py and mpi4py", "mend these first")
         return
-    from mpi4py import MPI
-
     from femgpu import runtime
     from femgpu.runtime.selftest import self_test
 
@@ -196,7 +202,7 @@ def check_cache() -> Findings:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        yield Finding("fail", "kernel cache", str(error), "set FEMGPU_CACHE_DIR to a folder that can be written, or to 0")
+        yield Finding("fail", "kernel cache", str(error), "set FEMGPU_CACHE_DIR to a writable folder, or to 0")
         return
     entries = list(folder.glob("*.bin"))
     size = sum(entry.stat().st_size for entry in entries) / 2**20

@@ -1,4 +1,4 @@
-"""Builds the kernels of a script's first problem without solving it, so that later runs find them in the kernel cache."""
+"""Builds the kernels of a script's first problem without solving it; later runs find them in the kernel cache."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def warm_up(script: str, arguments: Sequence[str]) -> str:
     """
     path = Path(script)
     if not path.is_file():
-        raise DataError(f"warmup {script!r}: no such file; expected a Python script that solves a femgpu.NonlinearProblem")
+        raise DataError(f"warmup {script!r}: no such file; expected a Python script that solves a NonlinearProblem")
     try:
         with _running(path, arguments), mock.patch.object(NonlinearProblem, "solve", _build):
             runpy.run_path(str(path), run_name="__main__")

@@ -1,7 +1,7 @@
 """The forms of poisson.c, for `-femgpu_form poisson_form.py:linear` and `:nonlinear`.
 
-A form function gets the FunctionSpace of the program's DM and returns the residual, its unknown and Dirichlet conditions; here the
-section of the DM constrains the boundary, so there are none. Only the Jacobian is used: the source term does not matter.
+A form function gets the FunctionSpace of the program's DM and returns the residual, its unknown and Dirichlet conditions; here
+the section of the DM constrains the boundary, so there are none. Only the Jacobian is used: the source term does not matter.
 """
 
 import ufl

@@ -101,9 +101,9 @@ def _plot(path: Path, result: Result) -> None:
     for batches, timings in _best_batches(result):
         blocks, rates = [t.num_blocks for t in timings], [t.gflops for t in timings]
         axes.plot(blocks, rates, "o-", label=f"transposed, {batches} batches")
-    for what, label in (("evector", "cell"), ("fused", "cell, fused on L-vectors")):
+    for what, label, color in (("evector", "cell", "tab:olive"), ("fused", "cell, fused on L-vectors", "tab:grey")):
         rate = result.best(what, blocked=False).gflops
-        axes.axhline(rate, linestyle=":", color="tab:grey" if what == "fused" else "tab:olive", label=f"{label}: {rate:.0f}")
+        axes.axhline(rate, linestyle=":", color=color, label=f"{label}: {rate:.0f}")
     axes.axhline(result.bound / 1e9, linestyle="--", color="black", label=f"beta-model bound: {result.bound / 1e9:.0f}")
     axes.set(xlabel="blocks per batch", ylabel="GF/s", ylim=(0, None))
     title = f"ex12, P1 {result.dim}D, one point, {result.precision}, {result.timings[0].cells} cells"

@@ -270,8 +270,9 @@ class Plan:
         for field in self.fields:
             per_point += 2 * field.size * (field.value + dim * field.gradient)
             per_point += tensor * field.num_comp * field.gradient
+        rebuild = 2 * self.num_coord_basis * dim**2 + {1: 1, 2: 8, 3: 42}[dim]
         if self.geometry == "points_recomputed":
-            per_point += 2 * self.num_coord_basis * dim**2 + {1: 1, 2: 8, 3: 42}[dim]
+            per_point += rebuild
         if self.target == "matrix":
             per_point += self.num_rows**2 * 2 * (1 + dim) + self.num_rows * self.num_comp * 2 * (1 + dim) ** 2
         elif self.target == "diagonal":
@@ -279,7 +280,7 @@ class Plan:
         elif self.target != "functional":
             per_point += 2 * self.num_rows * (("f0" in self.writes) + dim * ("f1" in self.writes))
             per_point += tensor * self.num_comp * ("f1" in self.writes)
-        return self.num_qpts * per_point
+        return self.num_qpts * per_point + (rebuild if self.geometry == "affine_recomputed" else 0)
 
     def __str__(self) -> str:
         """One line for `-femgpu_view`."""

@@ -148,7 +148,7 @@ def make_plan(
         schedule = "transposed" if blocked else "cell"
     if not tensor:
         schedule = "cell"
-    geometry = geometry_mode(term, settings)
+    geometry = geometry_mode(term, settings, source)
     needs_x = "x" in pointwise.reads
     elements = term.elements(fields, needs_x or geometry.endswith("recomputed"))
     number = {element: i for i, element in enumerate(elements)}
@@ -201,15 +201,20 @@ def scatter_mode(settings: Settings, device: Device) -> str:
     return "atomic" if device.is_nvidia and not settings.deterministic else "gather"
 
 
-def geometry_mode(term: Term, settings: Settings) -> str:
-    """Stored where it moves fewer bytes per cell than the coordinates would, or where the user says so."""
+def geometry_mode(term: Term, settings: Settings, source: str = "lvector") -> str:
+    """Stored or recomputed: as asked, else what moves fewer bytes per cell.
+
+    Cells share vertices, so that coordinates cost little beside their offsets. In single precision Jacobians are differences of
+    rounded coordinates, wrong by |x| / h roundings: there they are stored, rounded after the fact.
+    """
     mesh, dim = term.mesh, term.mesh.dim
     kind = "affine" if term.affine else "points"
     if settings.geometry != "auto":
         return f"{kind}_{settings.geometry}"
-    words = np.dtype(REAL[settings.precision]).itemsize
-    stored = (dim * dim + 1) * words * (1 if term.affine else term.quadrature.num_qpts)
-    rebuilt = mesh.coord_element.num_basis * (4 + dim * words)
+    if settings.precision != "double" or source == "evector":
+        return f"{kind}_stored"
+    stored = 8 * (dim * dim + 1) * (1 if term.affine else term.quadrature.num_qpts)
+    rebuilt = 4 * mesh.coord_element.num_basis + 8 * dim * len(mesh.coords) / max(mesh.num_cells, 1)
     return f"{kind}_{'stored' if stored <= rebuilt else 'recomputed'}"
 
 

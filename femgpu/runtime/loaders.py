@@ -11,7 +11,7 @@ VARIABLES = ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES")
 
 
 def loaders() -> list[tuple[str, int]]:
-    """Path of each loader in this process and the number of platforms that it finds; empty where that cannot be seen."""
+    """Path of each loader in this process and the number of platforms that it finds; empty where nothing tells."""
     try:
         maps = Path("/proc/self/maps").read_text()
     except OSError:

@@ -1,8 +1,8 @@
 """A form named on the command line, bound to the DM of a program that knows nothing of Python.
 
 A form function gets the `FunctionSpace` of the DM's own field and section and returns `(F, u, bcs)`: a UFL residual or a
-`PointwiseForm`, its unknown, and a sequence of Dirichlet conditions. Dofs that the DM's section constrains stay out of the vectors and
-need no condition.
+`PointwiseForm`, its unknown, and a sequence of Dirichlet conditions. Dofs that the DM's section constrains stay out of the
+vectors and need no condition.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class JacobianContext:
 
     @property
     def multTranspose(self) -> Callable[[PETSc.Mat, PETSc.Vec, PETSc.Vec], None] | None:  # noqa: N802
-        """Y = J^T x where J is symmetric at its state; None elsewhere, which tells PETSc that there is no such operation. Collective."""
+        """Y = J^T x where J is symmetric at its state; None elsewhere: PETSc then knows that it has no transpose. Collective."""
         current = self.operator.num_linearisations
         if self._symmetry[0] != current:
             self._symmetry = (current, self._test_symmetry())

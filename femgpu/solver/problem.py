@@ -9,9 +9,9 @@ import numpy as np
 from petsc4py import PETSc
 
 from femgpu import log, options
-from femgpu.errors import SolverError, collective
+from femgpu.errors import DeviceError, SolverError, collective
 from femgpu.forms import lower_form
-from femgpu.operators.device import choose_runtime
+from femgpu.operators.device import choose_runtime, on_device
 from femgpu.operators.form_operator import check_finite
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian, create_matfree
@@ -152,10 +152,21 @@ class NonlinearProblem:
             kind = self.snes.getKSP().getPC().getType() or PETSc.Options().getString(self._prefix + "pc_type", "")
             pmat = "none" if kind in _NO_ENTRIES else "assembled"
         if self.settings.jacobian == "assembled" or pmat == "assembled":
+            self._refuse_mixed_vectors()
             self._assembled = AssembledJacobian(self.operator, self.u.vec)
             self._pmat = self._assembled.mat
         if self.settings.jacobian == "assembled":
             self.jacobian = self._pmat
+
+    def _refuse_mixed_vectors(self) -> None:
+        """On several ranks PETSc's pointwise products of ViennaCL and host vectors are silently wrong, and every PC makes them."""
+        if on_device(self.u.vec) and self.u.space.mesh.mpi.size > 1:
+            raise DeviceError(
+                "ViennaCL vectors on several ranks do not go with an assembled matrix: PETSc 3.26 mixes them with host vectors, "
+                f"wrongly. Use host vectors (without -dm_vec_type viennacl), -{self._prefix}pc_type jacobi, or "
+                f"-{self._prefix}pc_type python -{self._prefix}pc_python_type femgpu.AssembledPC -{self._prefix}assembled_pc_type ..., "
+                "which copies"
+            )
 
     @property
     def _prefix(self) -> str:
@@ -178,9 +189,9 @@ class NonlinearProblem:
         inner = self.snes.getKSP().getConvergedReason()
         raise SolverError(
             f"SNES diverged: {_name(PETSc.SNES.ConvergedReason, reason)} after {self.snes.getIterationNumber()} iterations, "
-            f"residual norm {self.snes.getFunctionNorm():.6e}; last linear solve: {_name(PETSc.KSP.ConvergedReason, inner)} after "
-            f"{self.snes.getKSP().getIterationNumber()} iterations. Look at -{self._prefix}snes_monitor -{self._prefix}ksp_monitor; "
-            f"try a better initial guess, another -{self._prefix}pc_type or more iterations (-{self._prefix}ksp_max_it)"
+            f"residual norm {self.snes.getFunctionNorm():.6e}; last linear solve: {_name(PETSc.KSP.ConvergedReason, inner)} "
+            f"after {self.snes.getKSP().getIterationNumber()} iterations. Look at -{self._prefix}snes_monitor "
+            f"-{self._prefix}ksp_monitor; try a better initial guess, another -{self._prefix}pc_type or more iterations (-{self._prefix}ksp_max_it)"
         )
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from petsc4py import PETSc
 
 from femgpu.errors import DataError, FormError
+from femgpu.operators.device import on_device
 from femgpu.solver.form_binding import BoundForm
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian, JacobianContext, create_matfree
@@ -95,8 +96,9 @@ class FormMatrix:
 class AssembledPC:
     """Context of a python PC: the Jacobian assembled on the device, handed to an inner PC.
 
-    The form is that of the PC's matrix where it is femgpu's (`FormMatrix`, or the matrix-free one of a `NonlinearProblem`), else the
-    one that `-femgpu_form` names, on the PC's DM. The inner PC has the options prefix `assembled_` after the PC's own.
+    The form is that of the PC's matrix where it is femgpu's (`FormMatrix`, or the matrix-free one of a `NonlinearProblem`),
+    else the one that `-femgpu_form` names, on the PC's DM. The inner PC has the options prefix `assembled_` after the PC's own.
+    It works on host vectors: ViennaCL vectors are copied.
 
     Attributes:
         inner: the inner PC, None before the first set-up.
@@ -106,6 +108,7 @@ class AssembledPC:
         self.inner: PETSc.PC | None = None
         self._assembled: AssembledJacobian | None = None
         self._bound: BoundForm | None = None
+        self._host: tuple[PETSc.Vec, PETSc.Vec] | None = None
 
     def setUp(self, pc: PETSc.PC) -> None:  # noqa: N802
         """Fills the matrix at the state and sets the inner PC up."""
@@ -119,12 +122,24 @@ class AssembledPC:
     def apply(self, pc: PETSc.PC, x: PETSc.Vec, y: PETSc.Vec) -> None:
         """Y = inner PC of x."""
         assert self.inner is not None
-        self.inner.apply(x, y)
+        self._on_host(self.inner.apply, x, y)
 
     def applyTranspose(self, pc: PETSc.PC, x: PETSc.Vec, y: PETSc.Vec) -> None:  # noqa: N802
         """Y = transpose of the inner PC of x."""
         assert self.inner is not None
-        self.inner.applyTranspose(x, y)
+        self._on_host(self.inner.applyTranspose, x, y)
+
+    def _on_host(self, operation: Callable[[PETSc.Vec, PETSc.Vec], None], x: PETSc.Vec, y: PETSc.Vec) -> None:
+        """Gives the inner PC host vectors: PETSc's native PCs mix ViennaCL vectors with their own, wrongly on several ranks."""
+        if not on_device(x):
+            operation(x, y)
+            return
+        assert self._assembled is not None
+        if self._host is None:
+            self._host = self._assembled.mat.createVecs()
+        x.copy(self._host[0])
+        operation(*self._host)
+        self._host[1].copy(y)
 
     def view(self, pc: PETSc.PC, viewer: PETSc.Viewer) -> None:
         """Prints the inner PC."""
@@ -143,7 +158,7 @@ class AssembledPC:
             self.inner.destroy()
         if self._assembled is not None:
             self._assembled.mat.destroy()
-        self.inner = self._assembled = None
+        self.inner = self._assembled = self._host = None
 
     def _create(self, pc: PETSc.PC, operator: GlobalOperator) -> None:
         self._release()

@@ -17,22 +17,22 @@ from femgpu.mesh import Mesh
 
 # Cells per direction of two meshes: the smallest on which the rate has settled.
 MESHES = {
-    ("triangle", 1): (12, 24),
-    ("triangle", 2): (8, 16),
-    ("triangle", 3): (6, 12),
-    ("triangle", 4): (4, 8),
-    ("quadrilateral", 1): (12, 24),
-    ("quadrilateral", 2): (8, 16),
-    ("quadrilateral", 3): (6, 12),
-    ("quadrilateral", 4): (4, 8),
+    ("triangle", 1): (16, 32),
+    ("triangle", 2): (16, 32),
+    ("triangle", 3): (16, 32),
+    ("triangle", 4): (12, 24),
+    ("quadrilateral", 1): (16, 32),
+    ("quadrilateral", 2): (16, 32),
+    ("quadrilateral", 3): (16, 32),
+    ("quadrilateral", 4): (12, 24),
     ("tetrahedron", 1): (6, 12),
     ("tetrahedron", 2): (4, 8),
-    ("tetrahedron", 3): (3, 6),
-    ("tetrahedron", 4): (3, 5),
+    ("tetrahedron", 3): (4, 8),
+    ("tetrahedron", 4): (3, 6),
     ("hexahedron", 1): (6, 12),
     ("hexahedron", 2): (4, 8),
     ("hexahedron", 3): (4, 8),
-    ("hexahedron", 4): (3, 5),
+    ("hexahedron", 4): (3, 6),
 }
 
 
