@@ -1,7 +1,8 @@
 """The functions of libpetsc that petsc4py lacks, called through ctypes; nothing else in femgpu calls libpetsc this way.
 
-petsc4py's own extension module is linked against libpetsc, so loading it resolves every C function of the very library that petsc4py uses.
-Each function checks its preconditions in Python first: an error in the middle of some of these leaves the DM impossible to destroy.
+petsc4py's own extension module is linked against libpetsc, so loading it resolves every C function of the very library
+that petsc4py uses. Each function checks its preconditions in Python first: an error in the middle of some of these leaves
+the DM impossible to destroy.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ def local_offsets(dm: PETSc.DMPlex, field: int = 0) -> tuple[npt.NDArray[np.int3
         field: number of the field.
 
     Returns:
-        Offsets of component 0, shape (num_cells, num_basis), dtype int32 (the other components follow it); the number of components; the
-        size of the local vector. A rank without cells gets shape (0, num_basis).
+        Offsets of component 0, shape (num_cells, num_basis), dtype int32 (the other components follow it); the number of
+        components; the size of the local vector. A rank without cells gets shape (0, num_basis).
 
     Raises:
         FemgpuError: when the field has no Lagrange element, when the local vector is too long for 32 bits, or when PETSc fails.

@@ -110,12 +110,12 @@ def run(cells: float = 1.6e7, precision: str = "single", dim: int = 2, blocks: t
         blocked = replace(settings, schedule="transposed", num_blocks=count, num_batches=batches)
         timings.append(bench.evector(blocked))
         if batches == BATCHES[0]:
-            timings.append(bench.fused(replace(blocked, geometry="auto")))
+            timings += [bench.fused(replace(blocked, geometry=geometry)) for geometry in ("stored", "recomputed")]
     for group in (64, 128, 256):
+        plain = replace(settings, schedule="cell", group_size=group)
+        timings.append(bench.evector(plain))
         for scatter in ("atomic", "gather"):
-            plain = replace(settings, schedule="cell", group_size=group, scatter=scatter)
-            timings.append(bench.fused(plain))
-        timings.append(bench.evector(replace(settings, schedule="cell", group_size=group)))
+            timings += [bench.fused(replace(plain, scatter=scatter, geometry=geometry)) for geometry in ("stored", "recomputed")]
     return Result(str(runtime.device), precision, dim, bandwidth, beta.bound(bandwidth), timings)
 
 

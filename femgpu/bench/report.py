@@ -18,8 +18,9 @@ from femgpu.bench.ex12 import Result
 from femgpu.bench.residual import Timing
 from femgpu.errors import DataError
 from femgpu.runtime import Device
+from femgpu.version import VERSION
 
-_PACKAGES = ("femgpu", "petsc4py", "pyopencl", "numpy")
+_PACKAGES = ("petsc4py", "pyopencl", "numpy")
 # Curves in a plot: more are unreadable.
 _CURVES = 4
 
@@ -70,7 +71,7 @@ def _write_csv(path: Path, result: Result) -> None:
 
 def _record(result: Result, device: Device) -> dict[str, Any]:
     versions = {name: metadata.version(name) for name in _PACKAGES}
-    versions |= {"petsc": ".".join(map(str, PETSc.Sys.getVersion())), "python": platform.python_version()}
+    versions |= {"femgpu": VERSION, "petsc": ".".join(map(str, PETSc.Sys.getVersion())), "python": platform.python_version()}
     return {
         "workload": "ex12",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

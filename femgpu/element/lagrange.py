@@ -1,13 +1,13 @@
 """Nodal Lagrange bases in PETSc's dof order.
 
-PETSc does not say where its nodes are; the functionals of its dual space do. The basis is basix's orthonormal polynomials times the inverse
-of their values at those nodes.
+PETSc does not say where its nodes are; the functionals of its dual space do. The basis is basix's orthonormal polynomials
+times the inverse of their values at those nodes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import basix
 import numpy as np
@@ -144,7 +144,7 @@ def _discontinuous(fe: PETSc.FE, num_comp: int, comm: PETSc.Comm) -> PETSc.FE:
     return broken
 
 
-@lru_cache(maxsize=None)
+@cache
 def _nodes(element: LagrangeElement) -> npt.NDArray[np.float64]:
     nodes = np.array(element.custom_nodes) if element.custom_nodes else _read_nodes(element.petsc_fe(), element.reference.dim)
     nodes.flags.writeable = False
@@ -158,7 +158,7 @@ def _read_nodes(fe: PETSc.FE, dim: int) -> npt.NDArray[np.float64]:
     return np.array(points, np.float64).reshape(-1, dim)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _coefficients(element: LagrangeElement) -> npt.NDArray[np.float64]:
     """(num_orthonormal, num_basis) coefficients of the nodal basis functions in basix's orthonormal polynomials."""
     coefficients = np.linalg.inv(_orthonormal(element, element.nodes, 0)[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import basix
 import numpy as np
@@ -38,9 +38,9 @@ class Quadrature:
         return len(self.weights)
 
 
-@lru_cache(maxsize=None)
+@cache
 def basix_rule(cell: str, degree: int) -> Quadrature:
-    """basix's default rule: Xiao-Gimbutas on simplices up to degree 30, products of Gauss-Jacobi otherwise.
+    """The default rule of basix: Xiao-Gimbutas on simplices up to degree 30, products of Gauss-Jacobi otherwise.
 
     Args:
         cell: name of the reference cell.
@@ -60,14 +60,15 @@ def basix_rule(cell: str, degree: int) -> Quadrature:
     return _frozen(cell, 2.0 * points - 1.0, weights * 2.0**reference.dim, degree, f"basix{degree}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def petsc_rule(cell: str, degree: int, order: int | None = None) -> Quadrature:
     """The rule that PETSc gives a Lagrange element by itself.
 
     Args:
         cell: name of the reference cell.
         degree: degree of the element.
-        order: `-petscfe_default_quadrature_order`, which is no degree: PETSc takes order + 1 points per direction; None: the element's degree.
+        order: `-petscfe_default_quadrature_order`, which is no degree: PETSc takes order + 1 points per direction; None:
+            the element's degree.
 
     Returns:
         The rule; the same object for the same arguments.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,8 @@ from femgpu.errors import MeshError
 class ReferenceCell:
     """A reference cell on [-1, 1]^dim.
 
-    Simplices are x_i >= -1, sum of x_i <= 2 - dim. PETSc lists vertices such that facets point outwards in its own convention, which is why
-    vertices 1 and 2 of the tetrahedron, and 1 and 3 of the hexahedron, are swapped with respect to VTK.
+    Simplices are x_i >= -1, sum of x_i <= 2 - dim. PETSc lists vertices such that the first facet points outwards, which
+    is why vertices 1 and 2 of the tetrahedron, and 1 and 3 of the hexahedron, are swapped with respect to VTK.
 
     Attributes:
         name: interval, triangle, quadrilateral, tetrahedron or hexahedron.
@@ -66,7 +66,7 @@ _CELLS: dict[str, tuple[list[list[int]], tuple[tuple[int, ...], ...], bool, floa
 CELL_NAMES = tuple(_CELLS)
 
 
-@lru_cache(maxsize=None)
+@cache
 def reference_cell(name: str) -> ReferenceCell:
     """Looks a reference cell up.
 

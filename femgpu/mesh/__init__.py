@@ -4,5 +4,6 @@ from femgpu.mesh.box import box
 from femgpu.mesh.create import create
 from femgpu.mesh.mesh import Mesh
 from femgpu.mesh.read import read
+from femgpu.mesh.refine import refine
 
-__all__ = ["Mesh", "box", "create", "read"]
+__all__ = ["Mesh", "box", "create", "read", "refine"]

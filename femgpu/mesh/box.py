@@ -1,7 +1,7 @@
 """Boxes of any cell type, with PETSc's own numbering of their sides.
 
-This PETSc has no mesh generator, so triangles and tetrahedra come from Kuhn's split of a grid: dim! simplices per grid cell, one for each
-order of the axes (Kuhn, Some combinatorial lemmas in topology, 1960); neighbouring grid cells match.
+PETSc needs a mesh generator for triangles and tetrahedra. Here they come from Kuhn's split of a grid: dim! simplices per
+grid cell, one for each order of the axes (Kuhn, Some combinatorial lemmas in topology, 1960); neighbouring grid cells match.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def box(
 ) -> PETSc.DMPlex:
     """A box, distributed over the ranks; collective.
 
-    Sides are marked in the label "Face Sets" as PETSc does: x- 1, x+ 2 in 1D; y- 1, x+ 2, y+ 3, x- 4 in 2D; z- 1, z+ 2, y- 3, y+ 4, x+ 5, x- 6
-    in 3D; the label "marker" is 1 on the whole boundary.
+    Sides are marked in the label "Face Sets" as PETSc does: x- 1, x+ 2 in 1D; y- 1, x+ 2, y+ 3, x- 4 in 2D; z- 1, z+ 2,
+    y- 3, y+ 4, x+ 5, x- 6 in 3D; the label "marker" is 1 on the whole boundary.
 
     Args:
         faces: grid cells per direction; simplices split each into dim! cells.
@@ -125,8 +125,8 @@ def kuhn_split(counts: Sequence[int]) -> tuple[npt.NDArray[np.int32], npt.NDArra
         counts: grid cells per direction.
 
     Returns:
-        (num_vertices, dim) grid indices of the vertices, and (num_cells, dim + 1) vertices of the cells; the simplices of one grid cell
-        follow each other. Both int32.
+        (num_vertices, dim) grid indices of the vertices, and (num_cells, dim + 1) vertices of the cells; the simplices of
+        one grid cell follow each other. Both int32.
     """
     dim = len(counts)
     axes = [np.arange(count + 1, dtype=np.int32) for count in counts]

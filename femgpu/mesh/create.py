@@ -6,13 +6,18 @@ from petsc4py import PETSc
 
 from femgpu.errors import MeshError
 from femgpu.mesh.box import serial_box
-from femgpu.mesh.read import check_file, describe
+from femgpu.mesh.read import describe, serial_read
+from femgpu.mesh.refine import is_curved, refine
+
+# Options that make PETSc refine by itself, at a moment when curved cells would be spoilt.
+_OTHER_REFINEMENT = ("dm_refine_pre", "dm_refine_hierarchy", "dm_refine_volume_limit_pre")
 
 
 def create(comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
     """A mesh from the options -dm_plex_*, -dm_refine and -dm_distribute, as in PETSc; collective.
 
     Boxes of triangles and tetrahedra are femgpu's own, because PETSc needs a mesh generator for them; everything else is PETSc's.
+    Curved meshes stay curved under -dm_refine.
 
     Args:
         comm: communicator, default PETSC_COMM_WORLD.
@@ -26,8 +31,17 @@ def create(comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
     comm = PETSc.COMM_WORLD if comm is None else comm
     options = PETSc.Options()
     if options.hasName("dm_plex_filename"):
-        check_file(options.getString("dm_plex_filename"), comm.tompi4py())
-    dm = _simplex_box(options, comm) if _wants_simplex_box(options) else PETSc.DMPlex().create(comm)
+        dm = serial_read(options.getString("dm_plex_filename"), comm)
+    elif _wants_simplex_box(options):
+        dm = _simplex_box(options, comm)
+    else:
+        dm = PETSc.DMPlex().create(comm)
+    if dm.getDimension() > 0 and is_curved(dm):
+        return _set_up_curved(dm, options)
+    return _set_from_options(dm)
+
+
+def _set_from_options(dm: PETSc.DMPlex) -> PETSc.DMPlex:
     try:
         dm.setFromOptions()
     except PETSc.Error as error:
@@ -35,8 +49,26 @@ def create(comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
     return dm
 
 
+def _set_up_curved(dm: PETSc.DMPlex, options: PETSc.Options) -> PETSc.DMPlex:
+    given = [name for name in _OTHER_REFINEMENT if options.hasName(name)]
+    if given:
+        raise MeshError(f"-{given[0]} would straighten the curved cells of this mesh; expected -dm_refine")
+    if not options.hasName("dm_refine"):
+        return _set_from_options(dm)
+    levels = options.getInt("dm_refine")
+    options.delValue("dm_refine")
+    try:
+        _set_from_options(dm)
+    finally:
+        options.setValue("dm_refine", str(levels))
+        options.getInt("dm_refine")  # marks it as used again
+    for _ in range(levels):
+        dm = refine(dm)
+    return dm
+
+
 def _wants_simplex_box(options: PETSc.Options) -> bool:
-    elsewhere = ("dm_plex_filename", "dm_plex_reference_cell_domain", "dm_plex_boundary_filename")
+    elsewhere = ("dm_plex_reference_cell_domain", "dm_plex_boundary_filename")
     if any(options.hasName(name) for name in elsewhere) or options.getString("dm_plex_shape", "box") != "box":
         return False
     return options.getBool("dm_plex_simplex", True) and options.getInt("dm_plex_dim", 2) in (2, 3)

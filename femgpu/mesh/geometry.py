@@ -66,8 +66,9 @@ def map_jacobians(
 def affine_mask(element: LagrangeElement, coords: npt.NDArray[np.float64], dofs: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
     """Which cells are images of the reference cell under an affine map.
 
-    A cell is affine when its nodes lie within tolerance of the affine map that fits them best. The tolerance is `AFFINE_TOLERANCE` times
-    the cell's extent, plus the rounding of the coordinates themselves (a fine mesh far from the origin is still affine).
+    A cell is affine when its nodes lie within tolerance of the affine map that fits them best. The tolerance is
+    `AFFINE_TOLERANCE` times the cell's extent, plus the rounding of the coordinates themselves: a fine mesh far from the
+    origin is still affine.
 
     Args:
         element: the geometry element.
@@ -132,9 +133,10 @@ def _refuse_inverted(element: LagrangeElement, coords: npt.NDArray, dofs: npt.ND
     vertices = vertex_nodes(element)
     corners = ", ".join("(" + ", ".join(f"{v:.6g}" for v in coords[node]) + ")" for node in dofs[first, vertices])
     raise MeshError(
-        f"{len(cells)} of {len(dofs)} {element.cell} cells have det J <= 0 (inverted or collapsed; smallest det J {worst:.3g}); the first is cell {first} with vertices {corners}. "
-        "Expected positively oriented cells in PETSc's vertex order: fix the mesh, or call dm.orient(); "
-        "VTK-ordered tetrahedra given to createFromCellList need the permutation [0, 2, 1, 3], hexahedra [0, 3, 2, 1, 4, 5, 6, 7]"
+        f"{len(cells)} of {len(dofs)} {element.cell} cells have det J <= 0 (inverted or collapsed; smallest det J "
+        f"{worst:.3g}); the first is cell {first} with vertices {corners}. Expected positively oriented cells in PETSc's "
+        "vertex order: fix the mesh, or call dm.orient(); VTK-ordered tetrahedra given to createFromCellList need the "
+        "permutation [0, 2, 1, 3], hexahedra [0, 3, 2, 1, 4, 5, 6, 7]"
     )
 
 

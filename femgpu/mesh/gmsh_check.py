@@ -1,4 +1,7 @@
-"""A look at a gmsh file before PETSc reads it: PETSc's reader follows node numbers without checking them, and crashes on wrong ones."""
+"""A look at a gmsh file before PETSc reads it.
+
+PETSc's reader follows node numbers without checking them, and crashes on wrong ones.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,11 @@ import numpy.typing as npt
 from femgpu.errors import MeshError
 
 # Nodes per element of gmsh's element types.
-_NODES = {1: 2, 2: 3, 3: 4, 4: 4, 5: 8, 6: 6, 7: 5, 8: 3, 9: 6, 10: 9, 11: 10, 12: 27, 13: 18, 14: 14, 15: 1, 16: 8, 17: 20, 18: 15, 19: 13,
-          20: 9, 21: 10, 22: 12, 23: 15, 24: 15, 25: 21, 26: 4, 27: 5, 28: 6, 29: 20, 30: 35, 31: 56, 36: 16, 37: 25, 38: 36,
-          92: 64, 93: 125, 94: 216}  # fmt: skip
+_NODES = {
+    **{1: 2, 2: 3, 3: 4, 4: 4, 5: 8, 6: 6, 7: 5, 8: 3, 9: 6, 10: 9, 11: 10, 12: 27, 13: 18, 14: 14, 15: 1, 16: 8, 17: 20, 18: 15},
+    **{19: 13, 20: 9, 21: 10, 22: 12, 23: 15, 24: 15, 25: 21, 26: 4, 27: 5, 28: 6, 29: 20, 30: 35, 31: 56, 36: 16, 37: 25},
+    **{38: 36, 92: 64, 93: 125, 94: 216},
+}
 
 _Ints = npt.NDArray[np.int64]
 
@@ -48,7 +53,8 @@ def check_gmsh(path: Path) -> None:
         missing = np.setdiff1d(part, tags)
         if len(missing):
             raise MeshError(
-                f"mesh file '{path}' has elements with node {missing[0]}, which is not among its {len(tags)} nodes; write it again"
+                f"mesh file '{path}' has elements with node {missing[0]}, which is not among its {len(tags)} nodes; "
+                "write it again"
             )
 
 

@@ -31,7 +31,8 @@ def cell_name(dm: PETSc.DMPlex, mpi: Any) -> str:
         A name of `femgpu.element.CELL_NAMES`, also on ranks without cells.
 
     Raises:
-        MeshError: for meshes that are not interpolated, overlap, lie on a surface, are empty, mix cell types or hold cells that are not supported.
+        MeshError: for meshes that are not interpolated, overlap, lie on a surface, are empty, mix cell types or hold cells
+            that are not supported.
     """
     with collective(mpi):
         _check_supported(dm)

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
-from femgpu import petsc_c
 from femgpu.element import LagrangeElement, ReferenceCell, basix_rule, reference_cell
-from femgpu.errors import MeshError, collective
+from femgpu.errors import collective
 from femgpu.mesh import geometry, regions
+from femgpu.mesh.coordinates import read_coordinates
 from femgpu.mesh.inspect import cell_name
 
 _ATTRIBUTE = "__femgpu__"
@@ -37,6 +37,7 @@ class Mesh:
     """
 
     dm: PETSc.DMPlex
+    coord_element: LagrangeElement
     coords: npt.NDArray[np.float64]
     coord_dofs: npt.NDArray[np.int32]
     affine: npt.NDArray[np.bool_]
@@ -54,12 +55,12 @@ class Mesh:
         self.mpi = self.comm.tompi4py()
         self.cell = cell_name(dm, self.mpi)
         self.dim = dm.getDimension()
-        # The attribute with this object sits on the user's DM: keeping that DM here would be a reference cycle that nothing collects.
+        # The attribute with this object sits on the user's DM: keeping that DM here would be a cycle that nothing collects.
         self.dm = dm.clone()
         start, end = self.dm.getHeightStratum(0)
         self.num_cells = end - start
         self.num_cells_global = self.mpi.allreduce(self.num_cells)
-        self._read_coordinates()
+        self.coord_element, self.coords, self.coord_dofs = read_coordinates(self.dm, self.cell, self.mpi)
         self.affine = geometry.affine_mask(self.coord_element, self.coords, self.coord_dofs)
         with collective(self.mpi):
             geometry.check_orientation(self.coord_element, self.coords, self.coord_dofs, self.affine, self._orientation_points())
@@ -171,36 +172,11 @@ class Mesh:
         """One line for `-femgpu_view`; collective."""
         num_affine = self.mpi.allreduce(int(np.count_nonzero(self.affine)))
         share = {0: "no cell affine", self.num_cells_global: "affine"}.get(num_affine, f"{num_affine} affine")
-        sets = "; ".join(f"{name} {','.join(map(str, values[:20]))}" for name, values in sorted(self.labels().items()))
+        sets = "; ".join(f"{name} {','.join(map(str, values[:20]))}" for name, values in sorted(self.labels().items()) if values)
         return (
             f"mesh: {self.num_cells_global} {self.cell} cells on {self.mpi.size} rank{'s' * (self.mpi.size > 1)}, "
             f"coordinates of degree {self.coord_element.degree} ({share}){'; ' if sets else ''}{sets}"
         )
-
-    def _read_coordinates(self) -> None:
-        """Fills coord_element, coords and coord_dofs; collective."""
-        fe = self._coordinate_fe()
-        with collective(self.mpi):
-            self.coord_element = LagrangeElement.of_fe(self.cell, fe)
-        offsets, num_comp, _ = petsc_c.local_offsets(self.dm.getCoordinateDM())
-        if num_comp != self.dim:
-            raise MeshError(f"the coordinates have {num_comp} components; expected {self.dim}")
-        self.coords = self.dm.getCoordinatesLocal().getArray(readonly=True).reshape(-1, self.dim).copy()
-        self.coord_dofs = offsets // np.int32(self.dim)
-
-    def _coordinate_fe(self) -> PETSc.FE:
-        """The element of the coordinates, made where there is none. Where there is one it may be curved, and must not be projected."""
-        fe = self._coordinate_field()
-        if not isinstance(fe, PETSc.FE):
-            # The projection starts from the global coordinates: drop those, so that coordinates moved in the local vector count.
-            self.dm.setCoordinatesLocal(self.dm.getCoordinatesLocal())
-            self.dm.createCoordinateSpace(1, False, True)
-            fe = self._coordinate_field()
-        return fe
-
-    def _coordinate_field(self) -> PETSc.Object | None:
-        cdm = self.dm.getCoordinateDM()
-        return cdm.getField(0)[0] if cdm.getNumFields() else None
 
     def _orientation_points(self) -> npt.NDArray[np.float64]:
         """(n, dim) points where det J is tested: the nodes of the coordinates and the points of a rule that integrates det J."""

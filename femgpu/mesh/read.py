@@ -30,17 +30,21 @@ def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.
     Raises:
         MeshError: on all ranks, when the file is missing, empty, malformed or of an unknown format.
     """
-    comm = PETSc.COMM_WORLD if comm is None else comm
+    return distribute(serial_read(path, PETSc.COMM_WORLD if comm is None else comm))
+
+
+def serial_read(path: str | os.PathLike[str], comm: PETSc.Comm) -> PETSc.DMPlex:
+    """As `read`, but the mesh stays where PETSc's reader puts it: on the first rank, for most formats."""
     name = os.fspath(path)
     check_file(name, comm.tompi4py())
-    return distribute(_read(name, comm))
+    return _read(name, comm)
 
 
 def check_file(name: str, mpi: Any) -> None:
     """Refuses a file that PETSc cannot read; collective.
 
-    PETSc's readers work on the first rank and leave the others waiting for ever when it fails. So on several ranks the first one reads the
-    file by itself before all of them do.
+    PETSc's readers work on the first rank and leave the others waiting for ever when it fails. So on several ranks the
+    first one reads the file by itself before all of them do.
 
     Args:
         name: path of the file.

@@ -141,7 +141,8 @@ def parse_region(region: Region) -> tuple[str, tuple[int, ...]] | None:
     elif isinstance(region, tuple | list) and region and all(map(_is_int, region)):
         return FACET_LABEL, tuple(int(value) for value in region)  # type: ignore[arg-type]
     raise MeshError(
-        f"region {region!r}: expected 'boundary', a value or a tuple of values of the label {FACET_LABEL!r}, or (label name, values)"
+        f"region {region!r}: expected 'boundary', a value or a tuple of values of the label {FACET_LABEL!r}, "
+        "or (label name, values)"
     )
 
 

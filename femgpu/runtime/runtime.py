@@ -201,7 +201,7 @@ def start(selector: str = "", rank: int = 0, handles: tuple[int, int] | None = N
             if _current is not None and _current.allocated_bytes:
                 raise DeviceError(
                     "vectors of PETSc's ViennaCL live in another OpenCL context than femgpu's buffers, which came first. "
-                    "Give the DM -dm_vec_type viennacl (or dm.setVecType) before the first space is made on it, or use host vectors"
+                    "Give the DM -dm_vec_type viennacl (or dm.setVecType) before the first space is made, or use host vectors"
                 )
             _current = _adopt(*handles)
         return _current

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from petsc4py import PETSc
 
 from femgpu import log, options
-from femgpu.errors import DeviceError, SolverError, collective
+from femgpu.errors import DeviceError, FemgpuError, SolverError, collective
 from femgpu.forms import lower_form
 from femgpu.operators.device import choose_runtime, on_device
 from femgpu.operators.form_operator import check_finite
@@ -109,13 +110,15 @@ class NonlinearProblem:
             u.
 
         Raises:
-            DataError: when the initial guess is not finite.
+            DataError: when the initial guess or a coefficient is not finite.
+            BuildError: when the device's compiler refuses a kernel.
             SolverError: when SNES diverged; names its reason and that of the last linear solve.
         """
         with collective(self.u.space.mesh.mpi):
             check_finite(self.u.vec.array_r, f"the initial guess {self.u.name}")
         self.insert_boundary_values(self.u.vec)
-        self.snes.solve(None, self.u.vec)
+        with _own_errors():
+            self.snes.solve(None, self.u.vec)
         self._attach_constrained()
         if self.settings.view:
             log.show(self.u.space.comm, view(self))
@@ -159,13 +162,13 @@ class NonlinearProblem:
             self.jacobian = self._pmat
 
     def _refuse_mixed_vectors(self) -> None:
-        """On several ranks PETSc's pointwise products of ViennaCL and host vectors are silently wrong, and every PC makes them."""
+        """On several ranks PETSc copies and multiplies ViennaCL and host vectors wrongly, without a word; most PCs do both."""
         if on_device(self.u.vec) and self.u.space.mesh.mpi.size > 1:
             raise DeviceError(
                 "ViennaCL vectors on several ranks do not go with an assembled matrix: PETSc 3.26 mixes them with host vectors, "
                 f"wrongly. Use host vectors (without -dm_vec_type viennacl), -{self._prefix}pc_type jacobi, or "
-                f"-{self._prefix}pc_type python -{self._prefix}pc_python_type femgpu.AssembledPC -{self._prefix}assembled_pc_type ..., "
-                "which copies"
+                f"-{self._prefix}pc_type python -{self._prefix}pc_python_type femgpu.AssembledPC "
+                f"-{self._prefix}assembled_pc_type ..., which copies"
             )
 
     @property
@@ -191,8 +194,23 @@ class NonlinearProblem:
             f"SNES diverged: {_name(PETSc.SNES.ConvergedReason, reason)} after {self.snes.getIterationNumber()} iterations, "
             f"residual norm {self.snes.getFunctionNorm():.6e}; last linear solve: {_name(PETSc.KSP.ConvergedReason, inner)} "
             f"after {self.snes.getKSP().getIterationNumber()} iterations. Look at -{self._prefix}snes_monitor "
-            f"-{self._prefix}ksp_monitor; try a better initial guess, another -{self._prefix}pc_type or more iterations (-{self._prefix}ksp_max_it)"
+            f"-{self._prefix}ksp_monitor; try a better initial guess, another -{self._prefix}pc_type or more iterations "
+            f"(-{self._prefix}ksp_max_it)"
         )
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    """Lets femgpu's exceptions in PETSc's callbacks come out as themselves, not as the cause of a PETSc.Error."""
+    try:
+        yield
+    except PETSc.Error as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, FemgpuError):
+            cause = cause.__cause__
+        if cause is None:
+            raise
+        raise cause from None
 
 
 def _move_difference(snes: PETSc.SNES, x: PETSc.Vec, J: PETSc.Mat, P: PETSc.Mat) -> None:

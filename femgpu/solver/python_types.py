@@ -130,16 +130,16 @@ class AssembledPC:
         self._on_host(self.inner.applyTranspose, x, y)
 
     def _on_host(self, operation: Callable[[PETSc.Vec, PETSc.Vec], None], x: PETSc.Vec, y: PETSc.Vec) -> None:
-        """Gives the inner PC host vectors: PETSc's native PCs mix ViennaCL vectors with their own, wrongly on several ranks."""
+        """Gives the inner PC host vectors: PETSc's own mixture of them with ViennaCL vectors is wrong on several ranks."""
         if not on_device(x):
             operation(x, y)
             return
         assert self._assembled is not None
         if self._host is None:
             self._host = self._assembled.mat.createVecs()
-        x.copy(self._host[0])
+        self._host[0].setArray(x.array_r)
         operation(*self._host)
-        self._host[1].copy(y)
+        y.setArray(self._host[1].array_r)
 
     def view(self, pc: PETSc.PC, viewer: PETSc.Viewer) -> None:
         """Prints the inner PC."""

@@ -97,11 +97,22 @@ class _ScalarTarget:
 
 
 def _spread(space: FunctionSpace, mark: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    """Marks of any rank reach all ranks that hold the dof: a rank can own a boundary dof without its facet."""
-    dm = space.dm
+    """Marks of any rank reach all ranks that hold the dof: a rank can hold a boundary dof without its facet."""
     if space.mesh.mpi.size == 1:
         return mark > 0
-    constrained = mark[space.layout.constrained] > 0
+    if not space.layout.any_constrained:
+        return _exchange(space.dm, mark)
+    # The global vector has no place for constrained dofs: their marks travel in a space without constraints.
+    free = space.unconstrained
+    there = np.zeros(free.num_local)
+    there[free.offsets] = mark[space.offsets]
+    there = _exchange(free.dm, there)
+    spread = np.zeros(space.num_local, bool)
+    spread[space.offsets] = there[free.offsets]
+    return spread
+
+
+def _exchange(dm: PETSc.DMPlex, mark: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
     local, total = dm.getLocalVec(), dm.getGlobalVec()
     local.setArray(mark)
     total.set(0)
@@ -109,7 +120,6 @@ def _spread(space: FunctionSpace, mark: npt.NDArray[np.float64]) -> npt.NDArray[
     local.set(0)
     dm.globalToLocal(total, local)
     spread = local.array_r > 0
-    spread[space.layout.constrained] = constrained
     dm.restoreLocalVec(local)
     dm.restoreGlobalVec(total)
     return spread

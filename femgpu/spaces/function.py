@@ -149,7 +149,10 @@ def node_values(source: Any, points: npt.NDArray[np.float64], space: FunctionSpa
     """
     num_points, num_comp = len(points), space.num_comp
     raw = source(np.ascontiguousarray(points.T)) if callable(source) else source
-    values = np.asarray(raw, np.float64)
+    try:
+        values = np.asarray(raw, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{what} are {raw!r}; expected numbers, {num_comp} per node ({error})") from None
     if values.shape == () or (not callable(source) and values.size == num_comp):
         values = np.broadcast_to(values.reshape(-1, 1), (num_comp, num_points))
     legal = [(num_comp, num_points), tuple(space.value_shape) + (num_points,)] + ([(num_points,)] if num_comp == 1 else [])

@@ -84,6 +84,12 @@ class FunctionSpace(ufl.FunctionSpace):
         """The T-L map; the first access is collective."""
         return Layout.of(self.dm)
 
+    @cached_property
+    def unconstrained(self) -> FunctionSpace:
+        """The same space on a section without constraints; the first access is collective."""
+        family = "Lagrange" if self.element.continuous else "DG"
+        return FunctionSpace(self.dm, family, self.element.degree, self.value_shape)
+
     @property
     def comm(self) -> PETSc.Comm:
         """PETSc's communicator of the mesh."""

@@ -62,7 +62,7 @@ def error(cell, degree, count, wave, phase, set_options):
     F = (inner((1 + u**2) * grad(u), grad(v)) - f * v) * dx(degree=2 * degree + 1)
     bc = femgpu.DirichletBC(V, lambda x: 0.5 + np.sin(wave @ x + phase), "boundary")
     u.interpolate(0.5)
-    set_options("mms_", femgpu_jacobian="assembled", snes_rtol=1e-11, snes_atol=1e-13, ksp_rtol=1e-6, ksp_type="gmres")
+    set_options("mms_", femgpu_jacobian="assembled", snes_rtol=1e-13, snes_atol=1e-13, ksp_rtol=1e-9, ksp_type="gmres")
     set_options("mms_", pc_type="lu" if len(wave) == 2 else "ilu", snes_stol=0)
     femgpu.NonlinearProblem(F, u, bcs=[bc], options_prefix="mms_").solve()
     return math.sqrt(femgpu.assemble((u - exact) ** 2 * dx(degree=2 * degree + 2)))

@@ -1,0 +1,87 @@
+"""The coordinates of a mesh as arrays: the geometry element, its nodes, and the nodes of each cell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from petsc4py import PETSc
+
+from femgpu import petsc_c
+from femgpu.element import LagrangeElement
+from femgpu.errors import MeshError, collective
+
+_Floats = npt.NDArray[np.float64]
+_Ints = npt.NDArray[np.int32]
+
+
+def read_coordinates(dm: PETSc.DMPlex, cell: str, mpi: Any) -> tuple[LagrangeElement, _Floats, _Ints]:
+    """Reads the coordinates of a DM, and gives them a finite element where they have none; collective.
+
+    Args:
+        dm: a DMPlex with cells of one type; not the user's own but a clone.
+        cell: name of the cell type.
+        mpi: its mpi4py communicator.
+
+    Returns:
+        The geometry element, the (num_nodes, dim) node coordinates, and the (num_cells, num_basis) nodes of each cell. On
+        a periodic mesh the cells that cross the period have nodes of their own.
+
+    Raises:
+        MeshError: when the coordinates are not those of a Lagrange element with one component per dimension.
+    """
+    dim = dm.getDimension()
+    fe = _coordinate_fe(dm)
+    with collective(mpi):
+        element = LagrangeElement.of_fe(cell, fe)
+    offsets, num_comp, _ = petsc_c.local_offsets(dm.getCoordinateDM())
+    if num_comp != dim:
+        raise MeshError(f"the coordinates have {num_comp} components; expected {dim}")
+    coords = dm.getCoordinatesLocal().getArray(readonly=True).reshape(-1, dim).copy()
+    dofs = offsets // np.int32(dim)
+    if dm.getCoordinatesLocalized():
+        with collective(mpi):
+            coords, dofs = _with_cell_coordinates(dm, element, coords, dofs)
+    return element, coords, dofs
+
+
+def _coordinate_fe(dm: PETSc.DMPlex) -> PETSc.FE:
+    """The element of the coordinates, made where there is none: one that exists may be curved, and must not be projected."""
+    if not isinstance(_field(dm), PETSc.FE):
+        # The projection starts from the global coordinates: drop those, so that coordinates moved in the local vector count.
+        dm.setCoordinatesLocal(dm.getCoordinatesLocal())
+        dm.createCoordinateSpace(1, False, True)
+    return _field(dm)
+
+
+def _field(dm: PETSc.DMPlex) -> PETSc.Object | None:
+    coordinate_dm = dm.getCoordinateDM()
+    return coordinate_dm.getField(0)[0] if coordinate_dm.getNumFields() else None
+
+
+def _with_cell_coordinates(dm: PETSc.DMPlex, element: LagrangeElement, coords: _Floats, dofs: _Ints) -> tuple[_Floats, _Ints]:
+    """Appends the coordinates that PETSc keeps per cell, unwrapped, for cells across the period of a periodic mesh."""
+    dim = coords.shape[1]
+    start, end = dm.getHeightStratum(0)
+    values = dm.getCellCoordinatesLocal().getArray(readonly=True)
+    bounds = np.append(_section_offsets(dm.getCellCoordinateSection(), start, end), len(values))
+    sizes = np.diff(bounds)
+    cells = np.flatnonzero(sizes)
+    if element.degree > 1 or np.any(sizes[cells] != element.num_basis * dim):
+        raise MeshError(
+            f"a periodic mesh with {element.cell} cells of degree {element.degree} is not supported; "
+            "expected straight edges: save it with first-order cells"
+        )
+    own = values.reshape(-1, dim)
+    dofs[cells] = len(coords) + np.arange(len(own), dtype=np.int32).reshape(len(cells), element.num_basis)
+    return np.concatenate([coords, own]), dofs
+
+
+def _section_offsets(section: PETSc.Section, start: int, end: int) -> npt.NDArray[np.int64]:
+    """Offsets of the points [start, end), in one call: broadcasting a section over a star forest returns the roots' offsets."""
+    points = np.arange(start, end, dtype=PETSc.IntType)
+    forest = PETSc.SF().create(PETSc.COMM_SELF)
+    forest.setGraph(end, points, np.stack([np.zeros_like(points), points], axis=1))
+    offsets, _ = forest.distributeSection(section)
+    return np.asarray(offsets, np.int64)

@@ -1,0 +1,88 @@
+"""Uniform refinement that keeps curved cells curved.
+
+PETSc puts a new vertex at the mean of the old coordinates around it, mid-side nodes included: on curved cells that is no point of the
+cell. Here the new nodes are images of points of the parent's reference cell.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from petsc4py import PETSc
+
+from femgpu.element import LagrangeElement
+from femgpu.errors import MeshError, collective
+from femgpu.mesh.coordinates import read_coordinates
+from femgpu.mesh.geometry import map_points
+from femgpu.mesh.mesh import Mesh
+
+
+def is_curved(dm: PETSc.DMPlex) -> bool:
+    """Whether the coordinates are of degree above 1."""
+    cdm = dm.getCoordinateDM()
+    fe = cdm.getField(0)[0] if cdm.getNumFields() else None
+    return isinstance(fe, PETSc.FE) and fe.getBasisSpace().getDegree()[0] > 1
+
+
+def refine(dm: PETSc.DMPlex) -> PETSc.DMPlex:
+    """Splits every cell into 2^dim cells; collective.
+
+    Args:
+        dm: the mesh.
+
+    Returns:
+        A new mesh of the same degree. Its boundary is the image of the old one: it does not move towards the geometry.
+
+    Raises:
+        MeshError: when a curved mesh is not supported, or PETSc numbers the new cells in an unknown way.
+    """
+    if not is_curved(dm):
+        return dm.refine()
+    coarse = Mesh(dm)
+    straight = dm.clone()
+    straight.createCoordinateSpace(1, False, True)
+    fine = straight.refine()
+    template = _children(coarse.cell)
+    expected = _vertices(straight, coarse, template.reshape(-1, coarse.dim))
+    found = _vertices(fine, coarse, coarse.reference.vertices)
+    with collective(coarse.mpi):
+        _check_children(coarse.cell, expected, found)
+    fine.createCoordinateSpace(coarse.coord_element.degree, False, True)
+    _place_nodes(coarse, fine, template)
+    return fine
+
+
+def _children(cell: str) -> npt.NDArray[np.float64]:
+    """(num_children, num_vertices, dim) vertices of the cells into which PETSc refines the reference cell."""
+    plex = LagrangeElement(cell, 1).petsc_fe().getDualSpace().getDM().refine()
+    mesh = Mesh(plex)
+    return mesh.physical_points(mesh.reference.vertices)
+
+
+def _vertices(dm: PETSc.DMPlex, coarse: Mesh, points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """(num, dim) images of reference points in all cells of a mesh with straight edges, which may be inverted; collective."""
+    element, coords, dofs = read_coordinates(dm.clone(), coarse.cell, coarse.mpi)
+    return map_points(coords, dofs, element.tabulate(points)[0]).reshape(-1, coarse.dim)
+
+
+def _check_children(cell: str, expected: npt.NDArray[np.float64], found: npt.NDArray[np.float64]) -> None:
+    """PETSc documents neither the order of the new cells nor that of their vertices: compare with its own refinement."""
+    if expected.shape != found.shape or not np.allclose(expected, found, rtol=0, atol=1e-8 * np.abs(found).max(initial=0)):
+        raise MeshError(
+            f"PETSc refines these {cell} cells in another way than the reference cell; expected -dm_plex_transform_type "
+            "refine_regular: leave that option out, or refine the mesh before it becomes curved"
+        )
+
+
+def _place_nodes(coarse: Mesh, fine: PETSc.DMPlex, template: npt.NDArray[np.float64]) -> None:
+    """Moves the nodes of the refined mesh onto the curved parents; collective."""
+    element, coords, dofs = read_coordinates(fine.clone(), coarse.cell, coarse.mpi)
+    corners = LagrangeElement(coarse.cell, 1).tabulate(element.nodes)[0]
+    inside = np.matmul(corners, template).reshape(-1, coarse.dim)
+    coords[dofs] = coarse.physical_points(inside).reshape(-1, element.num_basis, coarse.dim)
+    cdm = fine.getCoordinateDM()
+    local, owned = cdm.createLocalVec(), cdm.createGlobalVec()
+    local.setArray(coords.reshape(-1))
+    # Owners decide, so that ranks agree to the last bit.
+    cdm.localToGlobal(local, owned)
+    fine.setCoordinates(owned)
