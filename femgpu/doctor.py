@@ -81,7 +81,7 @@ def check_packages() -> Findings:
     for distribution, module, wanted in REQUIRED:
         try:
             import_module(module)
-            version = metadata.version(distribution)
+            version = _version(distribution, module)
         except (ImportError, OSError) as error:
             yield Finding("fail", distribution, str(error), _install(distribution, wanted))
             continue
@@ -99,7 +99,7 @@ def check_petsc() -> Findings:
         remedy = "run scripts/setup, or set PETSC_DIR and pip install --no-build-isolation petsc4py of PETSc's version"
         yield Finding("fail", "petsc4py", str(error), remedy)
         return
-    version, bindings = ".".join(map(str, PETSc.Sys.getVersion())), metadata.version("petsc4py")
+    version, bindings = ".".join(map(str, PETSc.Sys.getVersion())), _version("petsc4py", "petsc4py")
     good = version.startswith(PETSC) and bindings.startswith(PETSC)
     text = f"PETSc {version}, petsc4py {bindings}, {PETSc.__file__}"
     yield Finding("ok" if good else "fail", "petsc4py", text, "" if good else f"expected {PETSC}: run scripts/setup")
@@ -126,7 +126,7 @@ def check_mpi() -> Findings:
         yield Finding("fail", "mpi4py", str(error), remedy)
         return
     library = MPI.Get_library_version().splitlines()[0].split(",")[0]
-    yield Finding("ok", "mpi4py", f"{metadata.version('mpi4py')}, {library}")
+    yield Finding("ok", "mpi4py", f"{_version('mpi4py', 'mpi4py')}, {library}")
     try:
         from petsc4py import PETSc
     except (ImportError, OSError):
@@ -152,7 +152,7 @@ def check_opencl() -> Findings:
     except (ImportError, OSError) as error:
         yield Finding("fail", "pyopencl", str(error), "pip install pyopencl")
         return
-    yield Finding("ok", "pyopencl", metadata.version("pyopencl"))
+    yield Finding("ok", "pyopencl", _version("pyopencl", "pyopencl"))
     for name, value in variables().items():
         yield Finding("ok", name, f"{value} (steers the loaders below)")
     for path, count in loaders():
@@ -215,7 +215,15 @@ def check_optional() -> Findings:
         if find_spec(module) is None:
             yield Finding("warn", module, f"not installed; only for {purpose}", remedy)
         else:
-            yield Finding("ok", module, f"{metadata.version(module)} (optional: {purpose})")
+            yield Finding("ok", module, f"{_version(module, module)} (optional: {purpose})")
+
+
+def _version(distribution: str, module: str) -> str:
+    """Of a package that is there; one that was built with PETSc, say, brings no metadata."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return str(getattr(sys.modules.get(module), "__version__", "of unknown version"))
 
 
 def _install(distribution: str, wanted: str) -> str:

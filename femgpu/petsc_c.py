@@ -7,7 +7,7 @@ the DM impossible to destroy.
 
 from __future__ import annotations
 
-from ctypes import CDLL, CFUNCTYPE, POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64, c_void_p
+from ctypes import CDLL, CFUNCTYPE, POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64, c_void_p, cast
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ _SIGNATURES: dict[str, list[Any]] = {
     "DMPlexGetConeSection": [c_void_p, POINTER(c_void_p)],
     "DMPlexGetOverlap": [c_void_p, _IntPtr],
     "DMPlexInsertBoundaryValues": [c_void_p, c_int, c_void_p, c_double, c_void_p, c_void_p, c_void_p],
+    "MatMFFDSetFunction": [c_void_p, c_void_p, c_void_p],
+    "MatMFFDSetBase": [c_void_p, c_void_p, c_void_p],
     "PetscSectionGetOffset": [c_void_p, _Int, _IntPtr],
     "PetscSectionGetDof": [c_void_p, _Int, _IntPtr],
 }
@@ -152,6 +154,21 @@ def insert_boundary_values(dm: PETSc.DMPlex, local_vec: PETSc.Vec, time: float =
         FemgpuError: when PETSc fails.
     """
     _call("DMPlexInsertBoundaryValues", dm.handle, 1, local_vec.handle, float(time), None, None, None)
+
+
+def difference_residual(mat: PETSc.Mat, snes: PETSc.SNES) -> None:
+    """Makes a Mat of type mffd the directional difference of a solver's residual.
+
+    Args:
+        mat: the Mat; it does not hold the solver.
+        snes: the solver; must outlive the Mat's last product.
+    """
+    _call("MatMFFDSetFunction", mat.handle, cast(_LIB.SNESComputeFunction, c_void_p), snes.handle)
+
+
+def difference_at(mat: PETSc.Mat, state: PETSc.Vec) -> None:
+    """Sets the state of a Mat of type mffd; its residual there is computed at the first product."""
+    _call("MatMFFDSetBase", mat.handle, state.handle, None)
 
 
 def _call(name: str, *args: Any) -> None:

@@ -7,7 +7,7 @@ import json
 import platform
 from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib import metadata
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -70,8 +70,12 @@ def _write_csv(path: Path, result: Result) -> None:
 
 
 def _record(result: Result, device: Device) -> dict[str, Any]:
-    versions = {name: metadata.version(name) for name in _PACKAGES}
-    versions |= {"femgpu": VERSION, "petsc": ".".join(map(str, PETSc.Sys.getVersion())), "python": platform.python_version()}
+    versions = {name: _version(name) for name in _PACKAGES}
+    versions |= {
+        "femgpu": VERSION,
+        "petsc": ".".join(map(str, PETSc.Sys.getVersion())),
+        "python": platform.python_version(),
+    }
     return {
         "workload": "ex12",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -83,6 +87,14 @@ def _record(result: Result, device: Device) -> dict[str, Any]:
         "beta_bound_flops_per_second": result.bound,
         "timings": [_entry(timing) for timing in result.timings],
     }
+
+
+def _version(name: str) -> str:
+    """Of a package; one that was built with PETSc, say, brings no metadata."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return str(getattr(import_module(name), "__version__", "unknown"))
 
 
 def _entry(timing: Timing) -> dict[str, Any]:

@@ -214,6 +214,11 @@ class Plan:
         words = self.dim**2 + 1
         return {"affine_stored": words, "points_stored": words * self.num_qpts}.get(self.geometry, 0)
 
+    @property
+    def flux_buffers(self) -> int:
+        """Buffers for what passes from the points to the basis rows: two where staging has no barrier of its own (`transposed`)."""
+        return 1 if self.staged else 2
+
     @cached_property
     def cell_local_bytes(self) -> int:
         """Bytes of local memory that one cell of a batch takes."""
@@ -222,7 +227,7 @@ class Plan:
             words += sum(field.size for field in self.fields)
             words += self.num_coord_basis * self.dim if self.needs_coords else 0
             words += self.geometry_words if self.geometry == "affine_stored" else 0
-        words += self.num_qpts * self.num_comp * (("f0" in self.writes) + self.dim * ("f1" in self.writes))
+        words += self.flux_buffers * self.num_qpts * self.num_comp * (("f0" in self.writes) + self.dim * ("f1" in self.writes))
         return words * self.real_bytes
 
     @property

@@ -1,7 +1,7 @@
 """Uniform refinement that keeps curved cells curved.
 
-PETSc puts a new vertex at the mean of the old coordinates around it, mid-side nodes included: on curved cells that is no point of the
-cell. Here the new nodes are images of points of the parent's reference cell.
+PETSc puts a new vertex at the mean of the old coordinates around it, mid-side nodes included: on curved cells that is no
+point of the cell. Here the new nodes are images of points of the parent's reference cell.
 """
 
 from __future__ import annotations

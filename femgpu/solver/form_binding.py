@@ -22,7 +22,7 @@ from femgpu.operators.device import choose_runtime
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.spaces import Function, FunctionSpace
 
-# Name under which a program composes the vector to linearise at with its Mat or its DM.
+# Name under which a program composes the vector to linearise at with its Mat.
 STATE = "femgpu_state"
 _EXPECTED = "expected path/to/file.py:function or package.module:function"
 
@@ -63,16 +63,16 @@ class BoundForm:
         self.template = dm.createGlobalVec()
         self.operator = GlobalOperator(form, bcs, settings, runtime, scale=1.0)
 
-    def linearise(self, *holders: PETSc.Object) -> None:
-        """Moves the state to the vector composed as `STATE` with the first of the objects that has one; to zero without any.
+    def linearise(self, *holders: PETSc.Mat) -> None:
+        """Moves the state to the vector composed as `STATE` with the first of the Mats that has one; to zero without any.
 
         Args:
-            holders: Mats or DMs; null objects are skipped.
+            holders: the Mats.
 
         Raises:
             DataError: when the vector does not fit the DM.
         """
-        states = (holder.query(STATE) for holder in holders if holder.handle)
+        states = (holder.query(STATE) for holder in holders)
         state = next((entry for entry in states if entry is not None), None)
         self.operator.refresh()
         if state is None:

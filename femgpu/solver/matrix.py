@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
-from femgpu import log
+from femgpu import log, petsc_c
 from femgpu.solver.global_operator import GlobalOperator
 
 
@@ -69,6 +69,25 @@ def create_matfree(operator: GlobalOperator, template: PETSc.Vec) -> PETSc.Mat:
     sizes = template.getSizes()
     mat = PETSc.Mat().createPython((sizes, sizes), JacobianContext(operator, template), comm=template.getComm())
     mat.setUp()
+    return mat
+
+
+def create_difference(snes: PETSc.SNES, template: PETSc.Vec) -> PETSc.Mat:
+    """A Mat of type mffd over the solver's residual; the options -mat_mffd_* with the solver's prefix apply.
+
+    Args:
+        snes: the solver; its residual is set.
+        template: a T-vector whose type `createVecs` follows.
+    """
+    sizes = template.getSizes()
+    mat = PETSc.Mat().create(comm=template.getComm())
+    mat.setSizes((sizes, sizes))
+    mat.setVecType(template.getType())
+    mat.setOptionsPrefix(snes.getOptionsPrefix())
+    mat.setType("mffd")
+    mat.setFromOptions()
+    mat.setUp()
+    petsc_c.difference_residual(mat, snes)
     return mat
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from petsc4py import PETSc
 
-from femgpu import log, options
+from femgpu import log, options, petsc_c
 from femgpu.errors import DeviceError, FemgpuError, SolverError, collective
 from femgpu.forms import lower_form
 from femgpu.operators.device import choose_runtime, on_device
 from femgpu.operators.form_operator import check_finite
 from femgpu.solver.global_operator import GlobalOperator
-from femgpu.solver.matrix import AssembledJacobian, create_matfree
+from femgpu.solver.matrix import AssembledJacobian, create_difference, create_matfree
 from femgpu.solver.view import view
 from femgpu.spaces import DirichletBC, Function
 
@@ -136,17 +136,18 @@ class NonlinearProblem:
         self.snes.setFunction(self._form_function, self._residual_vec)
         self._assembled: AssembledJacobian | None = None
         if not self.form.has_jacobian:
-            self.jacobian = self._pmat = PETSc.Mat().createSNESMF(self.snes)
-            self.snes.setJacobian(_move_difference, self.jacobian, self._pmat)
+            self.jacobian = create_difference(self.snes, self.u.vec)
+            # No PC knows a matrix that is a difference of residuals; the options may still name one.
+            self.snes.getKSP().getPC().setType(PETSc.PC.Type.NONE)
         else:
             self.jacobian = create_matfree(self.operator, self.u.vec)
-            self._pmat = self.jacobian
+        self._pmat = self.jacobian
         self.snes.getKSP().setDMActive(PETSc.KSP.DMActive.ALL, False)
         if self._own:
             self.snes.setFromOptions()
         if self.form.has_jacobian:
             self._choose_matrices()
-            self.snes.setJacobian(self._form_jacobian, self.jacobian, self._pmat)
+        self.snes.setJacobian(self._form_jacobian, self.jacobian, self._pmat)
 
     def _choose_matrices(self) -> None:
         """What KSP multiplies with and what the PC sees, by the options and the PC's type."""
@@ -179,7 +180,10 @@ class NonlinearProblem:
         self.operator.residual(x, f)
 
     def _form_jacobian(self, snes: PETSc.SNES, x: PETSc.Vec, J: PETSc.Mat, P: PETSc.Mat) -> None:
-        self.operator.linearise(x)
+        if not self.form.has_jacobian:
+            petsc_c.difference_at(self.jacobian, x)
+        else:
+            self.operator.linearise(x)
         if self._assembled is not None:
             self._assembled.fill()
         for mat in {J.handle: J, P.handle: P}.values():
@@ -211,11 +215,6 @@ def _own_errors() -> Iterator[None]:
         if cause is None:
             raise
         raise cause from None
-
-
-def _move_difference(snes: PETSc.SNES, x: PETSc.Vec, J: PETSc.Mat, P: PETSc.Mat) -> None:
-    """The matrix-free difference follows the state by itself, on assembly."""
-    J.assemble()
 
 
 def _name(kind: Any, reason: int) -> str:

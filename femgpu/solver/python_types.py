@@ -4,8 +4,8 @@
     -pc_type python -pc_python_type femgpu.AssembledPC -assembled_pc_type gamg
 
 The Mat needs a DM (MatSetDM) with one PetscFE field; its section rules: dofs that it constrains are not part of the vectors. The
-Jacobian is taken at zero, or at the global vector that the program composes with the Mat (or with the DM) under the name
-"femgpu_state"; the state is read whenever the Mat is assembled, and at its first use:
+Jacobian is taken at zero, or at the global vector that the program composes with the Mat under the name "femgpu_state"; the
+state is read whenever the Mat is assembled, and at its first use:
 
     PetscObjectCompose((PetscObject)J, "femgpu_state", (PetscObject)x);
     MatAssemblyBegin(J, MAT_FINAL_ASSEMBLY);
@@ -40,11 +40,11 @@ class FormMatrix:
         return self._context(mat).operator
 
     def assemblyEnd(self, mat: PETSc.Mat, kind: int) -> None:  # noqa: N802
-        """Takes the state that is composed with the Mat or its DM."""
+        """Takes the state that is composed with the Mat."""
         if self._bound is None:
             self._context(mat)
         else:
-            self._bound.linearise(mat, mat.getDM())
+            self._bound.linearise(mat)
 
     def mult(self, mat: PETSc.Mat, x: PETSc.Vec, y: PETSc.Vec) -> None:
         """Y = J x."""
@@ -88,7 +88,7 @@ class FormMatrix:
         if self._bound is None or self._jacobian is None:
             dm = _dm(mat)
             bound = BoundForm(dm, mat.getOptionsPrefix() or "")
-            bound.linearise(mat, dm)
+            bound.linearise(mat)
             self._bound, self._jacobian = bound, JacobianContext(bound.operator, bound.template)
         return self._jacobian
 
@@ -194,7 +194,7 @@ class AssembledPC:
                     "(SNESSetDM, KSPSetDM or PCSetDM) and -femgpu_form; it has neither"
                 )
             self._bound = BoundForm(dm, pc.getOptionsPrefix() or "")
-        self._bound.linearise(*matrices, dm)
+        self._bound.linearise(*matrices)
         return self._bound.operator
 
 

@@ -106,9 +106,8 @@ def _spread(space: FunctionSpace, mark: npt.NDArray[np.float64]) -> npt.NDArray[
     free = space.unconstrained
     there = np.zeros(free.num_local)
     there[free.offsets] = mark[space.offsets]
-    there = _exchange(free.dm, there)
     spread = np.zeros(space.num_local, bool)
-    spread[space.offsets] = there[free.offsets]
+    spread[space.offsets] = _exchange(free.dm, there)[free.offsets]
     return spread
 
 

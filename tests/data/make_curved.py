@@ -1,4 +1,7 @@
-"""Makes the curved meshes of this directory and volumes.json, the volumes that gmsh integrates for them. Needs gmsh; run it here."""
+"""Makes the curved meshes of this directory and volumes.json, the volumes that gmsh integrates for them.
+
+Needs gmsh; run it in this directory.
+"""
 
 import json
 

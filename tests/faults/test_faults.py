@@ -149,7 +149,9 @@ def test_coefficients_of_wrong_shape(space):
         vector.interpolate(lambda x: np.zeros((3, x.shape[1])))
     with pytest.raises(DataError, match=r"values of wind have shape \(3,\); expected"):
         vector.interpolate([1.0, 2.0, 3.0])
-    elsewhere = Function(FunctionSpace(mesh.box((2, 2), cell="triangle", comm=PETSc.COMM_SELF), "Lagrange", 1), name="k")
+    elsewhere = Function(
+        FunctionSpace(mesh.box((2, 2), cell="triangle", comm=PETSc.COMM_SELF), "Lagrange", 1), name="k"
+    )
     with pytest.raises(FormError, match="two meshes .*build all spaces, Functions and Constants from one DM"):
         poisson(space, kappa=elsewhere, measure=dx(space.ufl_domain()))
 
@@ -263,7 +265,7 @@ def test_no_opencl_platform(tmp_path):
 
 @pytest.fixture
 def other_devices(monkeypatch):
-    """`other_devices(fp64=(False, True))`: copies of this process's device stand for those of the node, none of them taken."""
+    """`other_devices(fp64=(False, True))`: copies of this process's device stand for the node's, none of them taken."""
     device, handle = runtime.devices()[0]
 
     def put(**properties):
@@ -381,14 +383,32 @@ def test_divergence_names_the_reason(space, set_options):
     x = coordinates(space.dm)
     F = (1 + u**2) * inner(grad(u), grad(v)) * dx - 100 * x[0] * v * dx
     problem = NonlinearProblem(F, u, bcs=[DirichletBC(space, 1.0)], options_prefix="stuck_")
-    with pytest.raises(SolverError, match=r"SNES_DIVERGED_MAX_IT after 1 iterations.*KSP_CONVERGED.*-stuck_snes_monitor"):
+    with pytest.raises(
+        SolverError, match=r"SNES_DIVERGED_MAX_IT after 1 iterations.*KSP_CONVERGED.*-stuck_snes_monitor"
+    ):
         problem.solve()
+
+
+def test_residual_that_is_not_finite(space):
+    u, v = Function(space), ufl.TestFunction(space)
+    F = inner(grad(u), grad(v)) * dx + ufl.ln(u - 1) * v * dx
+    with pytest.raises(SolverError, match=r"SNES_DIVERGED_\w+ after 0 iterations.*initial guess"):
+        NonlinearProblem(F, u, bcs=[DirichletBC(space, 0.0)]).solve()
 
 
 def test_driver_that_diverges_has_an_exit_code(tmp_path):
     output = tmp_path / "u.vtu"
     options = "-dm_plex_box_faces 4,4 -ksp_type cg -pc_type none -ksp_max_it 1 -exact trigonometric".split()
-    command = ["mpiexec", "-n", "2", sys.executable, str(ROOT / "drivers" / "poisson.py"), *options, "-output", str(output)]
+    command = [
+        "mpiexec",
+        "-n",
+        "2",
+        sys.executable,
+        str(ROOT / "drivers" / "poisson.py"),
+        *options,
+        "-output",
+        str(output),
+    ]
     done = subprocess.run(command, env=CHILD_ENVIRONMENT, capture_output=True, text=True, timeout=120)
     assert done.returncode != 0
     assert "SNES_DIVERGED_LINEAR_SOLVE" in done.stderr and "KSP_DIVERGED_MAX_IT" in done.stderr

@@ -23,12 +23,15 @@ void ${plan.name}(${arguments}) {
   __local real *s_geometry = s_all_geometry + chunk * CELLS * (DIM * DIM + 1);
 % endif
 % endif
-  __local real s_all_f[CHUNKS * CELLS * NUM_QPTS * NUM_FLUX];
-  __local real *s_f = s_all_f + chunk * CELLS * NUM_QPTS * NUM_FLUX;
+% if not plan.staged:
+  // No barrier parts the integration of one batch from the evaluation of the next: they take turns between two buffers.
+% endif
+  __local real s_all_f[${plan.flux_buffers} * CHUNKS * CELLS * NUM_QPTS * NUM_FLUX];
 
   for (int batch = 0; batch < NUM_BATCHES; ++batch) {
     const int first = (((int)get_group_id(0) * CHUNKS + chunk) * NUM_BATCHES + batch) * CELLS;
     const int count = clamp(num_cells - first, 0, CELLS);
+    __local real *s_f = s_all_f + (batch % ${plan.flux_buffers} * CHUNKS + chunk) * CELLS * NUM_QPTS * NUM_FLUX;
 
 % if plan.staged:
     // gather: consecutive items read consecutive words

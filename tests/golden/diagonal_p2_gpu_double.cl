@@ -1,0 +1,259 @@
+#define REAL double
+#define SCALAR double
+#define ACCUM double
+#define NEED_FP64
+#define DIM 2
+#define NUM_QPTS 3
+#define NUM_BASIS 6
+#define NUM_COMP 1
+#define NUM_COORD_BASIS 6
+#define GROUP_SIZE 128
+#define CELL_FASTEST
+#define UNROLLED
+#define UNROLL_POINTS _Pragma("unroll")
+#define ATOMIC_CAS64
+// Types and atomics. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
+#ifdef NEED_FP64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+typedef REAL real;
+typedef SCALAR scalar;
+typedef ACCUM accum;
+#define R(x) ((real)(x))
+
+#ifdef UNROLLED
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL
+#endif
+
+// Where entry (cell, i) of an array with n entries per cell stands.
+#ifdef CELL_FASTEST
+#define ENTRY(cell, i, n) ((size_t)(i) * (size_t)num_cells + (size_t)(cell))
+#else
+#define ENTRY(cell, i, n) ((size_t)(cell) * (n) + (i))
+#endif
+
+#if defined(ATOMIC_PTX64)
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  asm volatile("red.global.add.f64 [%0], %1;" ::"l"(p), "d"(x) : "memory");
+}
+#elif defined(ATOMIC_PTX32)
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  asm volatile("red.global.add.f32 [%0], %1;" ::"l"(p), "f"(x) : "memory");
+}
+#elif defined(ATOMIC_CAS64)
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  union { scalar value; ulong bits; } seen, next;
+  do {
+    seen.value = *(volatile __global scalar *)p;
+    next.value = seen.value + x;
+  } while (atom_cmpxchg((volatile __global ulong *)p, seen.bits, next.bits) != seen.bits);
+}
+#elif defined(ATOMIC_CAS32)
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  union { scalar value; uint bits; } seen, next;
+  do {
+    seen.value = *(volatile __global scalar *)p;
+    next.value = seen.value + x;
+  } while (atomic_cmpxchg((volatile __global uint *)p, seen.bits, next.bits) != seen.bits);
+}
+#endif
+
+#define TABLE __constant
+__constant real d_tables[66] = {R(0x0.0p+0), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.a000000000000p-3), R(0x1.c000000000000p-3), R(0x1.e000000000000p-3), R(0x1.0000000000000p-2), R(0x1.1000000000000p-2), R(0x1.2000000000000p-2), R(0x1.3000000000000p-2), R(0x1.4000000000000p-2), R(0x1.5000000000000p-2), R(0x1.6000000000000p-2), R(0x1.7000000000000p-2), R(0x1.8000000000000p-2), R(0x1.9000000000000p-2), R(0x1.a000000000000p-2), R(0x1.b000000000000p-2), R(0x1.c000000000000p-2), R(0x1.d000000000000p-2), R(0x1.e000000000000p-2), R(0x1.f000000000000p-2), R(0x1.0000000000000p-1), R(0x1.0800000000000p-1), R(0x1.1000000000000p-1), R(0x1.1800000000000p-1), R(0x1.2000000000000p-1), R(0x1.2800000000000p-1), R(0x1.3000000000000p-1), R(0x1.3800000000000p-1), R(0x1.4000000000000p-1), R(0x1.4800000000000p-1), R(0x1.5000000000000p-1), R(0x1.5800000000000p-1), R(0x1.6000000000000p-1), R(0x1.6800000000000p-1), R(0x1.7000000000000p-1), R(0x1.7800000000000p-1), R(0x1.8000000000000p-1), R(0x1.8800000000000p-1), R(0x1.9000000000000p-1), R(0x1.9800000000000p-1), R(0x1.a000000000000p-1), R(0x1.a800000000000p-1), R(0x1.b000000000000p-1), R(0x1.b800000000000p-1), R(0x1.c000000000000p-1), R(0x1.c800000000000p-1), R(0x1.d000000000000p-1), R(0x1.d800000000000p-1), R(0x1.e000000000000p-1), R(0x1.e800000000000p-1), R(0x1.f000000000000p-1), R(0x1.f800000000000p-1), R(0x1.0000000000000p+0), R(0x1.0400000000000p+0)};
+#define TABLE_W(q) d_tables[q]
+#define TABLE_B0(q) (d_tables + 3 + (q) * 6)
+#define TABLE_D0(q) (d_tables + 21 + (q) * 12)
+#define TABLE_B1(q) (d_tables + 57 + (q) * 1)
+#define TABLE_D1(q) (d_tables + 60 + (q) * 2)
+#define TABLE_B(i, q) TABLE_B##i(q)
+#define TABLE_D(i, q) TABLE_D##i(q)
+// Actions of a tabulated basis at one point. Tables: B (num_basis), D (num_basis, DIM) of that point, in reference
+// coordinates; coefficients e (num_basis, num_comp). J_inv[k * DIM + d] = dX_k / dx_d.
+
+// value[c] = sum_b B[b] e[b, c]
+inline void interpolate_value(const int num_basis, const int num_comp, TABLE const real *B, const real *e, real *value) {
+  for (int c = 0; c < num_comp; ++c) value[c] = 0;
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c) value[c] += B[b] * e[b * num_comp + c];
+}
+
+// gradient[c, d] = sum_k (sum_b D[b, k] e[b, c]) J_inv[k, d]
+inline void interpolate_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *e,
+                                 const real *J_inv, real *gradient) {
+  for (int c = 0; c < num_comp; ++c) {
+    real reference[DIM];
+    for (int k = 0; k < DIM; ++k) reference[k] = 0;
+    UNROLL
+    for (int b = 0; b < num_basis; ++b)
+      for (int k = 0; k < DIM; ++k) reference[k] += D[b * DIM + k] * e[b * num_comp + c];
+    for (int d = 0; d < DIM; ++d) {
+      gradient[c * DIM + d] = 0;
+      for (int k = 0; k < DIM; ++k) gradient[c * DIM + d] += reference[k] * J_inv[k * DIM + d];
+    }
+  }
+}
+
+// out[k] = weight sum_d J_inv[k, d] f1[d]: the flux in reference coordinates, ready for D^T
+inline void pull_back_flux(const real *J_inv, const real weight, const real *f1, real *out) {
+  for (int k = 0; k < DIM; ++k) {
+    real sum = 0;
+    for (int d = 0; d < DIM; ++d) sum += J_inv[k * DIM + d] * f1[d];
+    out[k] = weight * sum;
+  }
+}
+
+// e[b, c] += weight B[b] f0[c]
+inline void integrate_value(const int num_basis, const int num_comp, TABLE const real *B, const real weight, const real *f0,
+                            accum *e) {
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c) e[b * num_comp + c] += (accum)(B[b] * (weight * f0[c]));
+}
+
+// e[b, c] += sum_k D[b, k] weight (J_inv f1[c])[k]
+inline void integrate_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real weight,
+                               const real *J_inv, const real *f1, accum *e) {
+  for (int c = 0; c < num_comp; ++c) {
+    real flux[DIM];
+    pull_back_flux(J_inv, weight, f1 + c * DIM, flux);
+    UNROLL
+    for (int b = 0; b < num_basis; ++b) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k) sum += D[b * DIM + k] * flux[k];
+      e[b * num_comp + c] += (accum)sum;
+    }
+  }
+}
+
+// gradient[d] of basis function b in physical coordinates
+inline void basis_gradient(TABLE const real *D, const int b, const real *J_inv, real *gradient) {
+  for (int d = 0; d < DIM; ++d) {
+    gradient[d] = 0;
+    for (int k = 0; k < DIM; ++k) gradient[d] += D[b * DIM + k] * J_inv[k * DIM + d];
+  }
+}
+
+// Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
+
+// Inverts J; returns the determinant.
+inline real invert(const real *J, real *J_inv) {
+#if DIM == 1
+  J_inv[0] = R(1) / J[0];
+  return J[0];
+#elif DIM == 2
+  const real det = J[0] * J[3] - J[1] * J[2];
+  const real scale = R(1) / det;
+  J_inv[0] = J[3] * scale;
+  J_inv[1] = -J[1] * scale;
+  J_inv[2] = -J[2] * scale;
+  J_inv[3] = J[0] * scale;
+  return det;
+#else
+  const real c0 = J[4] * J[8] - J[5] * J[7];
+  const real c1 = J[5] * J[6] - J[3] * J[8];
+  const real c2 = J[3] * J[7] - J[4] * J[6];
+  const real det = J[0] * c0 + J[1] * c1 + J[2] * c2;
+  const real scale = R(1) / det;
+  J_inv[0] = c0 * scale;
+  J_inv[1] = (J[2] * J[7] - J[1] * J[8]) * scale;
+  J_inv[2] = (J[1] * J[5] - J[2] * J[4]) * scale;
+  J_inv[3] = c1 * scale;
+  J_inv[4] = (J[0] * J[8] - J[2] * J[6]) * scale;
+  J_inv[5] = (J[2] * J[3] - J[0] * J[5]) * scale;
+  J_inv[6] = c2 * scale;
+  J_inv[7] = (J[1] * J[6] - J[0] * J[7]) * scale;
+  J_inv[8] = (J[0] * J[4] - J[1] * J[3]) * scale;
+  return det;
+#endif
+}
+
+// From the coordinates x_e (num_basis, DIM) and the gradients D (num_basis, DIM) of the coordinate basis at the point.
+inline real rebuild(const int num_basis, TABLE const real *D, const real *x_e, real *J_inv) {
+  real J[DIM * DIM];
+  for (int i = 0; i < DIM * DIM; ++i) J[i] = 0;
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int d = 0; d < DIM; ++d)
+      for (int k = 0; k < DIM; ++k) J[d * DIM + k] += x_e[b * DIM + d] * D[b * DIM + k];
+  return invert(J, J_inv);
+}
+
+inline void pointwise(const real *u, const real *u_x, const real *w, const real *w_x, const real *a, const real *a_x,
+                      const real *x, __global const real *constants, real *g0, real *g1, real *g2, real *g3) {
+  const int dim = DIM;
+  (void)dim;
+  g0[0] = constants[0];
+  g3[0] = a[0];
+  g3[3] = a[0];
+}
+
+// Schedule cell: one cell per work-item, everything private, no barrier.
+// Index space: global id = cell, rounded up to the work-group; items past the last cell leave at once.
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+void diagonal(const int num_cells, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const int *restrict d_test_offsets, __global scalar *restrict d_out) {
+  const int cell = (int)get_global_id(0);
+  if (cell >= num_cells) return;
+
+  // gather
+  real r_a0_e[1];
+  UNROLL
+  for (int b = 0; b < 1; ++b) {
+    const int offset = d_a0_offsets[ENTRY(cell, b, 1)];
+    for (int c = 0; c < 1; ++c) r_a0_e[b * 1 + c] = (real)d_a0[offset + c];
+  }
+  real J_inv[DIM * DIM], det_J;
+  for (int i = 0; i < DIM * DIM; ++i) J_inv[i] = d_geometry[ENTRY(cell, i, DIM * DIM + 1)];
+  det_J = d_geometry[ENTRY(cell, DIM * DIM, DIM * DIM + 1)];
+  accum r_f_e[NUM_BASIS * NUM_COMP];
+  for (int i = 0; i < NUM_BASIS * NUM_COMP; ++i) r_f_e[i] = 0;
+
+  UNROLL_POINTS
+  for (int q = 0; q < NUM_QPTS; ++q) {
+    // tabulate
+    real r_u[1];
+    real r_u_x[1];
+    real r_w[1];
+    real r_w_x[1];
+    real r_a[1];
+    real r_a_x[2];
+    real r_x[2];
+    interpolate_value(1, 1, TABLE_B(1, q), r_a0_e, r_a + 0);
+
+    const real weight = TABLE_W(q) * det_J;
+
+    // pointwise
+    real g0[1]; for (int i = 0; i < 1; ++i) g0[i] = 0;
+    real g1[1]; for (int i = 0; i < 1; ++i) g1[i] = 0;
+    real g2[1]; for (int i = 0; i < 1; ++i) g2[i] = 0;
+    real g3[4]; for (int i = 0; i < 4; ++i) g3[i] = 0;
+    pointwise(r_u, r_u_x, r_w, r_w_x, r_a, r_a_x, r_x, d_constants, g0, g1, g2, g3);
+
+    // integrate
+    UNROLL
+    for (int b = 0; b < NUM_BASIS; ++b) {
+      real phi_x[DIM];
+      const real phi = TABLE_B(0, q)[b];
+      basis_gradient(TABLE_D(0, q), b, J_inv, phi_x);
+      for (int c = 0; c < NUM_COMP; ++c) {
+        const int cc = c * NUM_COMP + c;
+        real sum = 0;
+        sum += phi * g0[cc] * phi;
+        for (int i = 0; i < DIM; ++i) {
+          for (int j = 0; j < DIM; ++j) sum += phi_x[i] * g3[(cc * DIM + i) * DIM + j] * phi_x[j];
+        }
+        r_f_e[b * NUM_COMP + c] += (accum)(weight * sum);
+      }
+    }
+  }
+
+  // scatter
+  UNROLL
+  for (int b = 0; b < NUM_BASIS; ++b) {
+    const int offset = d_test_offsets[ENTRY(cell, b, NUM_BASIS)];
+    for (int c = 0; c < NUM_COMP; ++c) atomic_add_scalar(d_out + offset + c, (scalar)r_f_e[b * NUM_COMP + c]);
+  }
+}

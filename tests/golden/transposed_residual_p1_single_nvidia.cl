@@ -1,0 +1,268 @@
+#define REAL float
+#define SCALAR float
+#define ACCUM float
+#define NEED_FP64
+#define DIM 2
+#define NUM_QPTS 1
+#define NUM_BASIS 3
+#define NUM_COMP 1
+#define NUM_COORD_BASIS 3
+#define GROUP_SIZE 96
+#define CELLS 48
+#define NUM_BATCHES 24
+#define CHUNKS 2
+#define ITEMS 48
+#define HAS_F0 1
+#define HAS_F1 1
+#define UNROLLED
+#define UNROLL_POINTS _Pragma("unroll")
+#define ATOMIC_PTX32
+// Types and atomics. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
+#ifdef NEED_FP64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+typedef REAL real;
+typedef SCALAR scalar;
+typedef ACCUM accum;
+#define R(x) ((real)(x))
+
+#ifdef UNROLLED
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL
+#endif
+
+// Where entry (cell, i) of an array with n entries per cell stands.
+#ifdef CELL_FASTEST
+#define ENTRY(cell, i, n) ((size_t)(i) * (size_t)num_cells + (size_t)(cell))
+#else
+#define ENTRY(cell, i, n) ((size_t)(cell) * (n) + (i))
+#endif
+
+#if defined(ATOMIC_PTX64)
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  asm volatile("red.global.add.f64 [%0], %1;" ::"l"(p), "d"(x) : "memory");
+}
+#elif defined(ATOMIC_PTX32)
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  asm volatile("red.global.add.f32 [%0], %1;" ::"l"(p), "f"(x) : "memory");
+}
+#elif defined(ATOMIC_CAS64)
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  union { scalar value; ulong bits; } seen, next;
+  do {
+    seen.value = *(volatile __global scalar *)p;
+    next.value = seen.value + x;
+  } while (atom_cmpxchg((volatile __global ulong *)p, seen.bits, next.bits) != seen.bits);
+}
+#elif defined(ATOMIC_CAS32)
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  union { scalar value; uint bits; } seen, next;
+  do {
+    seen.value = *(volatile __global scalar *)p;
+    next.value = seen.value + x;
+  } while (atomic_cmpxchg((volatile __global uint *)p, seen.bits, next.bits) != seen.bits);
+}
+#endif
+
+#define TABLE __global
+#define TABLE_W(q) d_tables[q]
+#define TABLE_B0(q) (d_tables + 1 + (q) * 3)
+#define TABLE_D0(q) (d_tables + 4 + (q) * 6)
+#define TABLE_B1(q) (d_tables + 10 + (q) * 1)
+#define TABLE_D1(q) (d_tables + 11 + (q) * 2)
+#define TABLE_B(i, q) TABLE_B##i(q)
+#define TABLE_D(i, q) TABLE_D##i(q)
+// Actions of a tabulated basis at one point. Tables: B (num_basis), D (num_basis, DIM) of that point, in reference
+// coordinates; coefficients e (num_basis, num_comp). J_inv[k * DIM + d] = dX_k / dx_d.
+
+// value[c] = sum_b B[b] e[b, c]
+inline void interpolate_value(const int num_basis, const int num_comp, TABLE const real *B, const real *e, real *value) {
+  for (int c = 0; c < num_comp; ++c) value[c] = 0;
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c) value[c] += B[b] * e[b * num_comp + c];
+}
+
+// gradient[c, d] = sum_k (sum_b D[b, k] e[b, c]) J_inv[k, d]
+inline void interpolate_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *e,
+                                 const real *J_inv, real *gradient) {
+  for (int c = 0; c < num_comp; ++c) {
+    real reference[DIM];
+    for (int k = 0; k < DIM; ++k) reference[k] = 0;
+    UNROLL
+    for (int b = 0; b < num_basis; ++b)
+      for (int k = 0; k < DIM; ++k) reference[k] += D[b * DIM + k] * e[b * num_comp + c];
+    for (int d = 0; d < DIM; ++d) {
+      gradient[c * DIM + d] = 0;
+      for (int k = 0; k < DIM; ++k) gradient[c * DIM + d] += reference[k] * J_inv[k * DIM + d];
+    }
+  }
+}
+
+// out[k] = weight sum_d J_inv[k, d] f1[d]: the flux in reference coordinates, ready for D^T
+inline void pull_back_flux(const real *J_inv, const real weight, const real *f1, real *out) {
+  for (int k = 0; k < DIM; ++k) {
+    real sum = 0;
+    for (int d = 0; d < DIM; ++d) sum += J_inv[k * DIM + d] * f1[d];
+    out[k] = weight * sum;
+  }
+}
+
+// e[b, c] += weight B[b] f0[c]
+inline void integrate_value(const int num_basis, const int num_comp, TABLE const real *B, const real weight, const real *f0,
+                            accum *e) {
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c) e[b * num_comp + c] += (accum)(B[b] * (weight * f0[c]));
+}
+
+// e[b, c] += sum_k D[b, k] weight (J_inv f1[c])[k]
+inline void integrate_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real weight,
+                               const real *J_inv, const real *f1, accum *e) {
+  for (int c = 0; c < num_comp; ++c) {
+    real flux[DIM];
+    pull_back_flux(J_inv, weight, f1 + c * DIM, flux);
+    UNROLL
+    for (int b = 0; b < num_basis; ++b) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k) sum += D[b * DIM + k] * flux[k];
+      e[b * num_comp + c] += (accum)sum;
+    }
+  }
+}
+
+// gradient[d] of basis function b in physical coordinates
+inline void basis_gradient(TABLE const real *D, const int b, const real *J_inv, real *gradient) {
+  for (int d = 0; d < DIM; ++d) {
+    gradient[d] = 0;
+    for (int k = 0; k < DIM; ++k) gradient[d] += D[b * DIM + k] * J_inv[k * DIM + d];
+  }
+}
+
+// Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
+
+// Inverts J; returns the determinant.
+inline real invert(const real *J, real *J_inv) {
+#if DIM == 1
+  J_inv[0] = R(1) / J[0];
+  return J[0];
+#elif DIM == 2
+  const real det = J[0] * J[3] - J[1] * J[2];
+  const real scale = R(1) / det;
+  J_inv[0] = J[3] * scale;
+  J_inv[1] = -J[1] * scale;
+  J_inv[2] = -J[2] * scale;
+  J_inv[3] = J[0] * scale;
+  return det;
+#else
+  const real c0 = J[4] * J[8] - J[5] * J[7];
+  const real c1 = J[5] * J[6] - J[3] * J[8];
+  const real c2 = J[3] * J[7] - J[4] * J[6];
+  const real det = J[0] * c0 + J[1] * c1 + J[2] * c2;
+  const real scale = R(1) / det;
+  J_inv[0] = c0 * scale;
+  J_inv[1] = (J[2] * J[7] - J[1] * J[8]) * scale;
+  J_inv[2] = (J[1] * J[5] - J[2] * J[4]) * scale;
+  J_inv[3] = c1 * scale;
+  J_inv[4] = (J[0] * J[8] - J[2] * J[6]) * scale;
+  J_inv[5] = (J[2] * J[3] - J[0] * J[5]) * scale;
+  J_inv[6] = c2 * scale;
+  J_inv[7] = (J[1] * J[6] - J[0] * J[7]) * scale;
+  J_inv[8] = (J[0] * J[4] - J[1] * J[3]) * scale;
+  return det;
+#endif
+}
+
+// From the coordinates x_e (num_basis, DIM) and the gradients D (num_basis, DIM) of the coordinate basis at the point.
+inline real rebuild(const int num_basis, TABLE const real *D, const real *x_e, real *J_inv) {
+  real J[DIM * DIM];
+  for (int i = 0; i < DIM * DIM; ++i) J[i] = 0;
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int d = 0; d < DIM; ++d)
+      for (int k = 0; k < DIM; ++k) J[d * DIM + k] += x_e[b * DIM + d] * D[b * DIM + k];
+  return invert(J, J_inv);
+}
+
+inline void pointwise(const real *u, const real *u_x, const real *w, const real *w_x, const real *a, const real *a_x,
+                      const real *x, __global const real *constants, real *f0, real *f1) {
+  const int dim = DIM;
+  (void)dim;
+  f0[0] = R(0x1p+2 /* 4.0 */);
+  for (int d = 0; d < dim; ++d) f1[d] = a[0] * u_x[d];
+}
+
+// Schedule transposed: a work-group serves NUM_BATCHES batches of CELLS cells in sequence. In the evaluation phase an item
+// stands for (cell, point), after the barrier for (cell, basis row), and walks over the batch. As ITEMS is a multiple of
+// the points and of the rows (unless the device is too small for a block), an item keeps its point and its row. The last
+// batch is masked by num_cells.
+// Index space: a group holds CHUNKS chunks of ITEMS = num_blocks * block_size items; local id = chunk * ITEMS + item.
+#define NUM_ROWS (NUM_BASIS * NUM_COMP)
+#define NUM_FLUX (NUM_COMP * (HAS_F0 + DIM * HAS_F1))
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+void residual(const int num_cells, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const real *restrict d_tables, __global const int *restrict d_test_offsets, __global scalar *restrict d_out) {
+  const int item = (int)get_local_id(0) % ITEMS;
+  const int chunk = (int)get_local_id(0) / ITEMS;
+  __local real s_all_f[CHUNKS * CELLS * NUM_QPTS * NUM_FLUX];
+  __local real *s_f = s_all_f + chunk * CELLS * NUM_QPTS * NUM_FLUX;
+
+  for (int batch = 0; batch < NUM_BATCHES; ++batch) {
+    const int first = (((int)get_group_id(0) * CHUNKS + chunk) * NUM_BATCHES + batch) * CELLS;
+    const int count = clamp(num_cells - first, 0, CELLS);
+
+
+    // evaluation phase: tabulate and pointwise
+    for (int i = item; i < count * NUM_QPTS; i += ITEMS) {
+      const int cell = i / NUM_QPTS, q = i % NUM_QPTS;
+      real r_u_e[3];
+      UNROLL
+      for (int k = 0; k < 3; ++k)
+        r_u_e[k] = (real)d_u[d_u_offsets[(size_t)(first + cell) * 3 + k / 1] + k % 1];
+      real r_a0_e[1];
+      UNROLL
+      for (int k = 0; k < 1; ++k)
+        r_a0_e[k] = (real)d_a0[d_a0_offsets[(size_t)(first + cell) * 1 + k / 1] + k % 1];
+      real J_inv[DIM * DIM];
+      const size_t at = (size_t)(first + cell) * (DIM * DIM + 1);
+      for (int k = 0; k < DIM * DIM; ++k) J_inv[k] = d_geometry[at + k];
+      const real det_J = d_geometry[at + DIM * DIM];
+    real r_u[1];
+    real r_u_x[2];
+    real r_w[1];
+    real r_w_x[1];
+    real r_a[1];
+    real r_a_x[2];
+    real r_x[2];
+    interpolate_gradient(3, 1, TABLE_D(0, q), r_u_e, J_inv, r_u_x + 0 * DIM);
+    interpolate_value(1, 1, TABLE_B(1, q), r_a0_e, r_a + 0);
+
+      const real weight = TABLE_W(q) * det_J;
+      real f0[1]; for (int i = 0; i < 1; ++i) f0[i] = 0;
+    real f1[2]; for (int i = 0; i < 2; ++i) f1[i] = 0;
+      pointwise(r_u, r_u_x, r_w, r_w_x, r_a, r_a_x, r_x, d_constants, f0, f1);
+      for (int c = 0; c < NUM_COMP; ++c) {
+        __local real *s_out = s_f + (cell * NUM_QPTS + q) * NUM_FLUX + c * (HAS_F0 + DIM * HAS_F1);
+        s_out[0] = weight * f0[c];
+        real flux[DIM];
+        pull_back_flux(J_inv, weight, f1 + c * DIM, flux);
+        for (int k = 0; k < DIM; ++k) s_out[HAS_F0 + k] = flux[k];
+      }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    // integration phase and scatter
+    for (int i = item; i < count * NUM_ROWS; i += ITEMS) {
+      const int cell = i / NUM_ROWS, row = i % NUM_ROWS;
+      const int b = row / NUM_COMP, comp = row % NUM_COMP;
+      accum sum = 0;
+      for (int p = 0; p < NUM_QPTS; ++p) {
+        __local const real *s_in = s_f + (cell * NUM_QPTS + p) * NUM_FLUX + comp * (HAS_F0 + DIM * HAS_F1);
+        sum += TABLE_B(0, p)[b] * s_in[0];
+        for (int k = 0; k < DIM; ++k) sum += TABLE_D(0, p)[b * DIM + k] * s_in[HAS_F0 + k];
+      }
+      atomic_add_scalar(d_out + d_test_offsets[(size_t)(first + cell) * NUM_BASIS + b] + comp, (scalar)sum);
+    }
+  }
+}

@@ -1,0 +1,210 @@
+"""The command line: what it prints, its exit codes, and that `doctor` runs where nothing else does."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import CHILD_ENVIRONMENT
+
+from femgpu import runtime
+from femgpu.bench import ex12, report
+from femgpu.bench.residual import Timing
+from femgpu.cli import main
+
+ROOT = Path(__file__).parents[2]
+_SCRIPT = """
+import sys
+import ufl
+from petsc4py import PETSc
+from ufl import dx, grad, inner
+import beside
+import femgpu
+
+dm = femgpu.mesh.create()
+V = femgpu.FunctionSpace(dm, "Lagrange", 1)
+u, v = femgpu.Function(V), ufl.TestFunction(V)
+problem = femgpu.NonlinearProblem(inner(grad(u), grad(v)) * dx + {salt} * u * v * dx - v * dx, u)
+assert sys.argv[1:] == ["-dm_plex_box_faces", "2,3"] and PETSc.Options().getString("dm_plex_box_faces") == "2,3"
+{end}
+"""
+
+
+def run(*arguments, blocked=(), **environment):
+    """A process of its own, in which some modules cannot be imported."""
+    code = (
+        f"import sys\nfor name in {blocked!r}: sys.modules[name] = None\nfrom femgpu.cli import main\nsys.exit(main())"
+    )
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(
+        command, env={**CHILD_ENVIRONMENT, **environment}, capture_output=True, text=True, timeout=200, cwd=ROOT
+    )
+
+
+def findings(done):
+    """Status of each finding by its name."""
+    lines = [line for line in done.stdout.splitlines() if line[:5].strip() in ("ok", "warn", "fail")]
+    return {line[6:].partition(":")[0]: line[:5].strip() for line in lines}
+
+
+def test_doctor_finds_this_installation_well(tmp_path):
+    done = run("doctor", FEMGPU_CACHE_DIR=str(tmp_path))
+    found = findings(done)
+    assert done.returncode == 0, done.stdout
+    expected = ["Python", "numpy", "fenics-ufl", "fenics-basix", "petsc4py", "PETSc's numbers", "mpi4py"]
+    expected += ["MPI of PETSc and mpi4py", "pyopencl", "OpenCL loader", "device", "kernel", "kernel cache"]
+    for what in expected:
+        assert found[what] == "ok", done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "module, failed, still_good",
+    [("petsc4py", "petsc4py", "device"), ("pyopencl", "pyopencl", "petsc4py"), ("mpi4py", "mpi4py", "device")],
+)
+def test_doctor_where_something_is_missing(module, failed, still_good):
+    done = run("doctor", blocked=(module,))
+    found = findings(done)
+    assert done.returncode == 1
+    assert found[failed] == "fail" and found[still_good] == "ok" and found["pyvista"] in ("ok", "warn")
+    assert "Traceback" not in done.stderr
+    assert any(line.startswith("      -> ") for line in done.stdout.splitlines())
+
+
+def test_doctor_and_devices_without_a_platform(tmp_path):
+    icd = {"OCL_ICD_VENDORS": str(tmp_path), "OCL_ICD_FILENAMES": ""}
+    done = run("doctor", **icd)
+    found = findings(done)
+    assert done.returncode == 1
+    assert found["OpenCL"] == "fail" and found["OpenCL loader"] == "warn" and found["OCL_ICD_VENDORS"] == "ok"
+    assert "pocl-opencl-icd" in done.stdout
+    done = run("devices", **icd)
+    assert done.returncode == 1 and "femgpu devices: DeviceError: no OpenCL platform found" in done.stderr
+
+
+def test_commands_say_what_they_lack():
+    done = run("devices", blocked=("petsc4py",))
+    assert done.returncode == 1 and "petsc4py does not load" in done.stderr and "femgpu doctor" in done.stderr
+
+
+def test_devices_are_listed(capsys, set_options):
+    assert main(["devices"]) == 0
+    shown = capsys.readouterr().out
+    for device, _ in runtime.devices():
+        assert device.name in shown.replace("\n", "") and device.driver in shown
+    assert "*" in shown
+    set_options(femgpu_device="no such device")
+    assert main(["devices"]) == 1
+    assert "no device has this in its name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["nonsense"], ["doctor", "--fast"], ["devices", "1"], ["bench"], ["bench", "ex12", "--dim", "4"]]
+)
+def test_wrong_command_lines(capsys, arguments):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert "femgpu" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["", "doctor", "devices", "bench", "warmup"])
+def test_every_command_explains_itself(capsys, command):
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"] if command else ["--help"])
+    assert caught.value.code == 0
+    assert f"femgpu {command}".strip() in capsys.readouterr().out
+
+
+def timing(what, blocks=0, batches=0, median=1e-3):
+    return Timing(
+        what, "plan", blocks, batches, 1000, median, median, 82, 44, float("nan") if what == "fused" else 1e-7
+    )
+
+
+@pytest.fixture
+def result(monkeypatch):
+    """What a benchmark would measure."""
+    timings = [timing("evector", blocks, batches, 1e-3 / blocks) for blocks in (4, 8) for batches in ex12.BATCHES]
+    timings += [timing("fused", 4, 16), timing("fused"), timing("evector")]
+    made = ex12.Result("[0] some device", "single", 2, 1e12, 41 / 22 * 1e12, timings)
+    asked = []
+    monkeypatch.setattr(ex12, "run", lambda *arguments: asked.append(arguments) or made)
+    return made, asked
+
+
+def test_bench_writes_a_report(capsys, tmp_path, result, monkeypatch):
+    made, asked = result
+    assert main(["bench", "ex12", "--blocks", "4,8", "--out", str(tmp_path / "new")]) == 0
+    default = 1.6e7 if runtime.current().device.is_gpu else 2e5
+    assert asked == [(default, "single", 2, (4, 8))]
+    shown = capsys.readouterr().out
+    assert made.text() in shown
+    files = {path.suffix: path for path in (tmp_path / "new").iterdir()}
+    assert set(files) == {".csv", ".json", ".png"} and all(str(path) in shown for path in files.values())
+    assert len(files[".csv"].read_text().splitlines()) == len(made.timings) + 1
+    record = json.loads(files[".json"].read_text(), parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))
+    assert record["device"]["name"] == runtime.current().device.name
+    assert {"femgpu", "petsc", "pyopencl", "numpy"} <= set(record["versions"]) and record["date"]
+    assert len(record["timings"]) == len(made.timings)
+    assert files[".png"].read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setattr(report, "find_spec", lambda name: None)
+    assert main(["bench", "ex12", "--cells", "1e3", "--precision", "double", "--dim", "3", "--out", str(tmp_path)]) == 0
+    assert asked[1] == (1000.0, "double", 3, ex12.BLOCKS)
+    assert {path.suffix for path in tmp_path.glob("*.*")} == {".csv", ".json"}
+
+
+def test_bench_refuses_its_folder_before_it_measures(capsys, tmp_path, result):
+    (tmp_path / "file").write_text("")
+    assert main(["bench", "ex12", "--out", str(tmp_path / "file" / "out")]) == 1
+    assert "cannot make this folder" in capsys.readouterr().err and not result[1]
+
+
+@pytest.fixture
+def script(tmp_path):
+    (tmp_path / "beside.py").write_text("")
+
+    def write(end, salt="1.25"):
+        path = tmp_path / "solve_it.py"
+        path.write_text(_SCRIPT.format(end=end, salt=salt))
+        return path
+
+    return write
+
+
+def test_warmup_builds_what_a_run_needs(script, tmp_path):
+    cache = tmp_path / "cache"
+    path = script("try:\n    problem.solve()\nexcept Exception:\n    pass\nraise AssertionError('after the solve')")
+    done = run("warmup", path, "-dm_plex_box_faces", "2,3", FEMGPU_CACHE_DIR=str(cache))
+    assert done.returncode == 0, done.stderr
+    # Residual, action, diagonal, matrix, and the kernels between vectors.
+    assert "5 programs built, 0 found in the cache" in done.stdout and str(cache) in done.stdout
+    assert len(list(cache.iterdir())) == 5
+    again = run("warmup", path, "-dm_plex_box_faces", "2,3", FEMGPU_CACHE_DIR=str(cache))
+    assert "0 programs built, 5 found in the cache" in again.stdout
+    path = script("problem.solve()\nassert problem.runtime.num_compiled == 0")
+    command = [sys.executable, str(path), "-dm_plex_box_faces", "2,3"]
+    environment = {**CHILD_ENVIRONMENT, "FEMGPU_CACHE_DIR": str(cache)}
+    text = path.read_text().replace("import sys\n", "import sys, petsc4py\npetsc4py.init(sys.argv)\n", 1)
+    path.write_text(text)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "end, code, said",
+    [
+        ("", 1, "ended without a call of NonlinearProblem.solve"),
+        ("sys.exit(7)", 7, ""),
+        ("femgpu.mesh.read('no.msh')", 1, "MeshError"),
+    ],
+)
+def test_warmup_of_scripts_that_fail(script, end, code, said):
+    done = run("warmup", script(end), "-dm_plex_box_faces", "2,3")
+    assert done.returncode == code and said in done.stderr
+
+
+def test_warmup_of_a_script_that_is_not_there(capsys):
+    assert main(["warmup", "nowhere.py"]) == 1
+    assert "no such file" in capsys.readouterr().err

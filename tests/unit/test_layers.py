@@ -1,0 +1,108 @@
+"""Imports inside femgpu go one way, and each outside library has its place."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2] / "femgpu"
+
+BASE = {"version", "errors", "options", "log", "petsc_c"}
+LOWER = BASE | {"element", "mesh", "spaces"}
+# What each part may import besides itself.
+ALLOWED = {
+    "version": set(),
+    "errors": set(),
+    "options": {"errors"},
+    "log": {"errors"},
+    "petsc_c": {"errors"},
+    "element": BASE,
+    "mesh": BASE | {"element"},
+    "spaces": BASE | {"element", "mesh"},
+    "forms": LOWER,
+    "model": BASE,
+    "runtime": BASE,
+    "kernels": LOWER | {"forms", "model"},
+    "tune": BASE | {"model", "kernels", "runtime"},
+    "operators": LOWER | {"forms", "model", "kernels", "runtime", "tune"},
+    "solver": LOWER | {"forms", "model", "kernels", "runtime", "tune", "operators"},
+    "io": LOWER,
+}
+# What may import everything, and is imported by its own kind only.
+TOP = {"bench", "cli", "doctor", "warmup", "__main__"}
+# Where a library may be imported; `bench` states its workloads in UFL.
+ONLY_IN = {
+    "pyopencl": {"runtime"},
+    "ufl": {"spaces", "forms", "bench"},
+    "mako": {"kernels"},
+}
+NEVER_IN = {"petsc4py": {"forms", "model", "kernels", "runtime", "tune"}}
+
+MODULES = sorted(ROOT.rglob("*.py"))
+
+
+def part(path: Path) -> str:
+    """The folder or module right below femgpu that a file belongs to."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """Dotted names of all modules that a file imports anywhere in it, `femgpu.x` for `from femgpu import x`."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            found |= {f"femgpu.{name.name}" for name in node.names} if node.module == "femgpu" else {node.module}
+    return found
+
+
+def names(path: Path) -> str:
+    return str(path.relative_to(ROOT.parent))
+
+
+def test_every_part_has_a_rule():
+    assert {part(path) for path in MODULES} <= {"__init__", *ALLOWED, *TOP}
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if part(path) != "__init__"], ids=names)
+def test_imports_go_one_way(path):
+    mine = part(path)
+    others = {name.split(".")[1] for name in imports(path) if name.startswith("femgpu.")} - {mine}
+    assert "femgpu" not in imports(path), "import the module that is meant, not the public names"
+    assert mine in TOP or others <= ALLOWED[mine], f"{mine} imports {others - ALLOWED[mine]}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=names)
+def test_libraries_stay_in_their_places(path):
+    mine, used = part(path), {name.split(".")[0] for name in imports(path)}
+    for library, places in ONLY_IN.items():
+        assert library not in used or mine in places, f"{library} belongs into {', '.join(sorted(places))}"
+    for library, places in NEVER_IN.items():
+        assert library not in used or mine not in places, f"{library} does not belong into {mine}"
+
+
+def test_rules_have_no_cycle():
+    done: set[str] = set()
+    while len(done) < len(ALLOWED):
+        ready = {name for name, below in ALLOWED.items() if name not in done and below <= done}
+        assert ready, f"a cycle among {set(ALLOWED) - done}"
+        done |= ready
+
+
+def test_public_names_are_found_where_they_are_said_to_be():
+    import femgpu
+
+    for name in femgpu.__all__:
+        assert getattr(femgpu, name) is not None
+    assert set(femgpu.__all__) == {"mesh"}.union(*femgpu._HOMES.values())
+    assert set(femgpu.__all__) <= set(dir(femgpu))
+    # What a type checker sees is what a program gets.
+    tree = ast.parse((ROOT / "__init__.py").read_text())
+    guarded = next(node for node in tree.body if isinstance(node, ast.If))
+    assert {name.name for node in ast.walk(guarded) if isinstance(node, ast.ImportFrom) for name in node.names} == set(
+        femgpu.__all__
+    )
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'; its public names are AssembledPC"):
+        _ = femgpu.Nonsense

@@ -1,0 +1,91 @@
+"""The table of options: what it feeds, which prefix wins, and what is not legal."""
+
+import pytest
+
+from femgpu import options
+from femgpu.errors import OptionError
+from femgpu.options import OPTIONS, Settings
+
+
+def test_table_and_settings_agree():
+    defaults = Settings()
+    assert [option.attribute for option in OPTIONS] == list(vars(defaults))
+    for option in OPTIONS:
+        value = getattr(defaults, option.attribute)
+        assert value == option.default and type(value) is option.kind
+        assert not option.choices or option.default in option.choices
+
+
+def test_table_feeds_help_and_markdown():
+    shown, table = options.help_text(), options.markdown_table()
+    assert len(table.splitlines()) == len(OPTIONS) + 2
+    for option in OPTIONS:
+        assert f"  -{option.name}: <" in shown and f"| `-{option.name}` |" in table
+        assert option.help in shown and option.help in table
+        for choice in option.choices:
+            assert choice in shown and f"`{choice}`" in table
+
+
+def test_defaults():
+    assert options.read() == options.read("any_") == Settings()
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_every_option_is_read(option, set_options):
+    choices = [choice for choice in option.choices if choice != option.default]
+    value = {bool: True, int: "7", str: choices[0] if choices else "text"}[option.kind]
+    set_options(**{option.name: value})
+    expected = {bool: True, int: 7, str: value}[option.kind]
+    assert options.read() == Settings(**{option.attribute: expected})
+
+
+def test_prefix_wins(set_options):
+    set_options(femgpu_schedule="cell", petscfe_num_blocks="2")
+    set_options("mine_", femgpu_schedule="transposed", femgpu_precision="single")
+    assert options.read() == Settings(schedule="cell", num_blocks=2)
+    assert options.read("mine_") == Settings(schedule="transposed", num_blocks=2, precision="single")
+    assert options.read("yours_") == options.read()
+
+
+@pytest.mark.parametrize(
+    "text, value", [("", True), ("1", True), ("True", True), ("on", True), ("0", False), ("no", False)]
+)
+def test_booleans(set_options, text, value):
+    set_options(femgpu_view=text)
+    assert options.read().view is value
+
+
+@pytest.mark.parametrize(
+    "name, value, said",
+    [
+        ("femgpu_schedule", "celll", "expected one of auto, cell, transposed"),
+        ("femgpu_group_size", "-1", "expected an integer of at least 0"),
+        ("femgpu_group_size", "1.5", "expected an integer"),
+        ("femgpu_view", "loud", "expected nothing, or one of 1, true"),
+        ("petscfe_default_quadrature_order", "-2", "at least -1"),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "mine_"])
+def test_illegal_values(set_options, prefix, name, value, said):
+    set_options(prefix, **{name: value})
+    with pytest.raises(OptionError, match=f"-{prefix}{name} '?{value}'?: .*{said}"):
+        options.read(prefix)
+    if prefix:
+        options.read()
+
+
+def test_unknown_options_list_the_legal_ones(set_options):
+    set_options("mine_", femgpu_precisoin="single")
+    options.read()
+    options.read("yours_")
+    with pytest.raises(
+        OptionError, match="-mine_femgpu_precisoin: no such option; did you mean -mine_femgpu_precision"
+    ) as caught:
+        options.read("mine_")
+    for option in OPTIONS:
+        assert not option.name.startswith("femgpu_") or f"-{option.name}" in str(caught.value)
+
+
+def test_options_of_others_are_left_alone(set_options):
+    set_options(snes_rtol="1e-3", petscfe_type="opencl", notfemgpu="1")
+    assert options.read() == Settings()
