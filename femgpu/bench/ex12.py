@@ -114,8 +114,7 @@ def run(cells: float = 1.6e7, precision: str = "single", dim: int = 2, blocks: t
     for group in (64, 128, 256):
         plain = replace(settings, schedule="cell", group_size=group)
         timings.append(bench.evector(plain))
-        for scatter in ("atomic", "gather"):
-            timings += [bench.fused(replace(plain, scatter=scatter, geometry=geometry)) for geometry in ("stored", "recomputed")]
+        timings += [bench.fused(replace(plain, geometry=geometry)) for geometry in ("stored", "recomputed")]
     return Result(str(runtime.device), precision, dim, bandwidth, beta.bound(bandwidth), timings)
 
 

@@ -38,7 +38,7 @@ MESHES = {
 
 # Part of the mesh size by which vertices are moved at random. The error of degree 4 goes with the fifth power of local sizes: larger parts
 # make the rate between two meshes a matter of luck.
-RANDOM = 0.05
+RANDOM = 0.03
 
 
 def distorted_box(cell, count, rng):
