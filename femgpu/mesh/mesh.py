@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from functools import cached_property
 
 import numpy as np
@@ -57,6 +58,7 @@ class Mesh:
         self.dim = dm.getDimension()
         # The attribute with this object sits on the user's DM: keeping that DM here would be a cycle that nothing collects.
         self.dm = dm.clone()
+        self._remember(dm)
         start, end = self.dm.getHeightStratum(0)
         self.num_cells = end - start
         self.num_cells_global = self.mpi.allreduce(self.num_cells)
@@ -79,7 +81,17 @@ class Mesh:
         if mesh is None:
             mesh = cls(dm)
             mesh.attach(dm)
+        elif dm.handle == mesh._user_handle:
+            mesh._remember(dm)
         return mesh
+
+    def _remember(self, dm: PETSc.DMPlex) -> None:
+        self._user_dm, self._user_handle = weakref.ref(dm), dm.handle
+
+    def _label_dm(self) -> PETSc.DMPlex:
+        """The DM to look labels up in: the user's while it lives, because a clone does not see what is labelled after it."""
+        dm = self._user_dm()
+        return self.dm if dm is None or dm.handle != self._user_handle else dm
 
     def attach(self, dm: PETSc.DMPlex) -> None:
         """Makes `Mesh.of(dm)` return this mesh."""
@@ -141,7 +153,7 @@ class Mesh:
             MeshError: on all ranks, when no rank has such cells; lists the labels and values that exist.
         """
         values = (ids,) if isinstance(ids, int | np.integer) else tuple(ids)
-        return regions.labelled_cells(self.dm, self.mpi, label, tuple(int(value) for value in values))
+        return regions.labelled_cells(self._label_dm(), self.mpi, label, tuple(int(value) for value in values))
 
     def facets(self, region: regions.Region) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """Facets of a part of the boundary; collective.
@@ -161,12 +173,12 @@ class Mesh:
         exterior = self.exterior
         if parsed is None:
             return exterior.cells, exterior.local_facets
-        found = regions.labelled_facets(self.dm, self.mpi, exterior, *parsed)
+        found = regions.labelled_facets(self._label_dm(), self.mpi, exterior, *parsed)
         return exterior.cells[found], exterior.local_facets[found]
 
     def labels(self) -> dict[str, list[int]]:
         """The labels of the mesh and their values over all ranks; collective."""
-        return regions.labels(self.dm, self.mpi)
+        return regions.labels(self._label_dm(), self.mpi)
 
     def view(self) -> str:
         """One line for `-femgpu_view`; collective."""

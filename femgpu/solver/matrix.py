@@ -106,11 +106,10 @@ class AssembledJacobian:
         self.operator = operator
         sizes = template.getSizes()
         mat = PETSc.Mat().create(comm=template.getComm())
-        mat.setSizes((sizes, sizes))
+        mat.setSizes((sizes, sizes), bsize=template.getBlockSize())
         mat.setType(PETSc.Mat.Type.AIJ)
         rows, columns = self._pattern()
         mat.setPreallocationCOO(rows, columns)
-        mat.setBlockSize(1)
         self.mat = mat
         self._num_rows = len(operator.rows.owned)
 

@@ -208,12 +208,12 @@ void action(const int num_cells, __global const scalar *restrict d_w, __global c
   __local real *s_a0 = s_all_a0 + chunk * CELLS * 4;
   __local real s_all_x[CHUNKS * CELLS * NUM_COORD_BASIS * DIM];
   __local real *s_x = s_all_x + chunk * CELLS * NUM_COORD_BASIS * DIM;
-  __local real s_all_f[CHUNKS * CELLS * NUM_QPTS * NUM_FLUX];
-  __local real *s_f = s_all_f + chunk * CELLS * NUM_QPTS * NUM_FLUX;
+  __local real s_all_f[1 * CHUNKS * CELLS * NUM_QPTS * NUM_FLUX];
 
   for (int batch = 0; batch < NUM_BATCHES; ++batch) {
     const int first = (((int)get_group_id(0) * CHUNKS + chunk) * NUM_BATCHES + batch) * CELLS;
     const int count = clamp(num_cells - first, 0, CELLS);
+    __local real *s_f = s_all_f + (batch % 1 * CHUNKS + chunk) * CELLS * NUM_QPTS * NUM_FLUX;
 
     // gather: consecutive items read consecutive words
     for (int i = item; i < count * 8; i += ITEMS)

@@ -205,12 +205,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void residual(const int num_cells, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const real *restrict d_tables, __global const int *restrict d_test_offsets, __global scalar *restrict d_out) {
   const int item = (int)get_local_id(0) % ITEMS;
   const int chunk = (int)get_local_id(0) / ITEMS;
-  __local real s_all_f[CHUNKS * CELLS * NUM_QPTS * NUM_FLUX];
-  __local real *s_f = s_all_f + chunk * CELLS * NUM_QPTS * NUM_FLUX;
+  // No barrier parts the integration of one batch from the evaluation of the next: they take turns between two buffers.
+  __local real s_all_f[2 * CHUNKS * CELLS * NUM_QPTS * NUM_FLUX];
 
   for (int batch = 0; batch < NUM_BATCHES; ++batch) {
     const int first = (((int)get_group_id(0) * CHUNKS + chunk) * NUM_BATCHES + batch) * CELLS;
     const int count = clamp(num_cells - first, 0, CELLS);
+    __local real *s_f = s_all_f + (batch % 2 * CHUNKS + chunk) * CELLS * NUM_QPTS * NUM_FLUX;
 
 
     // evaluation phase: tabulate and pointwise

@@ -1,4 +1,6 @@
+import gc
 import itertools
+import weakref
 
 import numpy as np
 import pytest
@@ -168,6 +170,27 @@ def test_mesh_is_one_per_dm():
     snes.setDM(dm)
     assert Mesh.of(snes.getDM()) is mesh
     assert dm.getNumFields() == mesh.dm.getNumFields() == 0
+
+
+def test_labels_made_after_the_mesh_count():
+    dm = box((2, 2), "triangle", comm=PETSc.COMM_SELF)
+    mesh = Mesh.of(dm)
+    dm.createLabel("Cell Sets")
+    dm.getLabel("Cell Sets").setValue(3, 8)
+    np.testing.assert_array_equal(mesh.cells(8), [3])
+    dm.getLabel("Face Sets").setValue(int(dm.getStratumIS("Face Sets", 1).getIndices()[0]), 1)
+    assert len(mesh.facets(1)[0]) == 2
+    del dm
+    assert mesh.labels()["Face Sets"] == [1, 2, 3, 4]
+
+
+def test_meshes_do_not_outlive_their_dm():
+    dm = box((2, 2), "triangle", comm=PETSc.COMM_SELF)
+    mesh = weakref.ref(Mesh.of(dm))
+    assert mesh() is not None
+    dm.destroy()
+    gc.collect()
+    assert mesh() is None
 
 
 def test_view_and_users_dm_is_left_alone():
@@ -355,3 +378,12 @@ def test_cones():
     with pytest.raises(FemgpuError, match="several sizes"):
         petsc_c.cones(dm, *dm.getChart())
     assert petsc_c.overlap(dm) == 0
+
+
+def test_insert_boundary_values_leaves_free_dofs_alone():
+    mesh = Mesh.of(box((2, 2), "triangle", comm=PETSc.COMM_SELF))
+    _, dm, *_ = space(mesh, 1)
+    local = dm.createLocalVec()
+    local.set(3.0)
+    petsc_c.insert_boundary_values(dm, local)
+    assert local.min()[1] == local.max()[1] == 3.0
