@@ -9,8 +9,8 @@ import sys
 import types
 import zlib
 
-# A process that has initialised Open MPI leaves variables in its environment that make a child's mpiexec fail without a word: copied before
-# anything below imports MPI. More ranks than cores are wanted, and root in a container is no accident.
+# A process that has initialised Open MPI leaves variables in its environment that make a child's mpiexec fail without a
+# word: copied before anything below imports MPI. More ranks than cores are wanted, and root in a container is no accident.
 CHILD_ENVIRONMENT = {
     **os.environ,
     "OMPI_ALLOW_RUN_AS_ROOT": "1",

@@ -60,14 +60,18 @@ def random_mesh(cell: str, counts: tuple[int, ...], seed: int = 0, distort: floa
     return dm
 
 
-def random_cells(cell: str, num_cells: int, rng: np.random.Generator, shape: str = "distorted") -> PETSc.DMPlex:
+def random_cells(
+    cell: str, num_cells: int, rng: np.random.Generator, shape: str = "distorted", numbering: np.random.Generator | None = None
+) -> PETSc.DMPlex:
     """Any number of cells of a box, randomly numbered, on one rank.
 
     Args:
         cell: type of the cells.
         num_cells: how many.
         rng: random numbers.
-        shape: "affine" leaves cells images of the reference cell under an affine map, "distorted" moves all vertices, "both" those of one half.
+        shape: "affine" leaves cells images of the reference cell under an affine map, "distorted" moves all vertices,
+            "both" those of one half.
+        numbering: random numbers of the numbering, default `rng`.
     """
     dim = reference_cell(cell).dim
     per_side = 1
@@ -81,8 +85,9 @@ def random_cells(cell: str, num_cells: int, rng: np.random.Generator, shape: str
     if shape != "affine":
         points[moved] += 0.1 / per_side * rng.uniform(-1, 1, (moved.sum(), dim))
     points = points @ (np.eye(dim) + rng.uniform(-0.2, 0.2, (dim, dim))).T
+    numbering = rng if numbering is None else numbering
     choices = frames(cell)
-    cells = np.take_along_axis(cells, choices[rng.integers(len(choices), size=num_cells)], axis=1)
-    number = rng.permutation(len(points))
-    cells, points = rng.permutation(number[cells]), points[np.argsort(number)]
+    cells = np.take_along_axis(cells, choices[numbering.integers(len(choices), size=num_cells)], axis=1)
+    number = numbering.permutation(len(points))
+    cells, points = numbering.permutation(number[cells]), points[np.argsort(number)]
     return PETSc.DMPlex().createFromCellList(dim, cells.astype(np.int32), points, interpolate=True, comm=PETSc.COMM_SELF)

@@ -1,7 +1,7 @@
 """femgpu against an assembly by einsum over basix's tabulations, which shares no code with it.
 
-The oracle has basix's elements (equispaced or warped nodes as basix likes), basix's dof order, basix's reference cell and a geometry of its
-own; the only things it is told are the vertices of each cell in PETSc's order, and the quadrature rule.
+The oracle has basix's elements with warped nodes, basix's dof order, basix's reference cell and a geometry of its own; the
+only things it is told are the vertices of each cell in PETSc's order, and the quadrature rule.
 """
 
 import basix
