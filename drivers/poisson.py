@@ -33,6 +33,7 @@ Run lines:
 """
 
 import sys
+from pathlib import Path
 
 import petsc4py
 
@@ -56,6 +57,7 @@ def main() -> None:
     options = PETSc.Options()
     accept_ex12_options(options)
     show_solution = options.getBool("show_solution", False)
+    check_outputs(options)
     coefficient = choice(options, "variable_coefficient", COEFFICIENTS, "none")
     run_type = choice(options, "run_type", RUN_TYPES, "full")
     kind = choice(options, "exact", EXACT, "quadratic")
@@ -86,9 +88,7 @@ def main() -> None:
         # nu vanishes with grad u: start from a function with a gradient.
         u.interpolate(lambda points: points.sum(axis=0))
     problem.solve()
-    say(
-        f"Newton iterations: {problem.snes.getIterationNumber()}, linear iterations: {problem.snes.getLinearSolveIterations()}"
-    )
+    say(f"Newton iterations: {problem.snes.getIterationNumber()}, linear iterations: {problem.snes.getLinearSolveIterations()}")
     say(f"L2 error: {l2_error(u, exact):.6e} ({space.num_dofs} dofs, degree {degree})")
     write(u, options)
     if show_solution:
@@ -169,6 +169,14 @@ def write(u, options):
 
         draw(picture, u)
         say(f"wrote {picture}")
+
+
+def check_outputs(options):
+    """Refuses files that could not be written after the solve."""
+    for name, legal in (("output", (".vtu", ".pvtu", ".h5")), ("picture", (".png",))):
+        path = Path(options.getString(name, "")) if options.hasName(name) else None
+        if path is not None and (path.suffix not in legal or not path.parent.is_dir()):
+            raise OptionError(f"-{name} {path}: expected a file that ends in {', '.join(legal)}, in a folder that exists")
 
 
 def accept_ex12_options(options):

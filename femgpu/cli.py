@@ -59,7 +59,7 @@ def run_devices(arguments: argparse.Namespace, rest: list[str]) -> int:
 
     from femgpu import options, runtime
 
-    chosen = runtime.select(options.read().device, runtime.local_rank(MPI.COMM_WORLD))
+    chosen = runtime.select(options.read().device, runtime.local_rank(MPI.COMM_WORLD)[0])
     columns = ("", "index", "name", "platform", "driver", "type", "fp64", "memory", "units", "local memory")
     view = table.Table(*columns, caption="* taken by this rank; -femgpu_device <index or part of a name> takes another")
     for device, _ in runtime.devices():

@@ -41,6 +41,13 @@ def event(name: str, flops: float = 0.0) -> Iterator[None]:
         entry.end()
 
 
+def is_active() -> bool:
+    """Whether PETSc records events (`-log_view`)."""
+    from petsc4py import PETSc
+
+    return PETSc.Log.isActive()
+
+
 def show(comm: PETSc.Comm, text: str) -> None:
     """Prints text and a newline on the first rank of the communicator; collective."""
     from petsc4py import PETSc

@@ -31,6 +31,10 @@ _SIGNATURES: dict[str, list[Any]] = {
     "DMPlexGetOverlap": [c_void_p, _IntPtr],
     "DMPlexInsertBoundaryValues": [c_void_p, c_int, c_void_p, c_double, c_void_p, c_void_p, c_void_p],
     "MatMFFDSetFunction": [c_void_p, c_void_p, c_void_p],
+    "MatMFFDSetFunctionError": [c_void_p, c_double],
+    "MatMFFDSetOptionsPrefix": [c_void_p, c_char_p],
+    "VecLockGet": [c_void_p, _IntPtr],
+    "VecLockReadPop": [c_void_p],
     "MatMFFDSetBase": [c_void_p, c_void_p, c_void_p],
     "PetscSectionGetOffset": [c_void_p, _Int, _IntPtr],
     "PetscSectionGetDof": [c_void_p, _Int, _IntPtr],
@@ -166,9 +170,23 @@ def difference_residual(mat: PETSc.Mat, snes: PETSc.SNES) -> None:
     _call("MatMFFDSetFunction", mat.handle, cast(_LIB.SNESComputeFunction, c_void_p), snes.handle)
 
 
+def difference_options(mat: PETSc.Mat, prefix: str, error: float) -> None:
+    """Gives a Mat of type mffd an options prefix and the square root of its function's relative error."""
+    _call("MatMFFDSetOptionsPrefix", mat.handle, prefix.encode())
+    _call("MatMFFDSetFunctionError", mat.handle, float(error) ** 0.5)
+
+
 def difference_at(mat: PETSc.Mat, state: PETSc.Vec) -> None:
     """Sets the state of a Mat of type mffd; its residual there is computed at the first product."""
     _call("MatMFFDSetBase", mat.handle, state.handle, None)
+
+
+def unlock(vec: PETSc.Vec) -> None:
+    """Lifts the read locks that a call of PETSc which failed in the middle left on a vector."""
+    state = _Int()
+    _call("VecLockGet", vec.handle, byref(state))
+    for _ in range(max(0, state.value)):
+        _call("VecLockReadPop", vec.handle)
 
 
 def _call(name: str, *args: Any) -> None:

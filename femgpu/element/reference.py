@@ -39,11 +39,6 @@ class ReferenceCell:
         """Number of vertices."""
         return len(self.vertices)
 
-    @property
-    def num_facets(self) -> int:
-        """Number of facets."""
-        return len(self.facets)
-
 
 _CELLS: dict[str, tuple[list[list[int]], tuple[tuple[int, ...], ...], bool, float]] = {
     "interval": ([[-1], [1]], ((0,), (1,)), True, 2.0),

@@ -81,9 +81,7 @@ class Evaluation:
         if array not in flat:
             raise DataError(f"pointwise evaluation needs the array {array!r}; given are {sorted(flat)}")
         if flat[array].shape[-1] <= at:
-            raise DataError(
-                f"pointwise evaluation reads entry {at} of {array!r}, which has only {flat[array].shape[-1]} per point"
-            )
+            raise DataError(f"pointwise evaluation reads entry {at} of {array!r}, which has only {flat[array].shape[-1]} per point")
         return flat[array][..., at]
 
 

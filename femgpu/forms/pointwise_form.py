@@ -127,16 +127,12 @@ class PointwiseForm:
         if not self._present("f0", "f1"):
             raise FormError("PointwiseForm: neither f0 nor f1 is given; expected at least one")
         if self.degree is not None and (not isinstance(self.degree, int) or self.degree < 0):
-            raise FormError(
-                f"PointwiseForm: degree {self.degree!r}; expected an integer of at least 0, or None for PETSc's points"
-            )
+            raise FormError(f"PointwiseForm: degree {self.degree!r}; expected an integer of at least 0, or None for PETSc's points")
 
     def _check_space(self) -> None:
         if not isinstance(self.space, ufl.FunctionSpace):
             kind = type(self.space).__name__
-            raise FormError(
-                f"PointwiseForm: V is of type {kind}; several fields are not supported yet, expected one FunctionSpace"
-            )
+            raise FormError(f"PointwiseForm: V is of type {kind}; several fields are not supported yet, expected one FunctionSpace")
         check_space(self.space, "PointwiseForm: the unknown")
 
     def _check_data(self) -> None:

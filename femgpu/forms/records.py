@@ -103,6 +103,7 @@ class Form:
         integrals: the integrals, which are summed.
         signature: equal for forms that differ in the values of coefficients and constants only.
         notes: lines for the view, capped quadrature degrees for example.
+        mesh: the mesh of a functional; other forms have the one of their space.
         has_jacobian: False when the form does not know its Jacobian, so that the action must be a difference of
             residuals; when True, an integral without action does not depend on the unknown.
     """
@@ -115,6 +116,7 @@ class Form:
     signature: str
     notes: tuple[str, ...] = ()
     has_jacobian: bool = True
+    mesh: Any = None
 
     @property
     def coefficient_offsets(self) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ from femgpu.forms.records import Form, Integral, signature
 from femgpu.forms.show import show
 from femgpu.forms.stages import Constants, Piece, deep_recursion, differentiate, quadrature_degree, split, substitute
 from femgpu.forms.walk import Walk
+from femgpu.spaces import mesh_of
 
 
 @deep_recursion()
@@ -85,7 +86,8 @@ def functional(F: Any, max_degree: int | None = None) -> Form:
         raise FormError(f"the functional is zero: {show(F.integrals()[0].integrand())}")
     degrees = [entry.ufl_function_space().element.degree for entry in lowering.inputs.coefficients]
     default = 2 * max(degrees) + 2 if degrees else None
-    return lowering.form(work, default if max_degree is None else max_degree)
+    form = lowering.form(work, default if max_degree is None else max_degree)
+    return replace(form, mesh=mesh_of(F.ufl_domains()[0]))
 
 
 def _check(F: Any, u: Any, J: Any) -> Any:

@@ -99,7 +99,7 @@ def pack_tables(weights: np.ndarray, tabulations: list[tuple[np.ndarray, np.ndar
 
 def _type_macros(precision: str) -> list[str]:
     lines = [f"#define {name} {kind}" for name, kind in zip(("REAL", "SCALAR", "ACCUM"), _TYPES[precision], strict=True)]
-    return [*lines, "#define NEED_FP64"]
+    return lines
 
 
 def _macros(plan: Plan) -> list[str]:

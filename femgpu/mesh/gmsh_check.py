@@ -53,8 +53,7 @@ def check_gmsh(path: Path) -> None:
         missing = np.setdiff1d(part, tags)
         if len(missing):
             raise MeshError(
-                f"mesh file '{path}' has elements with node {missing[0]}, which is not among its {len(tags)} nodes; "
-                "write it again"
+                f"mesh file '{path}' has elements with node {missing[0]}, which is not among its {len(tags)} nodes; write it again"
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +60,7 @@ class Mesh:
         # The attribute with this object sits on the user's DM: keeping that DM here would be a cycle that nothing collects.
         self.dm = dm.clone()
         self._remember(dm)
+        self._coordinates = _coordinate_state(dm)
         start, end = self.dm.getHeightStratum(0)
         self.num_cells = end - start
         self.num_cells_global = self.mpi.allreduce(self.num_cells)
@@ -69,7 +71,7 @@ class Mesh:
 
     @classmethod
     def of(cls, dm: PETSc.DMPlex) -> Mesh:
-        """The mesh of a DM: made on the first call, the same object afterwards; collective on the first call.
+        """The mesh of a DM: made on the first call, and anew when the coordinates changed; collective then.
 
         Args:
             dm: an interpolated DMPlex without overlap, of one cell type, or a DM made by `clone_dm`.
@@ -78,12 +80,16 @@ class Mesh:
             MeshError: when the mesh is not supported, or cells are inverted.
         """
         mesh = dm.getAttr(_ATTRIBUTE)
-        if mesh is None:
+        if mesh is None or mesh._moved(dm):
             mesh = cls(dm)
             mesh.attach(dm)
         elif dm.handle == mesh._user_handle:
             mesh._remember(dm)
         return mesh
+
+    def _moved(self, dm: PETSc.DMPlex) -> bool:
+        """Whether the user changed the coordinates since; clones for spaces keep those of their mesh."""
+        return dm.handle == self._user_handle and _coordinate_state(dm) != self._coordinates
 
     def _remember(self, dm: PETSc.DMPlex) -> None:
         self._user_dm, self._user_handle = weakref.ref(dm), dm.handle
@@ -102,6 +108,11 @@ class Mesh:
         dm = self.dm.clone()
         self.attach(dm)
         return dm
+
+    @cached_property
+    def halo_comm(self) -> Any:
+        """A duplicate of `mpi` for the messages of halo exchanges alone; collective on first use."""
+        return self.mpi.Dup()
 
     @property
     def reference(self) -> ReferenceCell:
@@ -194,3 +205,9 @@ class Mesh:
         """(n, dim) points where det J is tested: the nodes of the coordinates and the points of a rule that integrates det J."""
         rule = basix_rule(self.cell, max(1, self.dim * self.coord_element.degree))
         return np.concatenate([self.coord_element.nodes, rule.points])
+
+
+def _coordinate_state(dm: PETSc.DMPlex) -> tuple[int, int]:
+    """Changes when the coordinates are replaced or written to."""
+    coordinates = dm.getCoordinatesLocal()
+    return coordinates.handle, coordinates.stateGet()

@@ -2,6 +2,7 @@
 
 from femgpu.operators.form_operator import FormOperator
 from femgpu.operators.functional import assemble
+from femgpu.operators.symmetry import is_symmetric
 from femgpu.operators.term import Term, make_terms
 
-__all__ = ["FormOperator", "Term", "assemble", "make_terms"]
+__all__ = ["FormOperator", "Term", "assemble", "is_symmetric", "make_terms"]

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from femgpu.forms import Pointwise
-from femgpu.kernels import FieldPlan, Plan, render
-from femgpu.kernels.render import arguments, pack_tables
+from femgpu.kernels import FieldPlan, Plan, arguments, pack_tables, render
 from femgpu.operators.term import FieldData, Term
 from femgpu.options import Settings
 from femgpu.runtime import Device, Kernel, Runtime

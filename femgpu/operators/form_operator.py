@@ -175,6 +175,9 @@ class FormOperator:
             if gather is not None:
                 gather.bind(out)
                 gather.kernel()
+            if log.is_active():
+                # Only then does the event hold the kernels' time, and not that of handing them over.
+                self.runtime.finish()
 
     def _kernels(self, target: str) -> list[CellKernel]:
         if target not in self.kernels:

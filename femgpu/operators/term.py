@@ -13,7 +13,7 @@ from femgpu.errors import FormError
 from femgpu.forms import Form, Integral, Pointwise
 from femgpu.mesh import Mesh
 from femgpu.options import Settings
-from femgpu.spaces import Function, FunctionSpace
+from femgpu.spaces import FunctionSpace
 
 # Cells whose geometry is computed in one piece: bounds the memory of set-up.
 _CHUNK = 65536
@@ -145,12 +145,14 @@ def form_mesh(form: Form) -> Mesh:
     Raises:
         FormError: when nothing in the form knows a mesh.
     """
-    for entry in (form.unknown, *form.coefficients):
-        if isinstance(entry, Function):
-            return entry.space.mesh
     if form.space is not None:
         return form.space.mesh
-    raise FormError("the form contains no Function and no Argument of a femgpu space; it does not say which mesh it lives on")
+    if form.mesh is not None:
+        return form.mesh
+    raise FormError(
+        "the form does not live on a mesh of femgpu's; give it a Function, a Constant or femgpu.coordinates(dm) of one, for "
+        "example femgpu.Constant(dm, 1.0) * dx"
+    )
 
 
 def _quadrature(form: Form, integral: Integral, mesh: Mesh, settings: Settings) -> Quadrature:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyopencl as cl
+from mpi4py import MPI
 
 from femgpu.errors import DeviceError
 
@@ -141,19 +142,21 @@ def choose(found: list[tuple[Device, cl.Device]], selector: str, rank: int) -> t
     raise DeviceError(f"-femgpu_device {selector!r}: no device has this in its name; devices are {listing}")
 
 
-def local_rank(comm: Any) -> int:
-    """The rank among the processes of this node.
+def local_rank(comm: Any) -> tuple[int, int]:
+    """The rank among the processes of this node, and how many of the communicator's processes are on it.
+
+    Launchers say the rank in the environment; that also counts processes outside the communicator.
 
     Args:
         comm: mpi4py communicator; all its ranks must call.
     """
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    rank, size = node.rank, node.size
+    node.Free()
     for name in ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"):
         if os.environ.get(name, "").isdigit():
-            return int(os.environ[name])
-    node = comm.Split_type(1)  # MPI_COMM_TYPE_SHARED
-    rank = node.rank
-    node.Free()
-    return rank
+            return int(os.environ[name]), size
+    return rank, size
 
 
 def warn_shared(device: Device, rank: int, num_local: int) -> None:

@@ -132,9 +132,12 @@ class Runtime:
             cl.enqueue_fill_buffer(self.queue, buffer, np.zeros(1, np.uint32), 0, num_bytes)
 
     def copy_bandwidth(self) -> float:
-        """Bytes read and written per second by a large copy on the device; measured once."""
+        """Bytes read and written per second by a large copy on the device; measured once. NaN where memory is too full for it."""
         if self._copy_bandwidth is None:
-            size = min(2**30 if self.device.is_gpu else 2**26, self.device.max_alloc_bytes // 4)
+            free = max(0, self.device.global_bytes - self.allocated_bytes)
+            size = min(2**30 if self.device.is_gpu else 2**26, self.device.max_alloc_bytes // 4, free // 4)
+            if size < 2**20:
+                return float("nan")
             source, target = self.empty(size), self.empty(size)
             self.zero(source, size)
             self.zero(target, size)
@@ -252,10 +255,10 @@ def for_comm(selector: str, comm: Any) -> Runtime:
     Raises:
         DeviceError: on all ranks, when any has no device that fits.
     """
-    rank = local_rank(comm)
+    rank, num_local = local_rank(comm)
     with collective(comm):
         first = _current is None
         runtime = start(selector, rank)
         if first and not selector:
-            warn_shared(runtime.device, rank, comm.size)
+            warn_shared(runtime.device, rank, num_local)
     return runtime

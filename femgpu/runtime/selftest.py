@@ -50,7 +50,5 @@ def self_test(runtime: Runtime, num_entries: int = 1000) -> float:
     result = runtime.read(device_y, np.empty(num_entries))
     error = float(np.abs(result / (0.7 * x + y) - 1).max())
     if not error < 1e-13:
-        raise DeviceError(
-            f"a test kernel on {runtime.device} gives wrong numbers (relative error {error:.1e}); update its driver"
-        )
+        raise DeviceError(f"a test kernel on {runtime.device} gives wrong numbers (relative error {error:.1e}); update its driver")
     return error

@@ -128,9 +128,7 @@ def _call(function: Callable[[FunctionSpace], Any], space: FunctionSpace, name: 
         raise FormError(f"-femgpu_form {name} returned {result!r}; expected (F, u, bcs) with u a Function of the given space")
     residual, u, bcs = result
     if u.space is not space:
-        raise FormError(
-            f"-femgpu_form {name}: the unknown {u} is in another space ({u.space}); make it on the space that is given"
-        )
+        raise FormError(f"-femgpu_form {name}: the unknown {u} is in another space ({u.space}); make it on the space that is given")
     return residual, u, list(bcs)
 
 

@@ -28,9 +28,6 @@ class GlobalOperator:
         settings: the options.
         runtime: the device.
         scale: s where the caller rules it.
-
-    Attributes:
-        num_linearisations: how often the state of the action was moved.
     """
 
     def __init__(
@@ -50,7 +47,6 @@ class GlobalOperator:
         self._interior[self.rows.owned] = False
         self._any_rows = self._mpi.allreduce(len(self.rows.owned)) > 0
         self._given_scale = scale
-        self.num_linearisations = 0
         self.refresh()
 
     def refresh(self) -> None:
@@ -104,7 +100,6 @@ class GlobalOperator:
         x.setArray(array)
 
     def _set_base(self, x: PETSc.Vec) -> None:
-        self.num_linearisations += 1
         self.local.update()
         with self.staging.reading(x) as t:
             self.transfer.to_local(t, self.local.base, 1.0)

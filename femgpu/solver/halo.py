@@ -20,13 +20,13 @@ class Halo:
 
     Args:
         layout: the T-L map.
-        comm: mpi4py communicator of the mesh.
+        comm: mpi4py communicator that nothing else uses, `Mesh.halo_comm`.
         precision: of the kernels.
         runtime: the device.
     """
 
     def __init__(self, layout: Layout, comm: Any, precision: str, runtime: Runtime):
-        self.comm = comm.Dup()
+        self.comm = comm
         self.runtime = runtime
         ghosts, owned = _lists(layout, self.comm)
         self.ghost_counts, self.owned_counts = [len(part) for part in ghosts], [len(part) for part in owned]

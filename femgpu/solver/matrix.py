@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 from petsc4py import PETSc
 
 from femgpu import log, petsc_c
+from femgpu.operators import is_symmetric
 from femgpu.solver.global_operator import GlobalOperator
 
 
@@ -19,25 +19,20 @@ class JacobianContext:
     Args:
         operator: the operators; `linearise` sets the state.
         template: a T-vector whose type `createVecs` follows.
+
+    Attributes:
+        multTranspose: `mult` where the Jacobian is symmetric, else None: there is no matrix-free transpose then.
     """
 
     def __init__(self, operator: GlobalOperator, template: PETSc.Vec):
         self.operator = operator
         self.template = template
-        # Number of the linearisation that was tested, and what came out.
-        self._symmetry: tuple[int, bool] = (-1, False)
+        # PETSc asks the context whether it has a transpose.
+        self.multTranspose = self.mult if is_symmetric(operator.local.form) else None
 
     def mult(self, mat: PETSc.Mat, x: PETSc.Vec, y: PETSc.Vec) -> None:
         """Y = J x."""
         self.operator.action(x, y)
-
-    @property
-    def multTranspose(self) -> Callable[[PETSc.Mat, PETSc.Vec, PETSc.Vec], None] | None:  # noqa: N802
-        """Y = J^T x where J is symmetric at its state; None elsewhere: PETSc then knows that it has no transpose. Collective."""
-        current = self.operator.num_linearisations
-        if self._symmetry[0] != current:
-            self._symmetry = (current, self._test_symmetry())
-        return self.mult if self._symmetry[1] else None
 
     def getDiagonal(self, mat: PETSc.Mat, d: PETSc.Vec) -> None:  # noqa: N802
         """D = diagonal of J."""
@@ -51,18 +46,6 @@ class JacobianContext:
         """Another Mat on the same operators; it shares the state."""
         return create_matfree(self.operator, self.template)
 
-    def _test_symmetry(self) -> bool:
-        """Compares x.Jy with y.Jx for two fixed vectors without structure."""
-        x, y, z = (self.template.duplicate() for _ in range(3))
-        generator = np.random.default_rng(self.operator.local.space.layout.first)
-        for vector in (x, y):
-            vector.setArray(generator.standard_normal(vector.getLocalSize()))
-        self.operator.action(y, z)
-        one, size = x.dot(z), z.norm() * x.norm()
-        self.operator.action(x, z)
-        tolerance = 1e-10 if self.operator.local.settings.precision == "double" else 1e-5
-        return abs(y.dot(z) - one) <= tolerance * size
-
 
 def create_matfree(operator: GlobalOperator, template: PETSc.Vec) -> PETSc.Mat:
     """A python Mat over the Jacobian action."""
@@ -72,12 +55,13 @@ def create_matfree(operator: GlobalOperator, template: PETSc.Vec) -> PETSc.Mat:
     return mat
 
 
-def create_difference(snes: PETSc.SNES, template: PETSc.Vec) -> PETSc.Mat:
+def create_difference(snes: PETSc.SNES, template: PETSc.Vec, error: float) -> PETSc.Mat:
     """A Mat of type mffd over the solver's residual; the options -mat_mffd_* with the solver's prefix apply.
 
     Args:
         snes: the solver; its residual is set.
         template: a T-vector whose type `createVecs` follows.
+        error: relative error of the residual; its square root scales the difference.
     """
     sizes = template.getSizes()
     mat = PETSc.Mat().create(comm=template.getComm())
@@ -85,6 +69,7 @@ def create_difference(snes: PETSc.SNES, template: PETSc.Vec) -> PETSc.Mat:
     mat.setVecType(template.getType())
     mat.setOptionsPrefix(snes.getOptionsPrefix())
     mat.setType("mffd")
+    petsc_c.difference_options(mat, snes.getOptionsPrefix() or "", error)
     mat.setFromOptions()
     mat.setUp()
     petsc_c.difference_residual(mat, snes)

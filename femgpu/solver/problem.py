@@ -10,7 +10,7 @@ import numpy as np
 from petsc4py import PETSc
 
 from femgpu import log, options, petsc_c
-from femgpu.errors import DeviceError, FemgpuError, SolverError, collective
+from femgpu.errors import DeviceError, FemgpuError, OptionError, SolverError, collective
 from femgpu.forms import lower_form
 from femgpu.operators.device import choose_runtime, on_device
 from femgpu.operators.form_operator import check_finite
@@ -32,7 +32,8 @@ class NonlinearProblem:
         bcs: Dirichlet conditions.
         J: a bilinear UFL form to use as the Jacobian; default the derivative of F.
         options_prefix: prefix of this problem's options.
-        snes: the user's own SNES, whose prefix and options then rule; default one of the problem's own.
+        snes: the user's own SNES, whose prefix and options then rule; default one of the problem's own. Before each SNESSolve that
+            the user starts, `insert_boundary_values(x)` sets the boundary entries of x and evaluates the conditions anew.
 
     Attributes:
         snes: the PETSc.SNES.
@@ -55,6 +56,10 @@ class NonlinearProblem:
         snes: PETSc.SNES | None = None,
     ):
         mesh = u.space.mesh
+        # petsc4py only queues objects of several ranks for destruction: here all ranks meet, so let old problems go.
+        PETSc.garbage_cleanup(mesh.comm)
+        if isinstance(bcs, DirichletBC):
+            bcs = [bcs]
         self.u = u
         self._own = snes is None
         self.snes = PETSc.SNES().create(comm=mesh.comm) if snes is None else snes
@@ -117,8 +122,14 @@ class NonlinearProblem:
         with collective(self.u.space.mesh.mpi):
             check_finite(self.u.vec.array_r, f"the initial guess {self.u.name}")
         self.insert_boundary_values(self.u.vec)
-        with _own_errors():
-            self.snes.solve(None, self.u.vec)
+        # What can fail does so before PETSc is inside SNESSolve.
+        self.operator.local.update()
+        self.build()
+        try:
+            with _own_errors():
+                self.snes.solve(None, self.u.vec)
+        finally:
+            petsc_c.unlock(self.u.vec)
         self._attach_constrained()
         if self.settings.view:
             log.show(self.u.space.comm, view(self))
@@ -136,7 +147,10 @@ class NonlinearProblem:
         self.snes.setFunction(self._form_function, self._residual_vec)
         self._assembled: AssembledJacobian | None = None
         if not self.form.has_jacobian:
-            self.jacobian = create_difference(self.snes, self.u.vec)
+            self._refuse_entries()
+            # Rounding errors of the residual, relative: what a difference quotient has to stand above.
+            error = 2.2e-16 if self.settings.precision == "double" else 1e-7
+            self.jacobian = create_difference(self.snes, self.u.vec, error)
             # No PC knows a matrix that is a difference of residuals; the options may still name one.
             self.snes.getKSP().getPC().setType(PETSc.PC.Type.NONE)
         else:
@@ -161,6 +175,18 @@ class NonlinearProblem:
             self._pmat = self._assembled.mat
         if self.settings.jacobian == "assembled":
             self.jacobian = self._pmat
+
+    def _refuse_entries(self) -> None:
+        """A difference of residuals has no entries to assemble."""
+        for name, value in (("jacobian", self.settings.jacobian), ("pmat", self.settings.pmat)):
+            if value == "assembled":
+                raise OptionError(f"-{self._prefix}femgpu_{name} assembled: the form gives no g0 to g3 to assemble; give them")
+        kind = PETSc.Options().getString(self._prefix + "pc_type", "none")
+        if kind not in ("none", "shell", "python"):
+            raise OptionError(
+                f"-{self._prefix}pc_type {kind}: the form gives no g0 to g3, so no preconditioner knows its Jacobian; give them, "
+                f"or take -{self._prefix}pc_type none, shell or python"
+            )
 
     def _refuse_mixed_vectors(self) -> None:
         """On several ranks PETSc copies and multiplies ViennaCL and host vectors wrongly, without a word; most PCs do both."""
@@ -199,7 +225,15 @@ class NonlinearProblem:
             f"residual norm {self.snes.getFunctionNorm():.6e}; last linear solve: {_name(PETSc.KSP.ConvergedReason, inner)} "
             f"after {self.snes.getKSP().getIterationNumber()} iterations. Look at -{self._prefix}snes_monitor "
             f"-{self._prefix}ksp_monitor; try a better initial guess, another -{self._prefix}pc_type or more iterations "
-            f"(-{self._prefix}ksp_max_it)"
+            f"(-{self._prefix}ksp_max_it)" + self._precision_hint()
+        )
+
+    def _precision_hint(self) -> str:
+        if self.settings.precision == "double":
+            return ""
+        return (
+            f"; the kernels compute in single precision (-femgpu_precision {self.settings.precision}): residuals fall by about six "
+            f"orders of magnitude at most, so ask for -{self._prefix}snes_rtol 1e-6 or larger"
         )
 
 

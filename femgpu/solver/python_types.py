@@ -52,7 +52,7 @@ class FormMatrix:
 
     @property
     def multTranspose(self) -> Callable[[PETSc.Mat, PETSc.Vec, PETSc.Vec], None] | None:  # noqa: N802
-        """Y = J^T x where J is symmetric at its state; None elsewhere. Collective."""
+        """Y = J^T x where J is symmetric; None elsewhere."""
         return self._transpose if self._jacobian is None else self._jacobian.multTranspose
 
     def _transpose(self, mat: PETSc.Mat, x: PETSc.Vec, y: PETSc.Vec) -> None:

@@ -90,7 +90,7 @@ class Transfer:
         self.scale = 1.0
         self.num_owned = layout.num_owned
         parallel = bool(space.mesh.mpi.size > 1)
-        self.halo = Halo(layout, space.mesh.mpi, precision, runtime) if parallel else None
+        self.halo = Halo(layout, space.mesh.halo_comm, precision, runtime) if parallel else None
         # Without a map, and in double precision, a copy of the buffer does what the kernel would.
         self._same = layout.is_identity and precision != "single"
         self.direct = self._same and not parallel and not len(rows.local)

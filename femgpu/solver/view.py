@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+from mpi4py import MPI
+
 from femgpu.operators.cell_kernel import CellKernel
+from femgpu.operators.device import on_device
 
 if TYPE_CHECKING:
     from femgpu.solver.problem import NonlinearProblem
 
 
 def view(problem: NonlinearProblem) -> str:
-    """The report of a problem; collective, text on every rank, times of this rank."""
+    """The report of a problem; collective. Device and memory are those of each rank, cells of all, times of the slowest."""
     space, runtime, local = problem.u.space, problem.runtime, problem.operator.local
     bandwidth = runtime.copy_bandwidth()
     lines = [
@@ -22,6 +25,7 @@ def view(problem: NonlinearProblem) -> str:
         f"  space: {space}, {space.num_dofs} dofs; {_rows(problem)}",
         f"  jacobian: {_jacobian(problem)}",
     ]
+    lines.append(f"  on the host: {_host_work(problem)}")
     lines += [f"  note: {note}" for note in problem.form.notes]
     for kernels in local.kernels.values():
         for kernel in kernels:
@@ -35,6 +39,14 @@ def _rows(problem: NonlinearProblem) -> str:
     return f"{rows} prescribed (rows scaled by {problem.operator.transfer.scale:.3g})"
 
 
+def _host_work(problem: NonlinearProblem) -> str:
+    """What does not stay on the device."""
+    work = [] if on_device(problem.u.vec) else ["vectors of SNES and KSP, copied at each evaluation"]
+    work += ["matrix entries, inserted by PETSc"] if problem.assembled else []
+    work += ["halo exchange by MPI"] if problem.u.space.mesh.mpi.size > 1 else []
+    return "; ".join(work) or "nothing but scalars"
+
+
 def _jacobian(problem: NonlinearProblem) -> str:
     if not problem.form.has_jacobian:
         return "matrix-free difference of the residual (the form gives no g0 to g3)"
@@ -45,19 +57,21 @@ def _jacobian(problem: NonlinearProblem) -> str:
 
 
 def _kernel(kernel: CellKernel, bandwidth: float, profiling: bool) -> list[str]:
-    term, plan = kernel.term, kernel.plan
+    """Cells of all ranks, and the time of the slowest."""
+    term, plan, mpi = kernel.term, kernel.plan, kernel.term.mesh.mpi
     rule = term.quadrature
-    traffic = plan.cell_bytes() * term.num_cells
+    cells, most = mpi.allreduce(term.num_cells), mpi.allreduce(term.num_cells, op=MPI.MAX)
+    seconds = mpi.allreduce(np.nan_to_num(kernel.kernel.mean_seconds), op=MPI.MAX)
+    traffic, flops = plan.cell_bytes() * most, plan.cell_flops(kernel.pointwise_flops)
     lines = [
         f"  {plan}",
-        f"    {term.num_cells} cells, rule {rule.name} (degree {rule.degree}), {plan.cell_bytes()} B and "
-        f"{plan.cell_flops(kernel.pointwise_flops)} flops per cell",
+        f"    {cells} cells, rule {rule.name} (degree {rule.degree}), {plan.cell_bytes()} B and {flops} flops per cell: "
+        f"at least {traffic / bandwidth * 1e6:.1f} us by its bytes",
     ]
-    seconds = kernel.kernel.mean_seconds
-    if math.isfinite(seconds) and seconds > 0:
+    if seconds > 0:
         lines.append(
             f"    {kernel.kernel.launches} launches, {seconds * 1e6:.1f} us each: {traffic / seconds / 1e9:.1f} GB/s "
-            f"({100 * traffic / seconds / bandwidth:.0f} % of copy), {kernel.flops / seconds / 1e9:.1f} GF/s"
+            f"({100 * traffic / seconds / bandwidth:.0f} % of copy), {flops * most / seconds / 1e9:.1f} GF/s per rank"
         )
     else:
         lines.append(f"    {kernel.kernel.launches} launches" + ("" if profiling else " (PETSc's queue records no times)"))

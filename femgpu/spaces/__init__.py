@@ -2,7 +2,7 @@
 
 from femgpu.spaces.boundary import DirichletBC
 from femgpu.spaces.function import Constant, Function
-from femgpu.spaces.function_space import FunctionSpace, coordinates, ufl_mesh
+from femgpu.spaces.function_space import FunctionSpace, coordinates, mesh_of, ufl_mesh
 from femgpu.spaces.layout import Layout
 
-__all__ = ["Constant", "DirichletBC", "Function", "FunctionSpace", "Layout", "coordinates", "ufl_mesh"]
+__all__ = ["Constant", "DirichletBC", "Function", "FunctionSpace", "Layout", "coordinates", "mesh_of", "ufl_mesh"]

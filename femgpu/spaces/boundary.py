@@ -31,9 +31,7 @@ class DirichletBC:
         if component is not None and not 0 <= component < space.num_comp:
             raise DataError(f"component {component} of a space with {space.num_comp} components; they count from 0")
         if isinstance(value, Function) and value.space is not space:
-            raise DataError(
-                f"the boundary value {value.name} is in {value.space}; expected a Function of the unknown's own space"
-            )
+            raise DataError(f"the boundary value {value.name} is in {value.space}; expected a Function of the unknown's own space")
         self.space = space
         self.value = value
         self.region = region

@@ -24,7 +24,9 @@ class Function(ufl.Coefficient):
         name: for output.
 
     Attributes:
-        vec: the T-vector, a PETSc.Vec on the host unless the space's DM says otherwise.
+        vec: the T-vector, a PETSc.Vec on the host unless the space's DM says otherwise. Kernels see what is written by
+            `u.vec.array[:] = ...` or `u.vec.setArray(...)`; after writing through a view that was kept from before, call
+            `u.vec.stateIncrease()`: PETSc cannot notice that.
         name: for output.
     """
 
@@ -148,6 +150,10 @@ def node_values(source: Any, points: npt.NDArray[np.float64], space: FunctionSpa
         DataError: for a wrong shape or values that are not finite.
     """
     num_points, num_comp = len(points), space.num_comp
+    if isinstance(source, Constant):
+        source = source.value
+    elif isinstance(source, ufl.core.expr.Expr):
+        raise DataError(f"{what} are the UFL expression {source}; expected a callable of x, a number or a Function of the space")
     raw = source(np.ascontiguousarray(points.T)) if callable(source) else source
     try:
         values = np.asarray(raw, np.float64)

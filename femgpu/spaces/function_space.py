@@ -24,6 +24,7 @@ _BROKEN = ("Discontinuous Lagrange", "DG", "DP", "DQ")
 _CHUNK = 65536
 
 _ufl_meshes: weakref.WeakKeyDictionary[Mesh, ufl.Mesh] = weakref.WeakKeyDictionary()
+_meshes: weakref.WeakValueDictionary[int, Mesh] = weakref.WeakValueDictionary()
 
 
 def ufl_mesh(mesh: Mesh) -> ufl.Mesh:
@@ -31,7 +32,13 @@ def ufl_mesh(mesh: Mesh) -> ufl.Mesh:
     if mesh not in _ufl_meshes:
         element = UFLLagrange(mesh.cell, mesh.coord_element.degree, (mesh.dim,))
         _ufl_meshes[mesh] = ufl.Mesh(element)
+        _meshes[id(_ufl_meshes[mesh])] = mesh
     return _ufl_meshes[mesh]
+
+
+def mesh_of(domain: ufl.Mesh) -> Mesh | None:
+    """The mesh that a UFL mesh stands for; None for one that femgpu did not make, or whose mesh is gone."""
+    return _meshes.get(id(domain))
 
 
 def coordinates(dm: PETSc.DM) -> ufl.SpatialCoordinate:
@@ -47,7 +54,7 @@ class FunctionSpace(ufl.FunctionSpace):
             own field 0 and section are the space, and dofs that the section constrains stay out of the T-vector.
         family: `"Lagrange"` (or `"CG"`, `"P"`, `"Q"`), `"DG"` (or `"DP"`, `"DQ"`).
         degree: polynomial degree.
-        shape: value shape; `()` is scalar.
+        shape: value shape; `()` is scalar, `3` stands for `(3,)`.
 
     Attributes:
         mesh: the mesh.
@@ -60,14 +67,14 @@ class FunctionSpace(ufl.FunctionSpace):
         FormError: for a family, degree or shape that is not supported, or a DM without a Lagrange field.
     """
 
-    def __init__(self, dm: PETSc.DM, family: str | None = None, degree: int | None = None, shape: tuple[int, ...] = ()):
+    def __init__(self, dm: PETSc.DM, family: str | None = None, degree: int | None = None, shape: int | tuple[int, ...] = ()):
         self.mesh = Mesh.of(dm)
         if family is None:
             self.element, shape = _own_element(dm, self.mesh)
             self.dm = dm
         else:
             self.element = _element(self.mesh.cell, family, degree)
-            shape = tuple(int(extent) for extent in shape)
+            shape = (int(shape),) if isinstance(shape, int | np.integer) else tuple(int(extent) for extent in shape)
             if any(extent < 1 for extent in shape):
                 raise FormError(f"value shape {shape}: expected positive extents, for example (3,)")
             self.dm = self.mesh.clone_dm()

@@ -149,9 +149,7 @@ def test_coefficients_of_wrong_shape(space):
         vector.interpolate(lambda x: np.zeros((3, x.shape[1])))
     with pytest.raises(DataError, match=r"values of wind have shape \(3,\); expected"):
         vector.interpolate([1.0, 2.0, 3.0])
-    elsewhere = Function(
-        FunctionSpace(mesh.box((2, 2), cell="triangle", comm=PETSc.COMM_SELF), "Lagrange", 1), name="k"
-    )
+    elsewhere = Function(FunctionSpace(mesh.box((2, 2), cell="triangle", comm=PETSc.COMM_SELF), "Lagrange", 1), name="k")
     with pytest.raises(FormError, match="two meshes .*build all spaces, Functions and Constants from one DM"):
         poisson(space, kappa=elsewhere, measure=dx(space.ufl_domain()))
 
@@ -383,9 +381,7 @@ def test_divergence_names_the_reason(space, set_options):
     x = coordinates(space.dm)
     F = (1 + u**2) * inner(grad(u), grad(v)) * dx - 100 * x[0] * v * dx
     problem = NonlinearProblem(F, u, bcs=[DirichletBC(space, 1.0)], options_prefix="stuck_")
-    with pytest.raises(
-        SolverError, match=r"SNES_DIVERGED_MAX_IT after 1 iterations.*KSP_CONVERGED.*-stuck_snes_monitor"
-    ):
+    with pytest.raises(SolverError, match=r"SNES_DIVERGED_MAX_IT after 1 iterations.*KSP_CONVERGED.*-stuck_snes_monitor"):
         problem.solve()
 
 

@@ -1,7 +1,6 @@
 #define REAL float
 #define SCALAR double
 #define ACCUM double
-#define NEED_FP64
 #define DIM 2
 #define NUM_QPTS 4
 #define NUM_BASIS 4
@@ -16,9 +15,7 @@
 #define HAS_F1 1
 #define UNROLL_POINTS
 // Types and atomics. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
-#ifdef NEED_FP64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
-#endif
 typedef REAL real;
 typedef SCALAR scalar;
 typedef ACCUM accum;

@@ -1,7 +1,6 @@
 #define REAL float
 #define SCALAR float
 #define ACCUM float
-#define NEED_FP64
 #define DIM 2
 #define NUM_QPTS 1
 #define NUM_BASIS 3
@@ -18,9 +17,7 @@
 #define UNROLL_POINTS _Pragma("unroll")
 #define ATOMIC_PTX32
 // Types and atomics. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
-#ifdef NEED_FP64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
-#endif
 typedef REAL real;
 typedef SCALAR scalar;
 typedef ACCUM accum;

@@ -92,9 +92,7 @@ def _source(body, sizes, outputs, dim, real):
     arguments = [f"const real *p_{name}" for name in sizes] + ["const real *constants"]
     arguments += [f"real *p_{name}" for name in outputs]
     lines = [f"#include <math.h>\ntypedef {real} real;\n#define R(x) ((real)(x))"]
-    lines.append(
-        f"void evaluate(int n, {', '.join(arguments)}) {{\nconst int dim = {dim};\nfor (int p = 0; p < n; ++p) {{"
-    )
+    lines.append(f"void evaluate(int n, {', '.join(arguments)}) {{\nconst int dim = {dim};\nfor (int p = 0; p < n; ++p) {{")
     lines += [f"const real *{name} = p_{name} + p*{size};" for name, size in sizes.items()]
     for name, shape in outputs.items():
         size = prod(shape)

@@ -33,13 +33,9 @@ assert sys.argv[1:] == ["-dm_plex_box_faces", "2,3"] and PETSc.Options().getStri
 
 def run(*arguments, blocked=(), **environment):
     """A process of its own, in which some modules cannot be imported."""
-    code = (
-        f"import sys\nfor name in {blocked!r}: sys.modules[name] = None\nfrom femgpu.cli import main\nsys.exit(main())"
-    )
+    code = f"import sys\nfor name in {blocked!r}: sys.modules[name] = None\nfrom femgpu.cli import main\nsys.exit(main())"
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(
-        command, env={**CHILD_ENVIRONMENT, **environment}, capture_output=True, text=True, timeout=200, cwd=ROOT
-    )
+    return subprocess.run(command, env={**CHILD_ENVIRONMENT, **environment}, capture_output=True, text=True, timeout=200, cwd=ROOT)
 
 
 def findings(done):
@@ -118,9 +114,7 @@ def test_every_command_explains_itself(capsys, command):
 
 
 def timing(what, blocks=0, batches=0, median=1e-3):
-    return Timing(
-        what, "plan", blocks, batches, 1000, median, median, 82, 44, float("nan") if what == "fused" else 1e-7
-    )
+    return Timing(what, "plan", blocks, batches, 1000, median, median, 82, 44, float("nan") if what == "fused" else 1e-7)
 
 
 @pytest.fixture

@@ -70,9 +70,7 @@ def test_nothing_is_read_that_is_not_declared(name):
             for key in ("u", "u_x", "w", "w_x", "x"):
                 if key not in entry.reads:
                     poisoned[key][:] = np.nan
-            for i, (first, last) in enumerate(
-                zip(form.coefficient_offsets, form.coefficient_offsets[1:], strict=False)
-            ):
+            for i, (first, last) in enumerate(zip(form.coefficient_offsets, form.coefficient_offsets[1:], strict=False)):
                 for key in ("a", "a_x"):
                     if (key, i) not in entry.reads:
                         poisoned[key][:, first:last] = np.nan

@@ -47,9 +47,7 @@ def test_prefix_wins(set_options):
     assert options.read("yours_") == options.read()
 
 
-@pytest.mark.parametrize(
-    "text, value", [("", True), ("1", True), ("True", True), ("on", True), ("0", False), ("no", False)]
-)
+@pytest.mark.parametrize("text, value", [("", True), ("1", True), ("True", True), ("on", True), ("0", False), ("no", False)])
 def test_booleans(set_options, text, value):
     set_options(femgpu_view=text)
     assert options.read().view is value
@@ -78,9 +76,7 @@ def test_unknown_options_list_the_legal_ones(set_options):
     set_options("mine_", femgpu_precisoin="single")
     options.read()
     options.read("yours_")
-    with pytest.raises(
-        OptionError, match="-mine_femgpu_precisoin: no such option; did you mean -mine_femgpu_precision"
-    ) as caught:
+    with pytest.raises(OptionError, match="-mine_femgpu_precisoin: no such option; did you mean -mine_femgpu_precision") as caught:
         options.read("mine_")
     for option in OPTIONS:
         assert not option.name.startswith("femgpu_") or f"-{option.name}" in str(caught.value)

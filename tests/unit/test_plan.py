@@ -139,9 +139,7 @@ def test_refused_plans(changes, said):
 
 # Golden programs
 
-_POISSON = (
-    "const real s0 = R(0x1p+0 /* 1.0 */) + u[0] * u[0];\nf0[0] = -x[0];\nf1[0] = s0 * u_x[0];\nf1[1] = s0 * u_x[1];"
-)
+_POISSON = "const real s0 = R(0x1p+0 /* 1.0 */) + u[0] * u[0];\nf0[0] = -x[0];\nf1[0] = s0 * u_x[0];\nf1[1] = s0 * u_x[1];"
 _VECTOR = "f0[0] = w[0] * constants[0];\nf0[1] = w[1];\nfor (int i = 0; i < 4; ++i) f1[i] = a[0] * w_x[i];"
 _JACOBIAN = "g0[0] = constants[0];\ng3[0] = a[0];\ng3[3] = a[0];"
 

@@ -90,8 +90,7 @@ def test_action_is_the_derivative(tmp_path):
     data, h = random_data(form, 2), 1e-6
     residual = compiled(form.integrals[0].residual, form, 2, tmp_path)
     plus, minus = (
-        residual({**data, "u": data["u"] + s * h * data["w"], "u_x": data["u_x"] + s * h * data["w_x"]})
-        for s in (1, -1)
+        residual({**data, "u": data["u"] + s * h * data["w"], "u_x": data["u_x"] + s * h * data["w_x"]}) for s in (1, -1)
     )
     action = run(form, "action", data, tmp_path)
     for name in ("f0", "f1"):

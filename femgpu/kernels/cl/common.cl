@@ -1,7 +1,5 @@
 // Types and atomics. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
-#ifdef NEED_FP64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
-#endif
 typedef REAL real;
 typedef SCALAR scalar;
 typedef ACCUM accum;

@@ -1,0 +1,38 @@
+"""Whether a Jacobian is symmetric, judged by its pointwise functions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from femgpu.forms import Form, Pointwise
+
+_NUM_POINTS = 32
+
+
+def is_symmetric(form: Form) -> bool:
+    """Whether g0 and g3 are symmetric and g1 is the transpose of g2, at points with random data, the same on all ranks.
+
+    Functions given as C cannot be evaluated here and count as not symmetric.
+    """
+    return form.has_jacobian and all(_is_symmetric(form, i.jacobian) for i in form.integrals if i.jacobian is not None)
+
+
+def _is_symmetric(form: Form, pointwise: Pointwise) -> bool:
+    if pointwise.evaluate is None:
+        return False
+    num_comp, dim = form.space.num_comp, form.space.mesh.dim
+    generator = np.random.default_rng(0)
+    sizes = {"u": num_comp, "u_x": num_comp * dim, "a": form.coefficient_offsets[-1], "x": dim}
+    sizes["a_x"] = sizes["a"] * dim
+    data = {name: 0.5 + generator.random((_NUM_POINTS, size)) for name, size in sizes.items()}
+    data["constants"] = 0.5 + generator.random(form.constant_offsets[-1])
+    outputs = pointwise.evaluate(data)
+    zero = np.zeros((_NUM_POINTS, num_comp, num_comp, dim))
+    pairs = []
+    if "g0" in outputs:
+        pairs.append((outputs["g0"], outputs["g0"].swapaxes(1, 2)))
+    if "g1" in outputs or "g2" in outputs:
+        pairs.append((outputs.get("g1", zero), outputs.get("g2", zero).swapaxes(1, 2)))
+    if "g3" in outputs:
+        pairs.append((outputs["g3"], outputs["g3"].transpose(0, 2, 1, 4, 3)))
+    return all(bool(np.abs(one - other).max() <= 1e-12 * np.abs(one).max()) for one, other in pairs)

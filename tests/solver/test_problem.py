@@ -1,0 +1,119 @@
+"""What a user of NonlinearProblem meets between two solves."""
+
+import numpy as np
+import pytest
+import ufl
+from ufl import dx, grad, inner
+
+import femgpu
+from femgpu.errors import DataError
+from femgpu.forms import functional, lower_form
+from femgpu.mesh import Mesh
+from femgpu.operators import is_symmetric, make_terms, reference
+from femgpu.options import Settings
+
+
+def poisson(prefix="", faces=(5, 4)):
+    dm = femgpu.mesh.box(faces, cell="triangle")
+    V = femgpu.FunctionSpace(dm, "Lagrange", 2)
+    u, v, c = femgpu.Function(V), ufl.TestFunction(V), femgpu.Function(V, name="c")
+    c.interpolate(1.0)
+    F = inner(grad(u), grad(v)) * dx - c * v * dx
+    return femgpu.NonlinearProblem(F, u, bcs=femgpu.DirichletBC(V, 0.0), options_prefix=prefix), u, c
+
+
+def test_solve_again_after_bad_data():
+    """The vector of the unknown is not left locked, and the solve is right once the data are."""
+    problem, u, c = poisson()
+    c.interpolate(2.0)
+    problem.solve()
+    expected = u.vec.array.copy()
+    c.vec.array[3] = np.nan
+    with pytest.raises(DataError, match="coefficient c"):
+        problem.solve()
+    c.interpolate(2.0)
+    u.interpolate(0.0)
+    problem.solve()
+    np.testing.assert_allclose(u.vec.array, expected, rtol=1e-8, atol=1e-12)
+
+
+def test_writes_to_a_coefficient_are_seen(set_options):
+    """Through `vec.array` at once; through a view that was kept, after stateIncrease (as documented)."""
+    set_options("seen_", pc_type="lu")
+    problem, u, c = poisson("seen_")
+    problem.solve()
+    one = u.vec.norm()
+    c.vec.array[:] = 2.0
+    problem.solve()
+    assert u.vec.norm() == pytest.approx(2 * one)
+    kept = c.vec.array
+    problem.solve()
+    kept[:] = 3.0
+    c.vec.stateIncrease()
+    problem.solve()
+    assert u.vec.norm() == pytest.approx(3 * one)
+
+
+def test_functional_equals_its_twin(rng):
+    dm = femgpu.mesh.box((3, 2, 2), cell="tetrahedron")
+    u = femgpu.Function(femgpu.FunctionSpace(dm, "Lagrange", 2, shape=(2,)))
+    u.vec.setArray(rng.standard_normal(u.space.num_dofs))
+    c, x = femgpu.Constant(dm, 1.5), femgpu.coordinates(dm)
+    expression = (inner(grad(u), grad(u)) + c * ufl.exp(u[0]) * x[2]) * dx
+    form = functional(expression)
+    expected = sum(
+        reference.cell_values(term, term.integral.functional, {"a0": u.local_array()}, np.array([1.5])).sum()
+        for term in make_terms(form, Settings())
+    )
+    assert femgpu.assemble(expression) == pytest.approx(expected, rel=1e-13)
+
+
+def test_functionals_without_functions():
+    dm = femgpu.mesh.box((3, 2), cell="quadrilateral", upper=(2.0, 1.0))
+    x = femgpu.coordinates(dm)
+    assert femgpu.assemble(femgpu.Constant(dm, 3.0) * dx) == pytest.approx(6.0)
+    assert femgpu.assemble(x[0] * dx) == pytest.approx(2.0)
+    assert femgpu.assemble(1 * dx(domain=ufl.domain.extract_unique_domain(x))) == pytest.approx(2.0)
+
+
+def test_moved_coordinates_make_a_new_mesh():
+    dm = femgpu.mesh.box((3, 2), cell="triangle")
+    before = Mesh.of(dm)
+    assert Mesh.of(dm) is before
+    dm.getCoordinatesLocal().scale(2.0)
+    assert Mesh.of(dm) is not before
+    assert femgpu.assemble(femgpu.Constant(dm, 1.0) * dx) == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("precision", ["double", "single", "mixed"])
+def test_difference_of_residuals(set_options, precision):
+    """Without g0 to g3 the difference is taken above the rounding errors of the precision."""
+    rtol = 1e-8 if precision == "double" else 1e-4
+    set_options("mf_", femgpu_precision=precision, snes_rtol=rtol, ksp_rtol=1e-3)
+    dm = femgpu.mesh.box((6, 6), cell="triangle")
+    V = femgpu.FunctionSpace(dm, "Lagrange", 1)
+    u = femgpu.Function(V)
+    form = femgpu.PointwiseForm(V, f0="f0[0] = -1.0;", f1="for (int d = 0; d < dim; ++d) f1[d] = (1 + u[0] * u[0]) * u_x[d];")
+    problem = femgpu.NonlinearProblem(form, u, bcs=[femgpu.DirichletBC(V, 0.0)], options_prefix="mf_")
+    problem.solve()
+    assert problem.snes.getIterationNumber() <= 6
+    assert 0.06 < u.vec.max()[1] < 0.08
+
+
+def test_symmetry_of_jacobians():
+    dm = femgpu.mesh.box((2, 2), cell="triangle")
+    V = femgpu.FunctionSpace(dm, "Lagrange", 1, shape=2)
+    u, v = femgpu.Function(V), ufl.TestFunction(V)
+    wind = ufl.as_vector((1.0, 2.0))
+    symmetric = (inner(ufl.sym(grad(u)), grad(v)) + ufl.div(u) * ufl.div(v) + inner(u, u) * inner(u, v)) * dx
+    assert is_symmetric(lower_form(symmetric, u))
+    assert not is_symmetric(lower_form(symmetric + inner(grad(u) * wind, v) * dx, u))
+    assert not is_symmetric(lower_form(symmetric + u[0] * v[1] * dx, u))
+
+
+@pytest.mark.parametrize("value", [lambda dm: femgpu.coordinates(dm)[0], lambda dm: "one"])
+def test_boundary_values_of_the_wrong_kind(value):
+    dm = femgpu.mesh.box((2, 2), cell="triangle")
+    V = femgpu.FunctionSpace(dm, "Lagrange", 1)
+    with pytest.raises(DataError):
+        femgpu.DirichletBC(V, value(dm)).values()
