@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from petsc4py import PETSc
 from femgpu import log, options, petsc_c
 from femgpu.errors import DeviceError, FemgpuError, OptionError, SolverError, collective
 from femgpu.forms import lower_form
+from femgpu.mesh import Mesh
 from femgpu.operators.device import choose_runtime, on_device
 from femgpu.operators.form_operator import check_finite
 from femgpu.solver.global_operator import GlobalOperator
@@ -56,8 +58,7 @@ class NonlinearProblem:
         snes: PETSc.SNES | None = None,
     ):
         mesh = u.space.mesh
-        # petsc4py only queues objects of several ranks for destruction: here all ranks meet, so let old problems go.
-        PETSc.garbage_cleanup(mesh.comm)
+        _let_go(mesh)
         if isinstance(bcs, DirichletBC):
             bcs = [bcs]
         self.u = u
@@ -235,6 +236,17 @@ class NonlinearProblem:
             f"; the kernels compute in single precision (-femgpu_precision {self.settings.precision}): residuals fall by about six "
             f"orders of magnitude at most, so ask for -{self._prefix}snes_rtol 1e-6 or larger"
         )
+
+
+def _let_go(mesh: Mesh) -> None:
+    """Frees problems that were dropped; collective.
+
+    A problem and its SNES refer to each other, so that Python frees both at a time of its own, not knowing how much device memory
+    they hold; and petsc4py only queues objects of several ranks, which must agree on what is gone before PETSc destroys it.
+    """
+    gc.collect()
+    if mesh.mpi.size > 1:
+        PETSc.garbage_cleanup(mesh.comm)
 
 
 @contextmanager
