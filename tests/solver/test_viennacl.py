@@ -17,7 +17,7 @@ ON_DEVICE = 2  # PETSC_OFFLOAD_GPU: the only valid copy is on the device; a read
 @cache
 def run(options, num_ranks=1):
     command = ["mpiexec", "-n", str(num_ranks), sys.executable, str(SCRIPT), *MESH.split(), *options.split()]
-    environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[2])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SCRIPT.parents[2]), os.environ.get("PYTHONPATH", "")])}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
 
 

@@ -168,9 +168,12 @@ def test_messages_stay_short():
     assert len(str(caught.value)) < 800
 
 
-def test_nesting_too_deep_for_ufl():
-    e = u
-    for k in range(700):
-        e = e + k * f**2
+def test_nesting_too_deep_for_ufl(monkeypatch):
+    """How deep UFL gets depends on the version of Python."""
+
+    def too_deep(*_):
+        raise RecursionError
+
+    monkeypatch.setattr("femgpu.forms.stages.preprocess_form", too_deep)
     with pytest.raises(FormError, match="nested too deeply; make a sum of shorter sums"):
-        lower_form(e * v * dx, u)
+        lower_form(u * v * dx, u)
