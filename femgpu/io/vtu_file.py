@@ -169,7 +169,7 @@ def _blocks(array: Array) -> Iterator[bytes | memoryview]:
     """The bytes of an array, cut anew into blocks of `BLOCK_BYTES`."""
     rest = b""
     for chunk in array.chunks:
-        data = memoryview(np.ascontiguousarray(chunk, dtype=array.dtype).reshape(-1)).cast("B")
+        data = np.ascontiguousarray(chunk, dtype=array.dtype).reshape(-1).data.cast("B")
         position = 0
         if rest:
             position = BLOCK_BYTES - len(rest)
