@@ -17,6 +17,8 @@ from femgpu.runtime import Device, Kernel, Runtime
 
 REAL = {"double": np.float64, "single": np.float32, "mixed": np.float32}
 SCALAR = {"double": np.float64, "single": np.float32, "mixed": np.float64}
+# Half of the smallest stack that a thread of the C library gets by default.
+STACK_BYTES = 1 << 20
 
 
 class DeviceArrays:
@@ -189,8 +191,21 @@ def make_plan(
         group_limit=device.max_group,
     )
     if schedule == "transposed":
+        if not device.is_gpu:
+            sizes["group_limit"] = min(device.max_group, _stack_limit(Plan(**sizes)))
         sizes |= _blocks(sizes, settings)
     return Plan(**sizes)
+
+
+def _stack_limit(plan: Plan) -> int:
+    """Work-items whose private arrays fit the stack of a CPU's thread.
+
+    Where a kernel has barriers, PoCL puts the arrays of a whole work-group there, and a larger group ends the process.
+    """
+    words = sum(field.size + field.num_comp * (1 + plan.dim) for field in plan.fields)
+    words += 3 * plan.dim**2 + 2 * plan.num_comp * (1 + plan.dim)
+    words += plan.num_coord_basis * plan.dim if plan.needs_coords else 0
+    return max(1, STACK_BYTES // (8 * words))
 
 
 def scatter_mode(settings: Settings, device: Device) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyopencl as cl
-from mpi4py import MPI
 
 from femgpu.errors import DeviceError
 
@@ -150,6 +149,9 @@ def local_rank(comm: Any) -> tuple[int, int]:
     Args:
         comm: mpi4py communicator; all its ranks must call.
     """
+    # Imported here: `femgpu doctor` looks at devices also where mpi4py does not load.
+    from mpi4py import MPI
+
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     rank, size = node.rank, node.size
     node.Free()

@@ -203,3 +203,11 @@ def check_shape(sample, mesh):
         assert mesh.affine.all()
     elif sample.shape == "distorted":
         assert not mesh.affine.any()
+
+
+def test_large_groups_fit_the_stack_of_a_cpu(rng):
+    """Private arrays of a whole group stand on a thread's stack under PoCL; groups are cut to what fits."""
+    largest = dict(element=("tetrahedron", 3), num_comp=3, num_blocks=8, num_batches=13, precision="double", scatter="gather")
+    sample = SimpleNamespace(**largest, geometry="recomputed", shape="distorted", form="all", group_size=64, points="many")
+    found = errors(Case(sample, rng))
+    assert all(error <= TOLERANCE["double"] for error in found.values()), found
