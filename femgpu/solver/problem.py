@@ -31,7 +31,7 @@ class NonlinearProblem:
     Args:
         F: a UFL residual, linear in its test function, or a `PointwiseForm`.
         u: the unknown; holds the initial guess and, after `solve`, the solution.
-        bcs: Dirichlet conditions.
+        bcs: Dirichlet conditions, or a single one.
         J: a bilinear UFL form to use as the Jacobian; default the derivative of F.
         options_prefix: prefix of this problem's options.
         snes: the user's own SNES, whose prefix and options then rule; default one of the problem's own. Before each SNESSolve that
@@ -52,7 +52,7 @@ class NonlinearProblem:
         self,
         F: Any,
         u: Function,
-        bcs: Sequence[DirichletBC] = (),
+        bcs: Sequence[DirichletBC] | DirichletBC = (),
         J: Any = None,
         options_prefix: str = "",
         snes: PETSc.SNES | None = None,
