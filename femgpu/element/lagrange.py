@@ -6,6 +6,7 @@ times the inverse of their values at those nodes.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cache
 
@@ -97,6 +98,24 @@ class LagrangeElement:
         values = raw @ _coefficients(self)
         return np.ascontiguousarray(values[0]), np.ascontiguousarray(np.moveaxis(values[1:], 0, 2))
 
+    def hessians(self, points: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Second derivatives of the basis functions.
+
+        Args:
+            points: (num_qpts, dim) points of the reference cell.
+
+        Returns:
+            (num_qpts, num_basis, dim, dim), symmetric in the last two axes.
+        """
+        dim = self.reference.dim
+        raw = _orthonormal(self, np.asarray(points, np.float64).reshape(-1, dim), 2)
+        values = raw @ _coefficients(self)
+        out = np.empty((*values.shape[1:], dim, dim))
+        for i, j in itertools.product(range(dim), repeat=2):
+            order = np.bincount([i, j], minlength=dim)
+            out[:, :, i, j] = values[basix.index(*map(int, order))]
+        return out
+
     def facet_nodes(self) -> tuple[npt.NDArray[np.int32], ...]:
         """Numbers of the nodes that lie on each facet, facets in PETSc's cone order; increasing, dtype int32."""
         vertices = self.reference.vertices
@@ -167,10 +186,16 @@ def _coefficients(element: LagrangeElement) -> npt.NDArray[np.float64]:
 
 
 def _orthonormal(element: LagrangeElement, points: npt.NDArray[np.float64], num_deriv: int) -> npt.NDArray[np.float64]:
-    """(1 or 1 + dim, num_points, num_basis) values and first derivatives of basix's orthonormal polynomials on PETSc's cell."""
+    """(num_derivatives, num_points, num_basis) basix's orthonormal polynomials and their derivatives on PETSc's cell.
+
+    Derivatives up to the given order come in the order of `basix.index`.
+    """
     values = tabulate_polynomial_set(
         basix.CellType[element.cell], basix.PolysetType.standard, element.degree, num_deriv, 0.5 * (points + 1.0)
     )
     values = np.swapaxes(values, 1, 2)
-    values[1:] *= 0.5
+    # Each derivative brings a factor: basix lives on [0, 1]^dim.
+    for order in itertools.product(range(num_deriv + 1), repeat=points.shape[1]):
+        if 0 < sum(order) <= num_deriv:
+            values[basix.index(*order)] *= 0.5 ** sum(order)
     return values

@@ -20,15 +20,15 @@ _POLYTOPES = {
 _POLYTOPE_NAMES = {value: name.lower().replace("_", " ") for name, value in vars(PETSc.DM.PolytopeType).items() if name.isupper()}
 
 
-def cell_name(dm: PETSc.DMPlex, mpi: Any) -> str:
-    """The name of the one cell type of a mesh; collective.
+def cell_names(dm: PETSc.DMPlex, mpi: Any) -> tuple[str, ...]:
+    """The names of the cell types of a mesh; collective.
 
     Args:
         dm: the DMPlex.
         mpi: its mpi4py communicator.
 
     Returns:
-        A name of `femgpu.element.CELL_NAMES`, also on ranks without cells.
+        Names of `femgpu.element.CELL_NAMES` in the order of that list, the same on all ranks.
 
     Raises:
         MeshError: for meshes that are not interpolated, overlap, lie on a surface, are empty, mix cell types or hold cells
@@ -47,7 +47,7 @@ def cell_name(dm: PETSc.DMPlex, mpi: Any) -> str:
         raise MeshError(f"the mesh mixes cell types ({names}); expected one of {', '.join(_POLYTOPES.values())} throughout")
     if types[0] not in _POLYTOPES:
         raise MeshError(f"cells of type {names} are not supported; expected one of {', '.join(_POLYTOPES.values())}")
-    return _POLYTOPES[types[0]]
+    return (_POLYTOPES[types[0]],)
 
 
 def _holds_cells(label: PETSc.DMLabel, value: int, start: int, end: int) -> bool:
