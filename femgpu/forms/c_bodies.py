@@ -69,11 +69,15 @@ class Body:
         if self.name not in self.identifiers:
             raise FormError(f"{self.name} never writes {self.name}[...]: {self.text.strip()}")
 
-    def reads(self, num_coefficients: int) -> frozenset[Read]:
-        """What of the input arrays the body mentions; every coefficient counts if `a` is mentioned."""
-        plain: set[Read] = {name for name in ("u", "u_x", "x") if name in self.identifiers}
-        indexed: set[Read] = {(name, i) for name in ("a", "a_x") if name in self.identifiers for i in range(num_coefficients)}
-        return frozenset(plain | indexed)
+    def reads(self, num_comp: int, num_aux: int) -> frozenset[Read]:
+        """What of the input arrays the body mentions; all components count if an array is mentioned.
+
+        Args:
+            num_comp: components of the unknown.
+            num_aux: components of all coefficients.
+        """
+        sizes = {"u": num_comp, "u_x": num_comp, "a": num_aux, "a_x": num_aux, "x": 1}
+        return frozenset((name, i) for name, size in sizes.items() if name in self.identifiers for i in range(size))
 
 
 @dataclass(frozen=True)

@@ -110,16 +110,17 @@ class PointwiseForm:
         return [self.bodies[name] for name in names if name in self.bodies]
 
     def _pointwise(self, kind: Kind, bodies: list[Body]) -> Pointwise:
-        writes = frozenset(body.name for body in bodies)
+        writes = frozenset((body.name, i) for body in bodies for i in range(self._context.num_comp))
         return Pointwise(kind, self._context.block(bodies), self._reads(bodies), writes, flops=0)
 
     def _action(self, bodies: list[Body]) -> Pointwise:
-        reads = self._reads(bodies) | {DIRECTION_READS[body.name] for body in bodies}
-        writes = frozenset(DIRECTION_WRITES[body.name] for body in bodies)
+        components = range(self._context.num_comp)
+        reads = self._reads(bodies) | {(DIRECTION_READS[body.name], i) for body in bodies for i in components}
+        writes = frozenset((DIRECTION_WRITES[body.name], i) for body in bodies for i in components)
         return Pointwise("action", self._context.action(bodies), reads, writes, flops=0)
 
     def _reads(self, bodies: list[Body]) -> frozenset[Read]:
-        return frozenset().union(*(body.reads(len(self.aux)) for body in bodies))
+        return frozenset().union(*(body.reads(self._context.num_comp, sum(self._context.aux)) for body in bodies))
 
     def _check_bodies(self) -> None:
         for body in self.bodies.values():

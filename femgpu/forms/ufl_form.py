@@ -1,7 +1,8 @@
 """UFL forms to records.
 
-Stages: check what was given; split into pieces by subdomain and metadata (`stages`); walk each piece and its derivative
-into one graph per piece (`walk`); print every output of the graph (`printer`); collect the records.
+Stages: write parts of mixed Functions as components (`subfunctions`); check what was given (`check`); split into pieces
+by type, subdomain and metadata (`stages`); walk each piece and its derivative into one graph per piece (`walk`); print
+every output of the graph (`printer`); collect the records.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import ufl
 
 from femgpu.errors import FormError
-from femgpu.forms.check import check_form, check_space
+from femgpu.forms.check import check_form, check_space, polynomial_degree
 from femgpu.forms.graph import Graph
 from femgpu.forms.inputs import Inputs
 from femgpu.forms.layout import Layout
@@ -22,8 +23,9 @@ from femgpu.forms.pointwise_form import PointwiseForm
 from femgpu.forms.records import Form, Integral, signature
 from femgpu.forms.show import show
 from femgpu.forms.stages import Constants, Piece, deep_recursion, differentiate, quadrature_degree, split, substitute
+from femgpu.forms.subfunctions import expand_parts
 from femgpu.forms.walk import Walk
-from femgpu.spaces import mesh_of
+from femgpu.spaces import SubFunction, mesh_of
 
 
 @deep_recursion()
@@ -48,6 +50,7 @@ def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = No
         if J is not None:
             raise FormError("J is given beside a PointwiseForm; expected g0 to g3 in the PointwiseForm instead")
         return F.lower(u)
+    F, J = _whole(F), _whole(J)
     space = _check(F, u, J)
     lowering = _Lowering(space, u, Constants(*(form for form in (F, J) if form is not None)))
     work = [lowering.residual(piece) for piece in split(F, lowering.constants)]
@@ -61,7 +64,7 @@ def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = No
     if u is not None and not any(entry.jacobian for entry in work):
         reason = f"F does not depend on the unknown {show(u)}" if J is None else show(J.integrals()[0].integrand())
         raise FormError(f"the Jacobian {'' if J is None else 'J '}is zero: {reason}")
-    return lowering.form(work, 2 * space.element.degree + 2 if max_degree is None else max_degree)
+    return lowering.form(work, 2 * polynomial_degree(space) + 2 if max_degree is None else max_degree)
 
 
 @deep_recursion()
@@ -79,15 +82,21 @@ def functional(F: Any, max_degree: int | None = None) -> Form:
     Raises:
         FormError: for what is not supported, by name and with the expression.
     """
+    F = _whole(F)
     check_form(F, 0, "the functional")
     lowering = _Lowering(None, None, Constants(F))
     work = [lowering.functional(piece) for piece in split(F, lowering.constants)]
     if not any(entry.functional for entry in work):
         raise FormError(f"the functional is zero: {show(F.integrals()[0].integrand())}")
-    degrees = [entry.ufl_function_space().element.degree for entry in lowering.inputs.coefficients]
+    degrees = [polynomial_degree(entry.ufl_function_space()) for entry in F.coefficients()]
     default = 2 * max(degrees) + 2 if degrees else None
     form = lowering.form(work, default if max_degree is None else max_degree)
     return replace(form, mesh=mesh_of(F.ufl_domains()[0]))
+
+
+def _whole(form: Any) -> Any:
+    # what is no form is refused by the checks that follow
+    return expand_parts(form) if isinstance(form, ufl.Form) else form
 
 
 def _check(F: Any, u: Any, J: Any) -> Any:
@@ -96,6 +105,8 @@ def _check(F: Any, u: Any, J: Any) -> Any:
     if u is not None:
         if not isinstance(u, ufl.Coefficient):
             raise FormError(f"the unknown is of type {type(u).__name__}; expected a Function")
+        if isinstance(u, SubFunction):
+            raise FormError(f"the unknown {show(u)} is a part of {show(u.parent)}; expected the whole Function")
         check_space(u.ufl_function_space(), f"the unknown {show(u)}")
         if u.ufl_function_space() != space:
             raise FormError(
@@ -178,7 +189,7 @@ class _Lowering:
         return Form(self.space, self.unknown, coefficients, constants, tuple(integrals), text, tuple(notes))
 
     def _work(self, piece: Piece) -> _Work:
-        return _Work(piece, Walk(Graph(), self.inputs, piece.domain), {}, {}, {}, {})
+        return _Work(piece, Walk(Graph(), self.inputs, piece.domain, piece.type != "cell"), {}, {}, {}, {})
 
     def _integral(self, work: _Work, degree: int) -> Integral:
         dim = work.walk.domain.geometric_dimension
@@ -186,7 +197,7 @@ class _Lowering:
         layout = Layout(dim, num_comp, self.inputs.locate(dim))
         graph = work.walk.graph
         return Integral(
-            "cell",
+            work.piece.type,
             (),
             degree,
             residual=layout.pointwise("residual", graph, work.residual),

@@ -52,9 +52,10 @@ def test_poisson(tmp_path):
     assert form.unknown is u and form.space is V and form.coefficients == (kappa,) and form.constants == (c,)
     (integral,) = form.integrals
     assert integral.degree is None and integral.subdomain == () and form.has_jacobian
-    assert integral.residual.reads == {"u_x", "x", ("a", 0)} and integral.residual.writes == {"f0", "f1"}
-    assert integral.action.reads == {"w_x", ("a", 0)} and integral.action.writes == {"f1"}
-    assert integral.jacobian.reads == {("a", 0)} and integral.jacobian.writes == {"g3"}
+    assert integral.residual.reads == {("u_x", 0), ("x", 0), ("a", 0)}
+    assert integral.residual.writes == {("f0", 0), ("f1", 0)}
+    assert integral.action.reads == {("w_x", 0), ("a", 0)} and integral.action.writes == {("f1", 0)}
+    assert integral.jacobian.reads == {("a", 0)} and integral.jacobian.writes == {("g3", 0)}
     assert integral.residual.evaluate is None
     data = random_data(form, 2)
     found = run(form, "residual", data, tmp_path)
