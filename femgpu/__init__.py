@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from femgpu.io import write
     from femgpu.operators import assemble
     from femgpu.solver import AssembledPC, FormMatrix, NonlinearProblem
-    from femgpu.spaces import Constant, DirichletBC, Function, FunctionSpace, coordinates
+    from femgpu.spaces import Constant, DirichletBC, Function, FunctionSpace, MixedSpace, coordinates, time_derivative
 
 __all__ = [
     "AssembledPC",
@@ -22,11 +22,13 @@ __all__ = [
     "FormMatrix",
     "Function",
     "FunctionSpace",
+    "MixedSpace",
     "NonlinearProblem",
     "PointwiseForm",
     "assemble",
     "coordinates",
     "mesh",
+    "time_derivative",
     "write",
 ]
 
@@ -36,7 +38,7 @@ _HOMES = {
     "io": ("write",),
     "operators": ("assemble",),
     "solver": ("AssembledPC", "FormMatrix", "NonlinearProblem"),
-    "spaces": ("Constant", "DirichletBC", "Function", "FunctionSpace", "coordinates"),
+    "spaces": ("Constant", "DirichletBC", "Function", "FunctionSpace", "MixedSpace", "coordinates", "time_derivative"),
 }
 
 

@@ -103,10 +103,11 @@ def _rules(cell: str, rule: Callable[[str], Quadrature]) -> tuple[FacetQuadratur
 
 def _facet_map(reference: ReferenceCell, facet: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """First vertex of a facet, and the (dim - 1, dim) edges from it along the axes of the facet's own reference cell."""
-    numbers = reference.facets[facet]
-    origin = reference.vertices[numbers[0]]
-    neighbours = (1, 3) if reference.facet_cells[facet] == "quadrilateral" else range(1, reference.dim)
-    return origin, np.array([reference.vertices[numbers[i]] - origin for i in neighbours])
+    vertices = reference.vertices[list(reference.facets[facet])]
+    edges = vertices[1:] - vertices[0]
+    if reference.facet_cells[facet] == "quadrilateral":  # all but the diagonal
+        edges = np.delete(edges, np.linalg.norm(edges, axis=1).argmax(), axis=0)
+    return vertices[0], edges
 
 
 def _normal(reference: ReferenceCell, facet: int) -> npt.NDArray[np.float64]:

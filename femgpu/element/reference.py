@@ -35,6 +35,11 @@ class ReferenceCell:
     volume: float
 
     @property
+    def facet_cells(self) -> tuple[str, ...]:
+        """Type of each facet."""
+        return tuple({1: "point", 2: "interval", 3: "triangle", 4: "quadrilateral"}[len(facet)] for facet in self.facets)
+
+    @property
     def num_vertices(self) -> int:
         """Number of vertices."""
         return len(self.vertices)
