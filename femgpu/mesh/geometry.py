@@ -144,3 +144,8 @@ def vertex_nodes(element: LagrangeElement) -> npt.NDArray[np.int64]:
     """(num_vertices,) node number at each vertex of the reference cell."""
     distance = np.abs(element.nodes[None, :, :] - element.reference.vertices[:, None, :]).max(axis=2)
     return distance.argmin(axis=1)
+
+
+def node_vertices(element: LagrangeElement) -> npt.NDArray[np.int64]:
+    """(num_basis,) vertex of the reference cell at each node of an element of degree 1."""
+    return np.argsort(vertex_nodes(element))
