@@ -67,8 +67,7 @@ class Mesh:
         self.coords = self.blocks[0].coords
         with collective(self.mpi):
             for block in self.blocks:
-                points = _orientation_points(block.coord_element)
-                geometry.check_orientation(block.coord_element, block.coords, block.coord_dofs, block.affine, points)
+                _check_orientation(block)
 
     def _read_blocks(self, cells: tuple[str, ...]) -> tuple[Block, ...]:
         if self.has_petsc_elements:
@@ -288,10 +287,12 @@ class Mesh:
         )
 
 
-def _orientation_points(element: LagrangeElement) -> npt.NDArray[np.float64]:
-    """(n, dim) points where det J is tested: the nodes of the coordinates and the points of a rule that integrates det J."""
+def _check_orientation(block: Block) -> None:
+    """Tests det J at the nodes of the coordinates and the points of a rule that integrates it."""
+    element = block.coord_element
     rule = basix_rule(element.cell, max(1, element.reference.dim * element.degree))
-    return np.concatenate([element.nodes, rule.points])
+    points = np.concatenate([element.nodes, rule.points])
+    geometry.check_orientation(element, block.coords, block.coord_dofs, block.affine, block.ids, points)
 
 
 def _coordinate_state(dm: PETSc.DMPlex) -> tuple[int, int]:
