@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from femgpu.io import write
     from femgpu.operators import assemble
     from femgpu.solver import AssembledPC, FormMatrix, NonlinearProblem
-    from femgpu.spaces import Constant, DirichletBC, Function, FunctionSpace, coordinates
+    from femgpu.spaces import Constant, DirichletBC, Function, FunctionSpace, coordinates, rigid_body_modes
 
 __all__ = [
     "AssembledPC",
@@ -27,6 +27,7 @@ __all__ = [
     "assemble",
     "coordinates",
     "mesh",
+    "rigid_body_modes",
     "write",
 ]
 
@@ -36,7 +37,7 @@ _HOMES = {
     "io": ("write",),
     "operators": ("assemble",),
     "solver": ("AssembledPC", "FormMatrix", "NonlinearProblem"),
-    "spaces": ("Constant", "DirichletBC", "Function", "FunctionSpace", "coordinates"),
+    "spaces": ("Constant", "DirichletBC", "Function", "FunctionSpace", "coordinates", "rigid_body_modes"),
 }
 
 
