@@ -6,4 +6,14 @@ from femgpu.spaces.function_space import FunctionSpace, coordinates, mesh_of, uf
 from femgpu.spaces.layout import Layout
 from femgpu.spaces.rigid_body import rigid_body_modes
 
-__all__ = ["Constant", "DirichletBC", "Function", "FunctionSpace", "Layout", "coordinates", "mesh_of", "rigid_body_modes", "ufl_mesh"]
+__all__ = [
+    "Constant",
+    "DirichletBC",
+    "Function",
+    "FunctionSpace",
+    "Layout",
+    "coordinates",
+    "mesh_of",
+    "rigid_body_modes",
+    "ufl_mesh",
+]
