@@ -86,7 +86,12 @@ def _rules(cell: str, rule: Callable[[str], Quadrature]) -> tuple[FacetQuadratur
     for kind in dict.fromkeys(reference.facet_cells):
         facets = tuple(i for i, entry in enumerate(reference.facet_cells) if entry == kind)
         if kind == "point":
-            points, weights, degree, name = reference.vertices[[reference.facets[i] for i in facets]], np.ones((len(facets), 1)), 0, ""
+            points, weights, degree, name = (
+                reference.vertices[[reference.facets[i] for i in facets]],
+                np.ones((len(facets), 1)),
+                0,
+                "",
+            )
         else:
             plain = rule(kind)
             maps = [_facet_map(reference, i) for i in facets]
