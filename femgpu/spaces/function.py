@@ -208,7 +208,7 @@ def cell_quantity(mesh: Mesh, name: str) -> Function:
         mesh: the mesh.
         name: "CellVolume" or "CellDiameter".
     """
-    result = Function(FunctionSpace(mesh.dm, "DG", 0), name)
+    result = Function(FunctionSpace(mesh.clone_dm(), "DG", 0), name)
     if name == "CellVolume":
         rule = basix_rule(mesh.cell, 2 * mesh.dim * mesh.coord_element.degree)
         values = np.linalg.det(mesh.jacobians(rule.points)) @ rule.weights
