@@ -138,6 +138,20 @@ def space():
     yield femgpu.FunctionSpace(dm, "Lagrange", 2)
 
 
+def test_parts_of_a_mixed_space(space):
+    W = femgpu.MixedSpace({"velocity": femgpu.FunctionSpace(space.dm, "Lagrange", 2, (2,)), "pressure": space})
+    w, (v, q) = femgpu.Function(W, "w"), TestFunctions(W)
+
+    def residual(velocity, pressure):
+        return lower_form(inner(grad(velocity), grad(v)) * dx - pressure * div(v) * dx - div(velocity) * q * ds(1), w)
+
+    form = residual(w.sub("velocity"), w.sub("pressure"))
+    assert form.signature == residual(*split(w)).signature and form.coefficients == ()
+    assert form.integrals[0].residual.reads == {("u", 2), ("u_x", 0), ("u_x", 1)}
+    with pytest.raises(FormError, match="the unknown w.pressure is a part of w; expected the whole Function"):
+        lower_form(w.sub("pressure") * q * dx, w.sub("pressure"))
+
+
 def test_cell_quantities(space):
     u, v = femgpu.Function(space), TestFunction(space)
     domain = space.ufl_domain()
