@@ -13,7 +13,7 @@ from femgpu.errors import DataError
 from femgpu.forms.graph import CONSTANT, INPUT, Graph
 from femgpu.forms.operations import OPERATIONS
 
-PER_POINT = ("u", "u_x", "w", "w_x", "a", "a_x", "x")
+PER_POINT = ("u", "u_x", "w", "w_x", "a", "a_x", "x", "s")
 
 
 @dataclass(frozen=True)

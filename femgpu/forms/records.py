@@ -33,7 +33,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-Kind = Literal["residual", "action", "jacobian", "functional"]
+Kind = Literal["residual", "action", "jacobian", "functional", "state"]
 Read = str | tuple[str, int]
 Evaluate = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 
