@@ -16,7 +16,8 @@ from femgpu.forms.cut import SINK, SOURCE, Cut
 from femgpu.forms.evaluate import Evaluation
 from femgpu.forms.graph import CONSTANT, INPUT, Graph
 from femgpu.forms.identities import DIRECTION, DIRECTION_ARRAYS, STATE, SharedGraph, copy_nodes, needed
-from femgpu.forms.inputs import Locate
+from femgpu.forms.inputs import Locate, width
+from femgpu.forms.layout import reads
 from femgpu.forms.operations import OPERATIONS
 from femgpu.forms.printer import print_body
 from femgpu.forms.records import Pointwise
@@ -170,7 +171,7 @@ class _Model:
         new = replace(
             action,
             body=print_body(graph, roots, self.locate),
-            reads=self._reads(graph, nodes),
+            reads=reads(graph, nodes, self.locate, self.dim),
             flops=graph.flops(nodes),
             evaluate=evaluation,
         )
@@ -186,8 +187,8 @@ class _Model:
         return Pointwise(
             kind="state",
             body=print_body(graph, roots, self.locate),
-            reads=self._reads(graph, nodes),
-            writes=frozenset({"s"}),
+            reads=reads(graph, nodes, self.locate, self.dim),
+            writes=frozenset(("s", i) for i in range(len(nodes))),
             flops=graph.flops(nodes),
             evaluate=Evaluation(graph, roots, {"s": (len(nodes),)}, given.locate),
         )
@@ -230,19 +231,14 @@ class _Model:
         state = [field for field in self._fields(graph, nodes) if field[0] not in (*DIRECTION_ARRAYS, "s")]
         return sum(costs.node(graph, node) for node in nodes) + costs.fields(state)
 
-    def _reads(self, graph: Graph, roots: list[int]) -> frozenset[Field]:
-        return frozenset(self._fields(graph, needed(graph, roots)))
-
     def _fields(self, graph: Graph, nodes: Iterable[int]) -> list[Field]:
         found = [self._field(*graph.nodes[node][1:]) for node in nodes if graph.nodes[node][0] == INPUT]
         return [field for field in dict.fromkeys(found) if field[0] != "constants"]
 
     def _field(self, name: Any, index: int) -> Field:
         array, at = self.locate(name, index)
-        if array in ("x", "n", "s"):
-            return array, 0
-        _, _, derivatives = array.partition("_")
-        return array, at // self.dim ** len(derivatives)
+        size = width(array, self.dim)
+        return array, at // size if size else 0
 
 
 def _coefficients(field: Field) -> Field:

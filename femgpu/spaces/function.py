@@ -11,6 +11,7 @@ import ufl
 from petsc4py import PETSc
 
 from femgpu import petsc_c
+from femgpu.element import basix_rule
 from femgpu.errors import DataError, collective
 from femgpu.mesh import Mesh
 from femgpu.spaces.function_space import FunctionSpace, ufl_mesh
@@ -100,6 +101,35 @@ class Function(ufl.Coefficient):
         return self.name
 
 
+class SubFunction(ufl.Coefficient):
+    """One field of a mixed Function, for forms.
+
+    Args:
+        space: the field's own space.
+        parent: the mixed Function.
+        field: the field.
+    """
+
+    def __init__(self, space: Any, parent: Any, field: Any):
+        super().__init__(space)
+        self.parent = parent
+        self.field = field
+
+
+def time_derivative(u: Any) -> Function:
+    """The rate of change of a Function: the same Function at every call."""
+    if not hasattr(u, "_rate"):
+        u._rate = Function(u.space, f"{u.name}_t")
+    return u._rate
+
+
+def time_shift(u: Any) -> Constant:
+    """The derivative of the rate of change by the Function, `u_tShift` in PETSc: the same Constant at every call."""
+    if not hasattr(u, "_shift"):
+        u._shift = Constant(u.space.dm, 0.0)
+    return u._shift
+
+
 class Constant(ufl.Constant):
     """A number, vector or tensor that kernels get as an argument: a new value never rebuilds a kernel.
 
@@ -169,3 +199,23 @@ def node_values(source: Any, points: npt.NDArray[np.float64], space: FunctionSpa
         bad = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
         raise DataError(f"{what} are not finite, first at the point {points[bad].tolist()}: {values[bad].tolist()}")
     return values
+
+
+def cell_quantity(mesh: Mesh, name: str) -> Function:
+    """The volume or diameter of each cell, in DG of degree 0.
+
+    Args:
+        mesh: the mesh.
+        name: "CellVolume" or "CellDiameter".
+    """
+    result = Function(FunctionSpace(mesh.dm, "DG", 0), name)
+    if name == "CellVolume":
+        rule = basix_rule(mesh.cell, 2 * mesh.dim * mesh.coord_element.degree)
+        values = np.linalg.det(mesh.jacobians(rule.points)) @ rule.weights
+    else:
+        corners = mesh.physical_points(mesh.reference.vertices)
+        values = np.linalg.norm(corners[:, :, None] - corners[:, None], axis=-1).max(axis=(1, 2))
+    local = np.zeros(result.space.num_local)
+    local[result.space.offsets[:, 0]] = values
+    result.set_local(local)
+    return result
