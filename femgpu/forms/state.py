@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from femgpu.errors import FormError
 from femgpu.forms.cut import SINK, SOURCE, Cut
 from femgpu.forms.evaluate import Evaluation
 from femgpu.forms.graph import CONSTANT, INPUT, Graph
@@ -109,10 +110,10 @@ def split_state(
         The cheapest split; one without scalars if storing does not pay. None for bodies of the user.
 
     Raises:
-        ValueError: if the price is negative or not a number.
+        FormError: if the price is negative or not a number.
     """
     if not price >= 0:
-        raise ValueError(f"price {price} of a stored scalar; expected at least 0")
+        raise FormError(f"price {price} of a stored scalar; expected at least 0")
     given = action.evaluate
     if not isinstance(given, Evaluation):
         return None
