@@ -8,7 +8,7 @@ several ways (`regroup`), cut each of them, take the cheapest, print both parts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,6 +61,11 @@ class StateSplit:
     cost_before: float
     cost_after: float
 
+    def __str__(self) -> str:
+        """One line for the view."""
+        stored = f"{self.num_scalars} scalars per point stored" if self.num_scalars else "nothing stored"
+        return f"{stored}, {self.flops_after:.0f} operations per point instead of {self.flops_before:.0f} ({self.way})"
+
 
 @dataclass(frozen=True)
 class Costs:
@@ -101,9 +106,10 @@ def split_state(
     Args:
         action: the action.
         price: what loading a stored scalar costs at a point, in operations; infinite: nothing is stored.
-        input_costs: what having a field at a point costs, in operations. A field is a component of one array, ("u_x", 1),
-            or all of ("x", 0) or ("n", 0); all derivatives of a component come at once.
-        gather_costs: what having the coefficients of a component costs, in operations per point: ("u", 1) or ("a", 0).
+        input_costs: what having a field at a point costs, in operations, finite. A field is a component of one array,
+            ("u_x", 1), or all of ("x", 0) or ("n", 0); all derivatives of a component come at once.
+        gather_costs: what having the coefficients of a component costs, in operations per point, finite: ("u", 1) for
+            "u", "u_x" and "u_xx", ("a", 0), ("x", 0), ("n", 0).
         effort: cost of the operations that do not cost what they count.
 
     Returns:
@@ -112,29 +118,57 @@ def split_state(
     Raises:
         FormError: if the price is negative or not a number.
     """
-    if not price >= 0:
-        raise FormError(f"price {price} of a stored scalar; expected at least 0")
+    found = split_states(action, (price,), input_costs, gather_costs, effort)
+    return found[0] if found else None
+
+
+def split_states(
+    action: Pointwise,
+    prices: Sequence[float],
+    input_costs: FieldCost,
+    gather_costs: FieldCost = lambda field: 0.0,
+    effort: Mapping[str, float] = EFFORT,
+) -> list[StateSplit]:
+    """The splits for several prices, which takes little longer than for one; the other arguments as for `split_state`.
+
+    Returns:
+        One split per price, in order; none for bodies of the user.
+
+    Raises:
+        FormError: if a price is negative or not a number.
+    """
+    for price in prices:
+        if not price >= 0:
+            raise FormError(f"price {price} of a stored scalar; expected at least 0")
     given = action.evaluate
     if not isinstance(given, Evaluation):
-        return None
-    model = _Model(Costs(price, input_costs, gather_costs, effort), given.locate, given.shapes["f1"][-1])
+        return []
     graph = SharedGraph(given.locate)
     given_roots = [node for _, _, node in given.roots]
     copies = copy_nodes(given.graph, given_roots, graph, {})
-    first = model.cut("as given", graph, [copies[root] for root in given_roots])
-    ways = [first]
-    for name, new_graph, new_roots in regroupings(graph, first.roots):
-        ways.append(model.cut(name, new_graph, new_roots))
-    return model.split(action, given, min(ways, key=lambda way: way.cost))
+    roots = [copies[root] for root in given_roots]
+    texts = [_Text("as given", graph, roots), *(_Text(*found) for found in regroupings(graph, roots))]
+    splits = []
+    for price in prices:
+        model = _Model(Costs(price, input_costs, gather_costs, effort), given.locate, given.shapes["f1"][-1])
+        splits.append(model.split(action, given, min(map(model.cut, texts), key=lambda way: way.cost)))
+    return splits
 
 
 @dataclass(frozen=True)
-class _Way:
-    """One way of writing the action, and the values that are stored then."""
+class _Text:
+    """One way of writing the action."""
 
     name: str
     graph: SharedGraph
     roots: list[int]
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way of writing the action, the values that are stored then, and what that costs."""
+
+    text: _Text
     stored: list[int]
     cost: float
 
@@ -147,26 +181,27 @@ class _Model:
     locate: Locate
     dim: int
 
-    def cut(self, name: str, graph: SharedGraph, roots: list[int]) -> _Way:
+    def cut(self, text: _Text) -> _Way:
         """Finds the values to store."""
+        graph, roots = text.graph, text.roots
         live = needed(graph, roots)
         used = {operand for node in live if graph.level[node] == DIRECTION for operand in graph.operands(node)}
         wanted = [node for node in live if graph.level[node] < DIRECTION and (node in used or node in roots)]
         stored = [] if math.isinf(self.costs.price) else self._cheapest(graph, wanted)
         cost = self._cost(graph, roots, stored, self.costs.effort)
-        return _Way(name, graph, roots, stored, cost + (self.costs.price * len(stored) if stored else 0.0))
+        return _Way(text, stored, cost + (self.costs.price * len(stored) if stored else 0.0))
 
     def split(self, action: Pointwise, given: Evaluation, way: _Way) -> StateSplit:
         """Prints both parts."""
         given_roots = [node for _, _, node in given.roots]
         before = [self._cost(given.graph, given_roots, [], effort) for effort in ({}, self.costs.effort)]
-        if not way.stored and way.cost >= before[1]:
+        if way.cost >= before[1]:
             return StateSplit(None, action, 0, "as given", before[0], before[0], 0, before[1], before[1])
         state = self._state(way, given) if way.stored else None
-        graph = Graph()
-        loaded = {node: self._loaded(way.graph, node, graph, i) for i, node in enumerate(way.stored)}
-        copies = copy_nodes(way.graph, way.roots, graph, loaded)
-        roots = tuple((name, index, copies[root]) for (name, index, _), root in zip(given.roots, way.roots, strict=True))
+        graph, text = Graph(), way.text
+        loaded = {node: self._loaded(text.graph, node, graph, i) for i, node in enumerate(way.stored)}
+        copies = copy_nodes(text.graph, text.roots, graph, loaded)
+        roots = tuple((name, index, copies[root]) for (name, index, _), root in zip(given.roots, text.roots, strict=True))
         evaluation = replace(given, graph=graph, roots=roots)
         nodes = [node for _, _, node in roots]
         new = replace(
@@ -178,11 +213,11 @@ class _Model:
         )
         after = self._cost(graph, nodes, [], {})
         state_flops = state.flops if state else 0
-        return StateSplit(state, new, len(way.stored), way.name, before[0], after, state_flops, before[1], way.cost)
+        return StateSplit(state, new, len(way.stored), text.name, before[0], after, state_flops, before[1], way.cost)
 
     def _state(self, way: _Way, given: Evaluation) -> Pointwise:
         graph = Graph()
-        copies = copy_nodes(way.graph, way.stored, graph, {})
+        copies = copy_nodes(way.text.graph, way.stored, graph, {})
         nodes = [self._as_number(graph, copies[node]) for node in way.stored]
         roots = tuple(("s", i, node) for i, node in enumerate(nodes))
         return Pointwise(

@@ -21,7 +21,7 @@ from femgpu.forms.evaluate import Evaluation
 from femgpu.forms.graph import Graph
 from femgpu.forms.identities import SharedGraph
 from femgpu.forms.records import Pointwise
-from femgpu.forms.state import split_state
+from femgpu.forms.state import split_state, split_states
 
 PRICES = (0.0, 0.5, 4.0, 16.0, 60.0, inf)
 
@@ -130,8 +130,7 @@ def test_both_parts_together_are_the_action(name):
     form, dim = _lowered({**CASES, **STATEFUL}[name])
     for integral in form.integrals:
         ways = set()
-        for price in PRICES:
-            split = split_state(integral.action, price, _ten_basis_functions(dim))
+        for split in split_states(integral.action, PRICES, _ten_basis_functions(dim)):
             assert (split.num_scalars > 0) == (split.state is not None) == (("s", 0) in split.action.reads)
             assert split.cost_after <= split.cost_before
             if split.action.body in ways:
@@ -182,6 +181,7 @@ def test_printed_parts_equal_the_numpy_twin(name, price, tmp_path):
 def test_neo_hookean_costs_no_more_than_by_hand():
     """Figures without regrouping: 237 operations and 11 scalars, 189 and 26; regrouped by hand 144."""
     few = _split(STATEFUL["neo_hookean 3D"], 8.0, effort={})
+    assert str(few) == "9 scalars per point stored, 174 operations per point instead of 419 (regrouped, few operations)"
     assert few.num_scalars <= 9 and few.flops_after == few.action.flops <= 174
     many = _split(STATEFUL["neo_hookean 3D"], 1.0, effort={})
     assert many.num_scalars <= 31 and many.flops_after == many.action.flops <= 116
@@ -199,11 +199,13 @@ def test_the_matrix_of_the_jacobian_is_symmetric(name, num_scalars, flops):
 
 @pytest.mark.parametrize("name", STATEFUL)
 def test_the_higher_the_price_the_fewer_scalars(name):
-    splits = [_split(STATEFUL[name], price) for price in (1.0, 8.0, 1e4, inf)]
+    form, dim = _lowered(STATEFUL[name])
+    splits = split_states(form.integrals[0].action, (1.0, 8.0, 1e4, inf), _ten_basis_functions(dim))
     costs = [split.cost_after for split in splits]
     assert costs == sorted(costs)
     scalars = [split.num_scalars for split in splits]
     assert scalars[0] >= scalars[1] >= scalars[2] == scalars[3] == 0
+    assert str(splits[3]).startswith("nothing stored")
     assert splits[3].state is None and splits[3].flops_after <= splits[3].flops_before
 
 
