@@ -12,7 +12,7 @@ from femgpu import log
 from femgpu.errors import DataError, FormError, collective
 from femgpu.forms import Form
 from femgpu.operators.cell_kernel import REAL, SCALAR, CellKernel, DeviceArrays
-from femgpu.operators.gather import GatherSum, Segments
+from femgpu.operators.gather import GatherSum, Segments, num_rows
 from femgpu.operators.memory import least_bytes
 from femgpu.operators.term import make_terms
 from femgpu.options import Settings
@@ -173,8 +173,7 @@ class FormOperator:
                     kernel.bind("out", out)
                 kernel.kernel()
             if gather is not None:
-                gather.bind(out)
-                gather.kernel()
+                gather(out)
             if log.is_active():
                 # Only then does the event hold the kernels' time, and not that of handing them over.
                 self.runtime.finish()
@@ -191,7 +190,7 @@ class FormOperator:
         chosen = [(term, getattr(term.integral, _POINTWISE[target])) for term in self.terms]
         chosen = [(term, pointwise) for term, pointwise in chosen if pointwise is not None]
         if target == "matrix":
-            out = self._matrix_buffer([term.num_cells for term, _ in chosen])
+            out = self._matrix_buffer([term.num_cells * num_rows(term) ** 2 for term, _ in chosen])
             return [self._kernel(term, target, pointwise, out) for term, pointwise in chosen]
         kernels = [self._kernel(term, target, pointwise, self.out) for term, pointwise in chosen]
         gathering = [kernel for kernel in kernels if kernel.plan.scatter == "evector"]
@@ -218,10 +217,9 @@ class FormOperator:
             self._e_vector = Segments(self.runtime, self.terms, self.scalar.itemsize)
         return self._e_vector
 
-    def _matrix_buffer(self, num_cells: list[int]) -> Any:
+    def _matrix_buffer(self, sizes: list[int]) -> Any:
         """One buffer for the largest term's matrices: terms are read back one after the other."""
-        rows = self.space.element.num_basis * self.space.num_comp
-        self._matrix = self.runtime.empty(max(num_cells, default=0) * rows * rows * 8)
+        self._matrix = self.runtime.empty(max(sizes, default=0) * 8)
         return self._matrix
 
 

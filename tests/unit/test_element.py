@@ -166,3 +166,19 @@ def test_element_with_nodes_of_its_own():
     np.testing.assert_allclose(element.tabulate(element.nodes)[0], np.eye(3), atol=1e-14)
     with pytest.raises(FormError, match="nodes of its own"):
         element.petsc_fe()
+
+
+@cells
+@pytest.mark.parametrize("degree", [0, 1, 2, 3, 5])
+def test_hessians_of_polynomials(cell, degree):
+    """Exact for every polynomial of the element, and symmetric."""
+    element = LagrangeElement(cell, degree)
+    x = random_points(cell)
+    powers = monomials(cell, degree)
+    found = np.einsum("qbij,bm->qmij", element.hessians(x), evaluate(powers, element.nodes))
+    step = 1e-6
+    for axis in range(element.reference.dim):
+        shift = step * np.eye(element.reference.dim)[axis]
+        expected = (gradient(powers, x + shift) - gradient(powers, x - shift)) / (2 * step)
+        np.testing.assert_allclose(found[..., axis], expected, rtol=0, atol=1e-8 * max(1, degree) ** 3)
+    np.testing.assert_allclose(found, found.swapaxes(2, 3), rtol=0, atol=1e-12 * max(1, degree) ** 4)
