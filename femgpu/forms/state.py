@@ -24,7 +24,7 @@ from femgpu.forms.printer import print_body
 from femgpu.forms.records import Pointwise
 from femgpu.forms.regroup import regroupings
 
-# A component of one array, ("u_x", 1), with all its derivatives; all of ("x", 0), ("n", 0) and ("s", 0).
+# A component of one array, ("u_x", 1), with all its derivatives; all of ("x", 0) and ("n", 0).
 Field = tuple[str, int]
 FieldCost = Callable[[Field], float]
 
