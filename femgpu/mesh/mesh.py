@@ -142,6 +142,8 @@ class Mesh:
     def clone_dm(self) -> PETSc.DMPlex:
         """A new clone of the DM for one space, without fields; `Mesh.of` knows it. Collective."""
         dm = self.dm.clone()
+        if dm.handle == self._user_handle:  # the user's DM is gone, and its handle has come back
+            self._user_handle = None
         self.attach(dm)
         return dm
 
