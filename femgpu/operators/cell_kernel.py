@@ -83,7 +83,7 @@ class CellKernel:
             "d_constants": lambda: vectors["constants"],
             "d_state": lambda: vectors["state"],
             "d_out": lambda: out,
-            "d_tables": lambda: arrays.get(("tables", source), lambda: tables.astype(real)),
+            "d_tables": lambda: arrays.get(("tables", tables.tobytes()), lambda: tables.astype(real)),
             "d_geometry": lambda: arrays.get((id(term), "geometry", self._layout), self._geometry),
             "d_facets": lambda: arrays.get((id(term), "facets"), lambda: term.facets),
             "d_coords": lambda: arrays.get((id(block.coords), "coords"), lambda: block.coords.astype(real)),
