@@ -45,6 +45,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     home = next((module for module, names in _HOMES.items() if name in names), None)
     if home is not None:
+        if home == "spaces":
+            import_module("femgpu.forms")  # lets Functions and boundary conditions take UFL expressions
         value = globals()[name] = getattr(import_module(f"femgpu.{home}"), name)
         return value
     if not name.startswith("_") and find_spec(f"femgpu.{name}") is not None:
