@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from femgpu import mesh
     from femgpu.forms import PointwiseForm
     from femgpu.io import write
-    from femgpu.operators import assemble
-    from femgpu.solver import AssembledPC, FormMatrix, NonlinearProblem
+    from femgpu.operators import assemble, error_norm
+    from femgpu.solver import AssembledPC, FormMatrix, NonlinearProblem, project
     from femgpu.spaces import Constant, DirichletBC, Function, FunctionSpace, MixedSpace, coordinates, time_derivative
 
 __all__ = [
@@ -27,7 +27,9 @@ __all__ = [
     "PointwiseForm",
     "assemble",
     "coordinates",
+    "error_norm",
     "mesh",
+    "project",
     "time_derivative",
     "write",
 ]
@@ -36,8 +38,8 @@ __all__ = [
 _HOMES = {
     "forms": ("PointwiseForm",),
     "io": ("write",),
-    "operators": ("assemble",),
-    "solver": ("AssembledPC", "FormMatrix", "NonlinearProblem"),
+    "operators": ("assemble", "error_norm"),
+    "solver": ("AssembledPC", "FormMatrix", "NonlinearProblem", "project"),
     "spaces": ("Constant", "DirichletBC", "Function", "FunctionSpace", "MixedSpace", "coordinates", "time_derivative"),
 }
 

@@ -42,7 +42,7 @@ class ExpressionValues:
     def __init__(self, expression: Any, mesh: Mesh) -> None:
         self.expression = lower_expression(expression)
         self.shape = self.expression.shape
-        domain = extract_unique_domain(expression)
+        domain: Any = extract_unique_domain(expression)
         if domain is not None and mesh_of(domain) is not mesh:
             raise DataError(f"the expression {show(expression)} lives on another mesh; build all spaces and Constants from one DM")
         check_inputs(self.expression)
@@ -69,7 +69,7 @@ def check_inputs(lowered: Any) -> None:
     for entry in (*lowered.coefficients, *lowered.constants):
         if not isinstance(entry, Function | Constant):
             raise FormError(
-                f"{show(entry)} is a ufl.{type(entry).__name__}, which has no values; expected a femgpu.Function or a femgpu.Constant"
+                f"{show(entry)} is a ufl.{type(entry).__name__}, which has no values; expected a Function or Constant of femgpu's"
             )
 
 
