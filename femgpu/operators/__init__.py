@@ -1,8 +1,8 @@
 """Operators on L-vectors: residual, Jacobian action, diagonal, element matrices, functionals, and their numpy twin."""
 
-from femgpu.operators.error_norm import error_norm
 from femgpu.operators.form_operator import FormOperator
 from femgpu.operators.functional import assemble
+from femgpu.operators.norms import error_norm
 from femgpu.operators.symmetry import is_symmetric
 from femgpu.operators.term import Term, make_terms
 

@@ -88,7 +88,7 @@ class Function(ufl.Coefficient):
         _interpolate(local, self.space, source, self.name)
         self.set_local(local)
 
-    def evaluate(self, points: npt.ArrayLike, outside: str = "raise") -> npt.NDArray[np.float64]:
+    def evaluate(self, points: npt.ArrayLike, outside: str = "raise") -> npt.NDArray[np.float64]:  # type: ignore[override]
         """Values at points of the mesh; collective.
 
         Args:
@@ -187,7 +187,7 @@ class SubFunction(ufl.Coefficient):
             _interpolate(local, self.space, source, self.name)
         self.parent.set_local(local)
 
-    def evaluate(self, points: npt.ArrayLike, outside: str = "raise") -> npt.NDArray[np.float64]:
+    def evaluate(self, points: npt.ArrayLike, outside: str = "raise") -> npt.NDArray[np.float64]:  # type: ignore[override]
         """The field's values (num_points, *value_shape) at points of the mesh; collective. See `Function.evaluate`."""
         return point_values(self, points, outside)
 
