@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from femgpu.io import write
     from femgpu.operators import assemble, error_norm
     from femgpu.solver import AssembledPC, FormMatrix, NonlinearProblem, project
-    from femgpu.spaces import Constant, DirichletBC, Function, FunctionSpace, MixedSpace, coordinates, time_derivative
+    from femgpu.spaces import (
+        Constant,
+        DirichletBC,
+        Function,
+        FunctionSpace,
+        MixedSpace,
+        coordinates,
+        rigid_body_modes,
+        time_derivative,
+    )
 
 __all__ = [
     "AssembledPC",
@@ -30,6 +39,7 @@ __all__ = [
     "error_norm",
     "mesh",
     "project",
+    "rigid_body_modes",
     "time_derivative",
     "write",
 ]
@@ -40,7 +50,16 @@ _HOMES = {
     "io": ("write",),
     "operators": ("assemble", "error_norm"),
     "solver": ("AssembledPC", "FormMatrix", "NonlinearProblem", "project"),
-    "spaces": ("Constant", "DirichletBC", "Function", "FunctionSpace", "MixedSpace", "coordinates", "time_derivative"),
+    "spaces": (
+        "Constant",
+        "DirichletBC",
+        "Function",
+        "FunctionSpace",
+        "MixedSpace",
+        "coordinates",
+        "rigid_body_modes",
+        "time_derivative",
+    ),
 }
 
 
