@@ -215,7 +215,8 @@ class Constant(ufl.Constant):
 
     def __init__(self, dm: PETSc.DM, value: Any):
         array = np.array(value, np.float64)
-        super().__init__(ufl_mesh(Mesh.of(dm)), array.shape)
+        self._mesh = Mesh.of(dm)  # UFL's mesh does not keep it alive
+        super().__init__(ufl_mesh(self._mesh), array.shape)
         self._value = np.empty(array.shape)
         self.value = value
 
