@@ -434,10 +434,8 @@ def mixed_plex_distributed(blocks, points):
 
 def calls(kind, count):
     """Number of calls of every function while a mesh is read and numbered."""
-    plain = "+" not in kind
-    dm = (
-        box((count, count, 2), kind, comm=PETSc.COMM_SELF) if plain else random_mixed(kind, (count, count, 2), comm=PETSc.COMM_SELF)
-    )
+    plain, counts, self = "+" not in kind, (count, count, 2), PETSc.COMM_SELF
+    dm = box(counts, kind, comm=self) if plain else random_mixed(kind, counts, comm=self)
     profile = cProfile.Profile()
     profile.enable()
     mesh = Mesh.of(dm)
