@@ -34,6 +34,7 @@ class Mesh:
         num_cells: cells of this rank.
         num_cells_global: cells of all ranks.
         blocks: the cells of each type; the same types in the same order on all ranks.
+        kept: what other layers compute once per mesh, by name.
         coords: (num_coord_nodes, dim) node coordinates, float64.
         has_petsc_elements: whether PETSc's own finite elements are right on this mesh: one simplex or tensor type.
     """
@@ -63,6 +64,7 @@ class Mesh:
         start, end = self.dm.getHeightStratum(0)
         self.num_cells = end - start
         self.num_cells_global = self.mpi.allreduce(self.num_cells)
+        self.kept: dict[str, Any] = {}
         self.blocks = self._read_blocks(self._cells)
         self.coords = self.blocks[0].coords
         with collective(self.mpi):
