@@ -11,13 +11,19 @@ Weak form: find u with u = exact on the boundary and, for all v that vanish ther
 The coefficient nu is chosen by -variable_coefficient:
 
     none        nu = 1
-    analytic    nu = sum x_i, evaluated at the points
-    field       nu = sum x_i as a finite element field of degree -mat_petscspace_degree (default 0, constant per cell)
+    analytic    nu = x_0 + x_1, evaluated at the points
+    field       nu = x_0 + x_1 as a finite element field of degree -mat_petscspace_degree (default 0, constant per cell)
     nonlinear   nu = |grad u|^2 / 2, so that Newton has work to do
 
-and the exact solution by -exact: quadratic (c |x|^2 with Laplacian 4, in every space of degree 2 or more) or trigonometric
-(a product of sines over the mesh's bounding box). f follows from UFL. With `field`, f belongs to sum x_i, not to its
-interpolant. On a mesh that reaches below zero, x_i counts from the bounding box's lower corner, so that nu is not negative.
+and the exact solution by -exact:
+
+    quadratic       u = 2/dim |x|^2, whose Laplacian is 4, in every space of degree 2 or more
+    trigonometric   a product of sines over the mesh's bounding box
+    ex12            quadratic, with f as ex12 writes it: -4, -6 (x_0 + x_1) or -16 (x_0^2 + x_1^2). In 2D that is the f of this u;
+                    in 3D with a variable coefficient it is not, and only residuals can be compared with ex12's
+
+With the first two, f follows from UFL; with `field`, it belongs to x_0 + x_1, not to its interpolant. On a mesh that reaches below
+zero, x_i in nu counts from the bounding box's lower corner, so that nu is not negative.
 
 -run_type full   solve, print the error, write what -output and -picture name
           test   print the residual of the exact solution's interpolant, of zero, and the error of the linear model
@@ -27,156 +33,116 @@ Run lines:
 
     mpiexec -n 2 python drivers/poisson.py -dm_plex_filename meshes/bracket.msh -petscspace_degree 2 \
         -variable_coefficient analytic -exact trigonometric -ksp_type cg -pc_type gamg -snes_monitor
-    python drivers/poisson.py -dm_plex_dim 2 -dm_plex_simplex 0 -dm_plex_box_faces 8,8 -variable_coefficient nonlinear
-    python drivers/poisson.py -dm_plex_dim 2 -dm_plex_box_faces 400,400 -petscspace_degree 1 -run_type perf \
+    python drivers/poisson.py -dm_plex_simplex 0 -dm_plex_box_faces 8,8 -variable_coefficient nonlinear
+    python drivers/poisson.py -dm_plex_dim 3 -dm_plex_simplex 0 -dm_plex_box_faces 4,4,4 -petscspace_degree 2 -run_type test \
+        -exact ex12 -variable_coefficient field -mat_petscspace_degree 2 -petscfe_default_quadrature_order 2
+    python drivers/poisson.py -dm_plex_box_faces 400,400 -petscspace_degree 1 -run_type perf \
         -variable_coefficient field -petscfe_default_quadrature_order 0 -petscfe_num_blocks 4 -petscfe_num_batches 16
 """
 
-import sys
-from pathlib import Path
+import math
 
-import petsc4py
+import common
+import numpy as np
+import ufl
+from petsc4py import PETSc
+from ufl import div, dx, grad, inner
 
-petsc4py.init(sys.argv)
-
-import numpy as np  # noqa: E402
-import ufl  # noqa: E402
-from petsc4py import PETSc  # noqa: E402
-from ufl import div, dx, grad, inner  # noqa: E402
-
-import femgpu  # noqa: E402
-from femgpu.errors import FemgpuError, OptionError  # noqa: E402
+import femgpu
+from femgpu.errors import OptionError
 
 COEFFICIENTS = ("none", "analytic", "field", "nonlinear")
 RUN_TYPES = ("full", "test", "perf")
-EXACT = ("quadratic", "trigonometric")
+EXACT = ("quadratic", "trigonometric", "ex12")
 
 
-def main() -> None:
+def main():
     """Runs the driver with the options of the command line."""
     options = PETSc.Options()
     accept_ex12_options(options)
     show_solution = options.getBool("show_solution", False)
-    check_outputs(options)
-    coefficient = choice(options, "variable_coefficient", COEFFICIENTS, "none")
-    run_type = choice(options, "run_type", RUN_TYPES, "full")
-    kind = choice(options, "exact", EXACT, "quadratic")
-    degree = options.getInt("petscspace_degree", 1)
+    common.check_outputs(options)
+    coefficient = common.choice(options, "variable_coefficient", COEFFICIENTS, "none")
+    run_type = common.choice(options, "run_type", RUN_TYPES, "full")
+    kind = common.choice(options, "exact", EXACT, "quadratic")
+    degree = common.number(options, "petscspace_degree", 1)
+    nu_degree = common.number(options, "mat_petscspace_degree", 0)
 
-    dm = femgpu.mesh.create()
-    space = femgpu.FunctionSpace(dm, "Lagrange", degree)
-    x = femgpu.coordinates(dm)
-    exact, exact_values = exact_solution(dm, x, kind)
-    u = femgpu.Function(space, name="u")
-    v = ufl.TestFunction(space)
-    nu, nu_exact = make_coefficient(dm, x, u, exact, coefficient, options.getInt("mat_petscspace_degree", 0))
-    source = -div(nu_exact * grad(exact))
-    F = inner(nu * grad(u), grad(v)) * dx - source * v * dx
-    bc = femgpu.DirichletBC(space, exact_values, "boundary")
-    problem = femgpu.NonlinearProblem(F, u, bcs=[bc])
-
+    problem, exact, exact_values = discretise(femgpu.mesh.create(), degree, coefficient, kind, nu_degree)
     if run_type == "perf":
         from femgpu.bench.residual import report
 
-        u.interpolate(exact_values)
-        say(report(problem))
+        problem.u.interpolate(exact_values)
+        common.say(report(problem))
         return
     if run_type == "test":
-        test(problem, u, exact, exact_values)
+        common.check_residuals(problem, exact, exact_values)
         return
+    problem.solve()
+    common.report(problem, exact)
+    common.write(problem.u, options)
+    if show_solution:
+        problem.u.vec.view()
+
+
+def discretise(dm, degree, coefficient, kind, nu_degree=0):
+    """The problem with its initial guess, and its exact solution as UFL and as a callable of points.
+
+    Args:
+        dm: the mesh.
+        degree: of the Lagrange space.
+        coefficient: one of `COEFFICIENTS`.
+        kind: one of `EXACT`.
+        nu_degree: of the space of nu, where nu is a field.
+    """
+    space = femgpu.FunctionSpace(dm, "Lagrange", degree)
+    u, v = femgpu.Function(space, name="u"), ufl.TestFunction(space)
+    exact, exact_values = exact_solution(dm, kind)
+    nu, nu_exact = make_coefficient(dm, u, exact, coefficient, nu_degree)
+    f = ex12_source(dm, coefficient) if kind == "ex12" else -div(nu_exact * grad(exact))
+    F = inner(nu * grad(u), grad(v)) * dx - f * v * dx
+    bc = femgpu.DirichletBC(space, exact_values, "boundary")
     if coefficient == "nonlinear":
         # nu vanishes with grad u: start from a function with a gradient.
         u.interpolate(lambda points: points.sum(axis=0))
-    problem.solve()
-    say(f"Newton iterations: {problem.snes.getIterationNumber()}, linear iterations: {problem.snes.getLinearSolveIterations()}")
-    say(f"L2 error: {l2_error(u, exact):.6e} ({space.num_dofs} dofs, degree {degree})")
-    write(u, options)
-    if show_solution:
-        u.vec.view()
+    return femgpu.NonlinearProblem(F, u, bcs=[bc]), exact, exact_values
 
 
-def exact_solution(dm, x, kind):
-    """The exact solution as a UFL expression and as a callable of points."""
-    dim = len(x)
-    if kind == "quadratic":
-        scale = 2.0 / dim
-        return scale * inner(x, x), lambda points: scale * (points**2).sum(axis=0)
-    lower, upper = bounding_box(dm)
-    wave, shift = np.pi / (upper - lower), 0.3
+def exact_solution(dm, kind):
+    """The exact solution as UFL and as a callable of points."""
+    dim = dm.getDimension()
 
-    def values(points):
-        return np.prod([np.sin(wave[i] * (points[i] - lower[i]) + shift) for i in range(dim)], axis=0)
+    def quadratic(x, m):
+        return 2.0 / dim * sum(x[i] ** 2 for i in range(dim))
 
-    expression = 1.0
-    for i in range(dim):
-        expression = expression * ufl.sin(float(wave[i]) * (x[i] - float(lower[i])) + shift)
-    return expression, values
+    def trigonometric(x, m):
+        return math.prod(m.sin(math.pi * s + 0.3) for s in common.relative(dm, x))
+
+    return common.manufactured(dm, trigonometric if kind == "trigonometric" else quadratic)
 
 
-def make_coefficient(dm, x, u, exact, kind, degree):
+def make_coefficient(dm, u, exact, kind, degree):
     """The coefficient of the discrete problem, and the one that f is made from."""
-    lower = np.minimum(bounding_box(dm)[0], 0.0)
-    linear = sum(x[i] - float(lower[i]) for i in range(len(x)))
     if kind == "none":
         return ufl.as_ufl(1.0), ufl.as_ufl(1.0)
-    if kind == "analytic":
-        return linear, linear
     if kind == "nonlinear":
         return inner(grad(u), grad(u)) / 2, inner(grad(exact), grad(exact)) / 2
+    lower = np.minimum(common.bounding_box(dm)[0], 0.0)
+    linear, values = common.manufactured(dm, lambda x, m: sum(x[i] - float(lower[i]) for i in range(len(lower))[:2]))
+    if kind == "analytic":
+        return linear, linear
     space = femgpu.FunctionSpace(dm, "DG" if degree == 0 else "Lagrange", degree)
     nu = femgpu.Function(space, name="nu")
-    nu.interpolate(lambda points: (points - lower[:, None]).sum(axis=0))
+    nu.interpolate(values)
     return nu, linear
 
 
-def bounding_box(dm):
-    """Lower and upper corner of the mesh over all ranks."""
-    return np.array(dm.getBoundingBox()).T
-
-
-def test(problem, u, exact, exact_values):
-    """Ex12's checks of the discretisation, without a solve.
-
-    The initial residual is PETSc's: zero with the boundary values inserted, whose rows then vanish.
-    """
-    u.interpolate(exact_values)
-    residual, zero = u.vec.duplicate(), u.vec.duplicate()
-    say(f"L_2 error of the interpolant: {l2_error(u, exact):.6e}")
-    problem.residual(u.vec, residual)
-    say(f"L_2 residual of the interpolant: {residual.norm():.12e}")
-    problem.linearise(u.vec)
-    problem.jacobian.mult(u.vec, residual)
-    say(f"Jacobian times the interpolant: {residual.norm():.12e}")
-    zero.set(0)
-    problem.insert_boundary_values(zero)
-    problem.residual(zero, residual)
-    say(f"Initial residual: {residual.norm():.12e}")
-
-
-def l2_error(u, exact):
-    """The L2 norm of u - exact, by a rule that is exact for twice the degree of u and a little more."""
-    return np.sqrt(femgpu.assemble((u - exact) ** 2 * dx(degree=2 * u.space.element.degree + 3)))
-
-
-def write(u, options):
-    """Writes the files that the options name."""
-    output, picture = options.getString("output", ""), options.getString("picture", "")
-    if output:
-        femgpu.write(output, u)
-        say(f"wrote {output}")
-    if picture:
-        from femgpu.io import picture as draw
-
-        draw(picture, u)
-        say(f"wrote {picture}")
-
-
-def check_outputs(options):
-    """Refuses files that could not be written after the solve."""
-    for name, legal in (("output", (".vtu", ".pvtu", ".h5")), ("picture", (".png",))):
-        path = Path(options.getString(name, "")) if options.hasName(name) else None
-        if path is not None and (path.suffix not in legal or not path.parent.is_dir()):
-            raise OptionError(f"-{name} {path}: expected a file that ends in {', '.join(legal)}, in a folder that exists")
+def ex12_source(dm, coefficient):
+    """F as ex12 has it: f0_u, f0_analytic_u and f0_analytic_nonlinear_u, with the sign of the right-hand side."""
+    x = list(femgpu.coordinates(dm))[:2]
+    if coefficient == "none":
+        return ufl.as_ufl(-4.0)
+    return -16 * sum(s**2 for s in x) if coefficient == "nonlinear" else -6 * sum(x)
 
 
 def accept_ex12_options(options):
@@ -193,23 +159,5 @@ def accept_ex12_options(options):
         )
 
 
-def choice(options, name, legal, default):
-    """An option with a fixed set of values."""
-    value = options.getString(name, default)
-    if value not in legal:
-        raise OptionError(f"-{name} {value!r}: expected one of {', '.join(legal)}")
-    return value
-
-
-def say(text):
-    """Prints on the first rank."""
-    PETSc.Sys.Print(text)
-
-
 if __name__ == "__main__":
-    try:
-        main()
-    except FemgpuError as error:
-        if PETSc.COMM_WORLD.rank == 0:
-            print(f"poisson.py: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        sys.exit(1)
+    common.run(main)

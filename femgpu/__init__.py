@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from femgpu.io import write
     from femgpu.operators import assemble
     from femgpu.solver import AssembledPC, FormMatrix, NonlinearProblem
-    from femgpu.spaces import Constant, DirichletBC, Function, FunctionSpace, MixedSpace, coordinates, time_derivative
+    from femgpu.spaces import (
+        Constant,
+        DirichletBC,
+        Function,
+        FunctionSpace,
+        MixedSpace,
+        coordinates,
+        rigid_body_modes,
+        time_derivative,
+    )
 
 __all__ = [
     "AssembledPC",
@@ -28,6 +37,7 @@ __all__ = [
     "assemble",
     "coordinates",
     "mesh",
+    "rigid_body_modes",
     "time_derivative",
     "write",
 ]
@@ -38,7 +48,16 @@ _HOMES = {
     "io": ("write",),
     "operators": ("assemble",),
     "solver": ("AssembledPC", "FormMatrix", "NonlinearProblem"),
-    "spaces": ("Constant", "DirichletBC", "Function", "FunctionSpace", "MixedSpace", "coordinates", "time_derivative"),
+    "spaces": (
+        "Constant",
+        "DirichletBC",
+        "Function",
+        "FunctionSpace",
+        "MixedSpace",
+        "coordinates",
+        "rigid_body_modes",
+        "time_derivative",
+    ),
 }
 
 

@@ -14,10 +14,12 @@ from femgpu import log, options, petsc_c
 from femgpu.errors import DeviceError, FemgpuError, OptionError, SolverError, collective
 from femgpu.forms import lower_form
 from femgpu.mesh import Mesh
+from femgpu.operators import is_symmetric
 from femgpu.operators.device import choose_runtime, on_device
 from femgpu.operators.form_operator import check_finite
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian, create_difference, create_matfree
+from femgpu.solver.nullspace import give_near_nullspace, give_nullspace
 from femgpu.solver.view import view
 from femgpu.spaces import DirichletBC, Function
 
@@ -109,6 +111,21 @@ class NonlinearProblem:
         self.operator.refresh()
         self.operator.insert_values(x)
 
+    def set_nullspace(self, nullspace: PETSc.NullSpace, transpose: PETSc.NullSpace | None = None) -> None:
+        """Says what the Jacobian maps to zero: boundary rows of its vectors are zero.
+
+        Args:
+            nullspace: the null space.
+            transpose: that of the transpose; default the same where the form's Jacobian is symmetric, else not known.
+        """
+        if transpose is None and self.form.has_jacobian and is_symmetric(self.form):
+            transpose = nullspace
+        give_nullspace(self._matrices, nullspace, transpose)
+
+    def set_near_nullspace(self, nullspace: PETSc.NullSpace) -> None:
+        """Gives algebraic multigrid the modes of small energy, such as `rigid_body_modes(space)`."""
+        give_near_nullspace(self._matrices, nullspace)
+
     def solve(self) -> Function:
         """Solves by SNESSolve with u as initial guess, boundary values inserted first; collective.
 
@@ -198,6 +215,11 @@ class NonlinearProblem:
                 f"-{self._prefix}pc_type python -{self._prefix}pc_python_type femgpu.AssembledPC "
                 f"-{self._prefix}assembled_pc_type ..., which copies"
             )
+
+    @property
+    def _matrices(self) -> list[PETSc.Mat]:
+        """What KSP multiplies with and what the preconditioner sees, each once."""
+        return list({mat.handle: mat for mat in (self.jacobian, self._pmat)}.values())
 
     @property
     def _prefix(self) -> str:

@@ -1,0 +1,163 @@
+"""What all drivers need besides their mathematics: PETSc's start, options, manufactured solutions, reports, files, errors.
+
+Importing it starts PETSc with the options of the command line, so that it stands first in a driver.
+"""
+
+import math
+import sys
+from pathlib import Path
+
+import petsc4py
+
+petsc4py.init(sys.argv)
+
+import numpy as np  # noqa: E402
+import ufl  # noqa: E402
+from mpi4py import MPI  # noqa: E402
+from petsc4py import PETSc  # noqa: E402
+from ufl import dx, inner  # noqa: E402
+
+import femgpu  # noqa: E402
+from femgpu.errors import FemgpuError, OptionError  # noqa: E402
+
+
+def run(main):
+    """Runs a driver: femgpu's errors become one line on the first rank and exit code 1."""
+    try:
+        main()
+    except FemgpuError as error:
+        if PETSc.COMM_WORLD.rank == 0:
+            name = Path(sys.argv[0]).name
+            print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        sys.exit(1)
+
+
+def say(text):
+    """Prints on the first rank."""
+    PETSc.Sys.Print(text)
+
+
+def choice(options, name, legal, default):
+    """An option with a fixed set of values."""
+    value = options.getString(name, default)
+    if value not in legal:
+        raise OptionError(f"-{name} {value!r}: expected one of {', '.join(legal)}")
+    return value
+
+
+def number(options, name, default, minimum=-math.inf):
+    """An option with a number, of the default's kind: an integer or a real."""
+    text = options.getString(name, str(default))
+    kind = type(default)
+    try:
+        value = kind(text)
+    except ValueError:
+        value = math.nan
+    if not (value >= minimum and math.isfinite(value)):
+        least = f" of at least {minimum}" if minimum > -math.inf else ""
+        raise OptionError(f"-{name} {text}: expected {'an integer' if kind is int else 'a number'}{least}")
+    return value
+
+
+def numbers(options, name, default):
+    """An option with as many numbers as its default, separated by commas."""
+    text = options.getString(name, ",".join(map(str, default)))
+    try:
+        values = [type(entry)(word) for entry, word in zip(default, text.split(","), strict=True)]
+    except ValueError:
+        kind = "integers" if isinstance(default[0], int) else "numbers"
+        raise OptionError(f"-{name} {text}: expected {len(default)} {kind} separated by commas") from None
+    return values
+
+
+def bounding_box(dm):
+    """Lower and upper corner of the mesh over all ranks."""
+    return np.array(dm.getBoundingBox()).T
+
+
+def relative(dm, x):
+    """Coordinates that go from 0 to 1 over the mesh's bounding box, as a list; x in UFL or in numbers."""
+    lower, upper = bounding_box(dm)
+    return [(x[i] - float(lower[i])) / float(upper[i] - lower[i]) for i in range(len(lower))]
+
+
+def manufactured(dm, function):
+    """A function of the position in its two forms, from one definition.
+
+    Args:
+        dm: the mesh.
+        function: called with the coordinates x and with the module whose sin, exp and so on it shall use, ufl or numpy; returns a
+            scalar, or a list of components.
+
+    Returns:
+        The UFL expression, and a callable of points (dim, num_points) for boundary values.
+    """
+    expression = function(femgpu.coordinates(dm), ufl)
+    expression = ufl.as_vector(expression) if isinstance(expression, list) else expression
+
+    def values(points):
+        result = function(points, np)
+        return np.stack(result) if isinstance(result, list) else result
+
+    return expression, values
+
+
+def l2_error(u, exact):
+    """The L2 norm of u - exact, by a rule that is exact for twice the degree of u and a little more."""
+    return math.sqrt(femgpu.assemble(inner(u - exact, u - exact) * dx(degree=2 * u.space.element.degree + 3)))
+
+
+def largest(u):
+    """The largest length of a nodal value over all ranks."""
+    nodal = u.vec.array_r.reshape(-1, u.space.num_comp)
+    mine = float(np.linalg.norm(nodal, axis=1).max(initial=0.0))
+    return u.space.mesh.mpi.allreduce(mine, op=MPI.MAX)
+
+
+def report(problem, exact=None):
+    """Prints iterations, and the error where the exact solution is known."""
+    snes, space = problem.snes, problem.u.space
+    say(f"Newton iterations: {snes.getIterationNumber()}, linear iterations: {snes.getLinearSolveIterations()}")
+    if exact is not None:
+        say(f"L2 error: {l2_error(problem.u, exact):.6e} ({space.num_dofs} dofs, degree {space.element.degree})")
+
+
+def check_residuals(problem, exact, exact_values):
+    """Checks of the discretisation without a solve, as PETSc's tutorials print them for -run_type test.
+
+    The initial residual is PETSc's: zero with the boundary values inserted, whose rows then vanish.
+    """
+    u = problem.u
+    u.interpolate(exact_values)
+    residual, zero = u.vec.duplicate(), u.vec.duplicate()
+    say(f"L_2 error of the interpolant: {l2_error(u, exact):.12e}")
+    problem.residual(u.vec, residual)
+    say(f"L_2 residual of the interpolant: {residual.norm():.12e}")
+    problem.linearise(u.vec)
+    problem.jacobian.mult(u.vec, residual)
+    say(f"Jacobian times the interpolant: {residual.norm():.12e}")
+    zero.set(0)
+    problem.insert_boundary_values(zero)
+    problem.residual(zero, residual)
+    say(f"Initial residual: {residual.norm():.12e}")
+
+
+def check_outputs(options):
+    """Refuses files that could not be written after the solve."""
+    for name, legal in (("output", (".vtu", ".pvtu", ".h5")), ("picture", (".png",))):
+        path = Path(options.getString(name, "")) if options.hasName(name) else None
+        if path is not None and (path.suffix not in legal or not path.parent.is_dir()):
+            raise OptionError(f"-{name} {path}: expected a file that ends in {', '.join(legal)}, in a folder that exists")
+
+
+def write(u, options):
+    """Writes the files that -output and -picture name."""
+    output, picture = options.getString("output", ""), options.getString("picture", "")
+    if output:
+        femgpu.write(output, u)
+        say(f"wrote {output}")
+    if picture:
+        from femgpu.io import picture as draw
+
+        draw(picture, u)
+        say(f"wrote {picture}")

@@ -1,0 +1,79 @@
+"""Rigid-body modes of a displacement space: what algebraic multigrid needs to know of elasticity."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+from petsc4py import PETSc
+
+from femgpu.errors import FormError
+from femgpu.spaces.function import Function
+from femgpu.spaces.function_space import FunctionSpace
+
+Mode = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
+
+
+def rigid_body_modes(space: FunctionSpace) -> PETSc.NullSpace:
+    """The translations and infinitesimal rotations of a displacement space, orthonormal; collective.
+
+    Args:
+        space: a space with as many components as the mesh has dimensions.
+
+    Returns:
+        A null space of 1 vector in 1D, 3 in 2D and 6 in 3D, for `NonlinearProblem.set_near_nullspace`, or for `set_nullspace` where
+        nothing holds the body.
+
+    Raises:
+        FormError: when the space has another number of components.
+    """
+    dim = space.mesh.dim
+    if space.num_comp != dim:
+        raise FormError(f"{space} has {space.num_comp} components; rigid-body modes need a displacement, with {dim} in {dim}D")
+    vectors: list[PETSc.Vec] = []
+    for mode in _modes(space):
+        function = Function(space)
+        function.interpolate(mode)
+        vectors.append(_orthonormal(function.vec, vectors))
+    return PETSc.NullSpace().create(constant=False, vectors=vectors, comm=space.comm)
+
+
+def _modes(space: FunctionSpace) -> list[Mode]:
+    """Callables of x (dim, num_points) that return displacements of the same shape."""
+    dim = space.mesh.dim
+    # Around the middle of the mesh: rotations about a distant point are all but translations.
+    centre = np.array(space.dm.getBoundingBox()).mean(axis=1)
+    translations = [_translation(axis) for axis in range(dim)]
+    return translations + [_rotation(first, second, centre) for first, second in itertools.combinations(range(dim), 2)]
+
+
+def _translation(axis: int) -> Mode:
+    def mode(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        values = np.zeros_like(x)
+        values[axis] = 1.0
+        return values
+
+    return mode
+
+
+def _rotation(first: int, second: int, centre: npt.NDArray[np.float64]) -> Mode:
+    """The rotation in the plane of two axes."""
+
+    def mode(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        values = np.zeros_like(x)
+        values[first] = centre[second] - x[second]
+        values[second] = x[first] - centre[first]
+        return values
+
+    return mode
+
+
+def _orthonormal(vec: PETSc.Vec, others: list[PETSc.Vec]) -> PETSc.Vec:
+    """The vector without its parts along the others, of norm 1; Gram-Schmidt, twice against rounding."""
+    for _ in range(2):
+        for other, part in zip(others, [vec.dot(other) for other in others], strict=True):
+            vec.axpy(-part, other)
+        vec.normalize()
+    return vec
