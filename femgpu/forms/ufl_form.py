@@ -25,7 +25,7 @@ from femgpu.forms.show import show
 from femgpu.forms.stages import Constants, Piece, deep_recursion, differentiate, quadrature_degree, split, substitute
 from femgpu.forms.subfunctions import expand_parts
 from femgpu.forms.walk import Walk
-from femgpu.spaces import SubFunction, mesh_of
+from femgpu.spaces import SubFunction, mesh_of, rate_of, time_shift
 
 
 @deep_recursion()
@@ -36,7 +36,7 @@ def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = No
         F: ufl.Form with one test function in which it is linear, or a PointwiseForm.
         u: the unknown Function; None for a linear form that has none, which then has no Jacobian.
         J: ufl.Form with a test and a trial function to use as the Jacobian; default: the derivative of F with respect
-            to u.
+            to u, to which the time derivative of u adds `time_shift(u)` times the derivative with respect to itself.
         max_degree: the largest quadrature degree that UFL's estimate may ask for; default 2k + 2, k the degree of the
             test function.
 
@@ -52,7 +52,9 @@ def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = No
         return F.lower(u)
     F, J = _whole(F), _whole(J)
     space = _check(F, u, J)
-    lowering = _Lowering(space, u, Constants(*(form for form in (F, J) if form is not None)))
+    rate = rate_of(u) if u is not None and rate_of(u) in F.coefficients() else None
+    shift = None if rate is None else time_shift(u)
+    lowering = _Lowering(space, u, Constants(*(part for part in (F, J, shift) if part is not None)), rate, shift)
     work = [lowering.residual(piece) for piece in split(F, lowering.constants)]
     if not any(entry.residual for entry in work):
         raise FormError(f"the form is zero: {show(F.integrals()[0].integrand())}")
@@ -112,7 +114,7 @@ def _check(F: Any, u: Any, J: Any) -> Any:
             raise FormError(
                 f"the test function lives in {space.ufl_element()}, the unknown in {u.ufl_element()}; expected the same"
             )
-        if u not in F.coefficients():
+        if not {u, rate_of(u)} & set(F.coefficients()):
             raise FormError(f"the residual does not contain the unknown {show(u)}; expected F(u; v)")
         space = u.ufl_function_space()
     if J is not None:
@@ -143,9 +145,11 @@ class _Work:
 class _Lowering:
     """State of the lowering of one form: the numbering of inputs, which all pieces share."""
 
-    def __init__(self, space: Any, unknown: Any, constants: Constants) -> None:
+    def __init__(self, space: Any, unknown: Any, constants: Constants, rate: Any = None, shift: Any = None) -> None:
         self.space = space
         self.unknown = unknown
+        self.rate = rate
+        self.shift = None if shift is None else constants.stand_ins[shift]
         self.constants = constants
         self.direction = None if unknown is None else ufl.Coefficient(space)
         self.inputs = Inputs(unknown, self.direction)
@@ -164,9 +168,8 @@ class _Lowering:
 
     def derivative(self, work: _Work) -> None:
         """Differentiates a piece of the residual, and walks the results into the same graph."""
-        integrand = work.piece.integrand
-        work.action = work.walk.lower(differentiate(integrand, self.unknown, self.direction))
-        work.jacobian = work.walk.lower(differentiate(integrand, self.unknown, ufl.TrialFunction(self.space)))
+        work.action = work.walk.lower(self._along(work.piece.integrand, self.direction))
+        work.jacobian = work.walk.lower(self._along(work.piece.integrand, ufl.TrialFunction(self.space)))
 
     def given_jacobian(self, piece: Piece) -> _Work:
         """Walks a piece of the user's Jacobian."""
@@ -187,6 +190,11 @@ class _Lowering:
         constants = tuple(self.constants.original(entry) for entry in self.inputs.constants)
         text = signature(self.space, coefficients, constants, tuple(integrals))
         return Form(self.space, self.unknown, coefficients, constants, tuple(integrals), text, tuple(notes))
+
+    def _along(self, integrand: Any, direction: Any) -> Any:
+        """The derivative in a direction of the unknown, which moves its rate by the shift times as much."""
+        result = differentiate(integrand, self.unknown, direction)
+        return result if self.rate is None else result + self.shift * differentiate(integrand, self.rate, direction)
 
     def _work(self, piece: Piece) -> _Work:
         return _Work(piece, Walk(Graph(), self.inputs, piece.domain, piece.type != "cell"), {}, {}, {}, {})
