@@ -86,7 +86,12 @@ def _rules(cell: str, rule: Callable[[str], Quadrature]) -> tuple[FacetQuadratur
     for kind in dict.fromkeys(reference.facet_cells):
         facets = tuple(i for i, entry in enumerate(reference.facet_cells) if entry == kind)
         if kind == "point":
-            points, weights, degree, name = reference.vertices[[reference.facets[i] for i in facets]], np.ones((len(facets), 1)), 0, ""
+            points, weights, degree, name = (
+                reference.vertices[[reference.facets[i] for i in facets]],
+                np.ones((len(facets), 1)),
+                0,
+                "",
+            )
         else:
             plain = rule(kind)
             maps = [_facet_map(reference, i) for i in facets]
@@ -103,11 +108,9 @@ def _rules(cell: str, rule: Callable[[str], Quadrature]) -> tuple[FacetQuadratur
 
 def _facet_map(reference: ReferenceCell, facet: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """First vertex of a facet, and the (dim - 1, dim) edges from it along the axes of the facet's own reference cell."""
-    vertices = reference.vertices[list(reference.facets[facet])]
-    edges = vertices[1:] - vertices[0]
-    if reference.facet_cells[facet] == "quadrilateral":  # all but the diagonal
-        edges = np.delete(edges, np.linalg.norm(edges, axis=1).argmax(), axis=0)
-    return vertices[0], edges
+    vertices = reference.vertices[list(reference.loops[facet])]
+    axes = (1, 3) if reference.facet_cells[facet] == "quadrilateral" else range(1, reference.dim)
+    return vertices[0], np.array([vertices[axis] - vertices[0] for axis in axes])
 
 
 def _normal(reference: ReferenceCell, facet: int) -> npt.NDArray[np.float64]:

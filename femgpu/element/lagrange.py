@@ -28,7 +28,8 @@ class LagrangeElement:
 
     Attributes:
         cell: name of the reference cell.
-        degree: polynomial degree, in each variable on tensor cells and in total on simplices.
+        degree: polynomial degree, in each variable on tensor cells and in total on simplices; on prisms, the products of
+            both.
         continuous: whether neighbouring cells share nodes.
         custom_nodes: positions of the nodes where they are not those of PetscFECreateLagrange (coordinates read from a file have
             equispaced nodes); empty otherwise. Made by `of_fe`.
@@ -118,14 +119,10 @@ class LagrangeElement:
 
     def facet_nodes(self) -> tuple[npt.NDArray[np.int32], ...]:
         """Numbers of the nodes that lie on each facet, facets in PETSc's cone order; increasing, dtype int32."""
-        vertices = self.reference.vertices
-        found = []
-        for facet in self.reference.facets:
-            origin = vertices[facet[0]]
-            tangents = vertices[list(facet[1:])] - origin
-            normal = np.linalg.svd(tangents)[2][-1] if len(tangents) else np.ones(1)
-            found.append(np.flatnonzero(np.abs((self.nodes - origin) @ normal) < 1e-10).astype(np.int32))
-        return tuple(found)
+        reference = self.reference
+        parts = [set(part) for part in reference.entities]
+        where = reference.entity_of(self.nodes)
+        return tuple(np.flatnonzero([parts[part] <= set(facet) for part in where]).astype(np.int32) for facet in reference.facets)
 
     def petsc_fe(self, num_comp: int = 1, comm: PETSc.Comm | None = None) -> PETSc.FE:
         """The PetscFE whose dofs this element describes.
@@ -138,8 +135,10 @@ class LagrangeElement:
             A new PetscFE; collective on comm.
 
         Raises:
-            FormError: for an element with custom nodes.
+            FormError: for an element with custom nodes, or on prisms: PETSc numbers those wrongly without saying so.
         """
+        if self.cell == "prism":
+            raise FormError(f"a prism element of degree {self.degree} has no PetscFE; use mesh.set_fields for its section")
         if self.custom_nodes:
             raise FormError(f"a {self.cell} element of degree {self.degree} with nodes of its own has no PetscFE to create")
         reference = self.reference
@@ -165,9 +164,22 @@ def _discontinuous(fe: PETSc.FE, num_comp: int, comm: PETSc.Comm) -> PETSc.FE:
 
 @cache
 def _nodes(element: LagrangeElement) -> npt.NDArray[np.float64]:
-    nodes = np.array(element.custom_nodes) if element.custom_nodes else _read_nodes(element.petsc_fe(), element.reference.dim)
+    if element.custom_nodes:
+        nodes = np.array(element.custom_nodes)
+    elif element.cell == "prism":
+        nodes = _prism_nodes(element)
+    else:
+        nodes = _read_nodes(element.petsc_fe(), element.reference.dim)
     nodes.flags.writeable = False
     return nodes
+
+
+def _prism_nodes(element: LagrangeElement) -> npt.NDArray[np.float64]:
+    """(num_basis, 3) products of the nodes of triangle and interval, in closure order as those of other cells."""
+    triangle = LagrangeElement("triangle", element.degree, element.continuous).nodes
+    interval = LagrangeElement("interval", element.degree, element.continuous).nodes
+    nodes = np.concatenate([np.tile(triangle, (len(interval), 1)), np.repeat(interval, len(triangle), axis=0)], axis=1)
+    return nodes[np.argsort(element.reference.entity_of(nodes), kind="stable")]
 
 
 def _read_nodes(fe: PETSc.FE, dim: int) -> npt.NDArray[np.float64]:

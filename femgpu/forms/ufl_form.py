@@ -7,6 +7,7 @@ every output of the graph (`printer`); collect the records.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -25,20 +26,22 @@ from femgpu.forms.show import show
 from femgpu.forms.stages import Constants, Piece, deep_recursion, differentiate, quadrature_degree, split, substitute
 from femgpu.forms.subfunctions import expand_parts
 from femgpu.forms.walk import Walk
-from femgpu.spaces import SubFunction, mesh_of, rate_of, time_shift
+from femgpu.spaces import SubFunction, mesh_of
 
 
 @deep_recursion()
-def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = None) -> Form:
+def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = None, rates: Mapping[Any, Any] | None = None) -> Form:
     """Lowers a residual and its Jacobian.
 
     Args:
         F: ufl.Form with one test function in which it is linear, or a PointwiseForm.
         u: the unknown Function; None for a linear form that has none, which then has no Jacobian.
         J: ufl.Form with a test and a trial function to use as the Jacobian; default: the derivative of F with respect
-            to u, to which the time derivative of u adds `time_shift(u)` times the derivative with respect to itself.
+            to u.
         max_degree: the largest quadrature degree that UFL's estimate may ask for; default 2k + 2, k the degree of the
             test function.
+        rates: Functions that change with the unknown, and the Constants that their derivatives are: of a problem in time
+            {time_derivative(u): time_shift(u)}. No part of a PointwiseForm, which knows them, or of J.
 
     Returns:
         The form. Integrals of J that match no integral of F stand as integrals without residual.
@@ -51,10 +54,10 @@ def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = No
             raise FormError("J is given beside a PointwiseForm; expected g0 to g3 in the PointwiseForm instead")
         return F.lower(u)
     F, J = _whole(F), _whole(J)
-    space = _check(F, u, J)
-    rate = rate_of(u) if u is not None and rate_of(u) in F.coefficients() else None
-    shift = None if rate is None else time_shift(u)
-    lowering = _Lowering(space, u, Constants(*(part for part in (F, J, shift) if part is not None)), rate, shift)
+    rates = {rate: shift for rate, shift in (rates or {}).items() if J is None and rate in F.coefficients()}
+    space = _check(F, u, J, rates)
+    constants = Constants(*(form for form in (F, J) if form is not None), *rates.values())
+    lowering = _Lowering(space, u, constants, rates)
     work = [lowering.residual(piece) for piece in split(F, lowering.constants)]
     if not any(entry.residual for entry in work):
         raise FormError(f"the form is zero: {show(F.integrals()[0].integrand())}")
@@ -101,7 +104,7 @@ def _whole(form: Any) -> Any:
     return expand_parts(form) if isinstance(form, ufl.Form) else form
 
 
-def _check(F: Any, u: Any, J: Any) -> Any:
+def _check(F: Any, u: Any, J: Any, rates: Mapping[Any, Any]) -> Any:
     check_form(F, 1, "the residual")
     space = F.arguments()[0].ufl_function_space()
     if u is not None:
@@ -114,7 +117,7 @@ def _check(F: Any, u: Any, J: Any) -> Any:
             raise FormError(
                 f"the test function lives in {space.ufl_element()}, the unknown in {u.ufl_element()}; expected the same"
             )
-        if not {u, rate_of(u)} & set(F.coefficients()):
+        if u not in F.coefficients() and not rates:
             raise FormError(f"the residual does not contain the unknown {show(u)}; expected F(u; v)")
         space = u.ufl_function_space()
     if J is not None:
@@ -145,12 +148,11 @@ class _Work:
 class _Lowering:
     """State of the lowering of one form: the numbering of inputs, which all pieces share."""
 
-    def __init__(self, space: Any, unknown: Any, constants: Constants, rate: Any = None, shift: Any = None) -> None:
+    def __init__(self, space: Any, unknown: Any, constants: Constants, rates: Mapping[Any, Any] | None = None) -> None:
         self.space = space
         self.unknown = unknown
-        self.rate = rate
-        self.shift = None if shift is None else constants.stand_ins[shift]
         self.constants = constants
+        self.rates = rates or {}
         self.direction = None if unknown is None else ufl.Coefficient(space)
         self.inputs = Inputs(unknown, self.direction)
 
@@ -168,8 +170,8 @@ class _Lowering:
 
     def derivative(self, work: _Work) -> None:
         """Differentiates a piece of the residual, and walks the results into the same graph."""
-        work.action = work.walk.lower(self._along(work.piece.integrand, self.direction))
-        work.jacobian = work.walk.lower(self._along(work.piece.integrand, ufl.TrialFunction(self.space)))
+        work.action = work.walk.lower(self._differentiate(work.piece.integrand, self.direction))
+        work.jacobian = work.walk.lower(self._differentiate(work.piece.integrand, ufl.TrialFunction(self.space)))
 
     def given_jacobian(self, piece: Piece) -> _Work:
         """Walks a piece of the user's Jacobian."""
@@ -191,13 +193,14 @@ class _Lowering:
         text = signature(self.space, coefficients, constants, tuple(integrals))
         return Form(self.space, self.unknown, coefficients, constants, tuple(integrals), text, tuple(notes))
 
-    def _along(self, integrand: Any, direction: Any) -> Any:
-        """The derivative in a direction of the unknown, which moves its rate by the shift times as much."""
-        result = differentiate(integrand, self.unknown, direction)
-        return result if self.rate is None else result + self.shift * differentiate(integrand, self.rate, direction)
-
     def _work(self, piece: Piece) -> _Work:
         return _Work(piece, Walk(Graph(), self.inputs, piece.domain, piece.type != "cell"), {}, {}, {}, {})
+
+    def _differentiate(self, integrand: Any, direction: Any) -> Any:
+        total = differentiate(integrand, self.unknown, direction)
+        for rate, shift in self.rates.items():
+            total += self.constants.stand_ins[shift] * differentiate(integrand, rate, direction)
+        return total
 
     def _integral(self, work: _Work, degree: int) -> Integral:
         dim = work.walk.domain.geometric_dimension

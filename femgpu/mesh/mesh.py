@@ -14,8 +14,9 @@ from femgpu.element import LagrangeElement, ReferenceCell, basix_rule
 from femgpu.errors import MeshError, collective
 from femgpu.mesh import geometry, regions
 from femgpu.mesh.block import Block
-from femgpu.mesh.coordinates import read_coordinates
+from femgpu.mesh.coordinates import read_coordinates, read_vertices
 from femgpu.mesh.inspect import cell_names
+from femgpu.mesh.topology import Closure, Topology, closure
 
 _ATTRIBUTE = "__femgpu__"
 
@@ -35,6 +36,7 @@ class Mesh:
         blocks: the cells of each type; the same types in the same order on all ranks.
         kept: what other layers compute once per mesh, by name.
         coords: (num_coord_nodes, dim) node coordinates, float64.
+        has_petsc_elements: whether PETSc's own finite elements are right on this mesh: one simplex or tensor type.
     """
 
     dm: PETSc.DMPlex
@@ -52,7 +54,8 @@ class Mesh:
         """
         self.comm = dm.getComm()
         self.mpi = self.comm.tompi4py()
-        cells = cell_names(dm, self.mpi)
+        self._cells = cell_names(dm, self.mpi)
+        self.has_petsc_elements = len(self._cells) == 1 and self._cells[0] != "prism"
         self.dim = dm.getDimension()
         # The attribute with this object sits on the user's DM: keeping that DM here would be a cycle that nothing collects.
         self.dm = dm.clone()
@@ -62,18 +65,45 @@ class Mesh:
         self.num_cells = end - start
         self.num_cells_global = self.mpi.allreduce(self.num_cells)
         self.kept: dict[str, Any] = {}
-        self.blocks = self._read_blocks(cells)
+        self.blocks = self._read_blocks(self._cells)
         self.coords = self.blocks[0].coords
         with collective(self.mpi):
             for block in self.blocks:
-                points = _orientation_points(block.coord_element)
-                geometry.check_orientation(block.coord_element, block.coords, block.coord_dofs, block.affine, points)
+                _check_orientation(block)
 
     def _read_blocks(self, cells: tuple[str, ...]) -> tuple[Block, ...]:
-        (cell,) = cells
-        element, coords, dofs = read_coordinates(self.dm, cell, self.mpi)
-        ids = np.arange(self.num_cells, dtype=np.int32)
-        return (Block(0, cell, ids, element, coords, dofs, geometry.affine_mask(element, coords, dofs)),)
+        if self.has_petsc_elements:
+            element, coords, dofs = read_coordinates(self.dm, cells[0], self.mpi)
+            return (self._make_block(0, np.arange(self.num_cells, dtype=np.int32), element, coords, dofs),)
+        coords, nodes = read_vertices(self.dm, self.closures, self.mpi)
+        start = self.dm.getHeightStratum(0)[0]
+        blocks = []
+        for index, cell in enumerate(cells):
+            element = LagrangeElement(cell, 1)
+            ids = self.topology.of_type(cell) - np.int32(start)
+            blocks.append(self._make_block(index, ids, element, coords, nodes[index][:, geometry.node_vertices(element)]))
+        return tuple(blocks)
+
+    @staticmethod
+    def _make_block(
+        index: int,
+        ids: npt.NDArray[np.int32],
+        element: LagrangeElement,
+        coords: npt.NDArray[np.float64],
+        dofs: npt.NDArray[np.int32],
+    ) -> Block:
+        return Block(index, element.cell, ids, element, coords, dofs, geometry.affine_mask(element, coords, dofs))
+
+    @cached_property
+    def topology(self) -> Topology:
+        """The points of this rank; collective on first use."""
+        with collective(self.mpi):
+            return Topology.of(self.dm)
+
+    @cached_property
+    def closures(self) -> tuple[Closure, ...]:
+        """The parts of the cells of each block; collective on first use."""
+        return tuple(closure(self.topology, cell, self.topology.of_type(cell)) for cell in self._cells)
 
     @classmethod
     def of(cls, dm: PETSc.DMPlex) -> Mesh:
@@ -259,10 +289,12 @@ class Mesh:
         )
 
 
-def _orientation_points(element: LagrangeElement) -> npt.NDArray[np.float64]:
-    """(n, dim) points where det J is tested: the nodes of the coordinates and the points of a rule that integrates det J."""
+def _check_orientation(block: Block) -> None:
+    """Tests det J at the nodes of the coordinates and the points of a rule that integrates it."""
+    element = block.coord_element
     rule = basix_rule(element.cell, max(1, element.reference.dim * element.degree))
-    return np.concatenate([element.nodes, rule.points])
+    points = np.concatenate([element.nodes, rule.points])
+    geometry.check_orientation(element, block.coords, block.coord_dofs, block.affine, block.ids, points)
 
 
 def _coordinate_state(dm: PETSc.DMPlex) -> tuple[int, int]:

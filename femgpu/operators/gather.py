@@ -108,9 +108,7 @@ class GatherSum:
             covered += len(nodes) * num_comp
             buffers = [runtime.upload(array) for array in (nodes, starts, places[order])]
             arguments = [np.int32(len(nodes)), np.int32(num_comp), *buffers, segments.buffer, out]
-            self.kernels.append(
-                Kernel(runtime, vector_kernels(precision), "gather_sum", arguments, len(nodes) * num_comp, 64)
-            )
+            self.kernels.append(Kernel(runtime, vector_kernels(precision), "gather_sum", arguments, len(nodes) * num_comp, 64))
         self.covers_all = covered == space.num_local
 
     def __call__(self, out: Any) -> None:

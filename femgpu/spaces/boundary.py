@@ -32,7 +32,9 @@ class DirichletBC:
     def __init__(self, space: SingleSpace, value: Any, region: Any = "boundary", component: int | None = None):
         if not isinstance(space, SingleSpace):
             names = ", ".join(f"sub({field.name!r})" for field in getattr(space, "fields", ()))
-            raise DataError(f"a boundary condition on {space}: expected a FunctionSpace" + (f" or a field: {names}" if names else ""))
+            raise DataError(
+                f"a boundary condition on {space}: expected a FunctionSpace" + (f" or a field: {names}" if names else "")
+            )
         if component is not None and not 0 <= component < space.num_comp:
             raise DataError(f"component {component} of a space with {space.num_comp} components; they count from 0")
         if isinstance(value, Function) and value.space is not space.root:

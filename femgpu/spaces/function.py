@@ -34,7 +34,9 @@ class Function(ufl.Coefficient):
 
     def __init__(self, space: Space, name: str = "u"):
         if not isinstance(space, Space) or space.root is not space:
-            raise DataError(f"a Function in {space}: expected a FunctionSpace or a MixedSpace; sub(name).collapse() makes a field one")
+            raise DataError(
+                f"a Function in {space}: expected a FunctionSpace or a MixedSpace; sub(name).collapse() makes a field one"
+            )
         super().__init__(space)
         self.name = name
         self.vec = space.dm.createGlobalVec()

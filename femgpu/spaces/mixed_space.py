@@ -32,9 +32,7 @@ class MixedSpace(Space):
         _check(spaces)
         mesh = next(iter(spaces.values())).mesh
         dm = mesh.clone_dm()
-        shapes = [
-            FieldShape(name, space.field.degree, space.field.continuous, space.num_comp) for name, space in spaces.items()
-        ]
+        shapes = [FieldShape(name, space.field.degree, space.field.continuous, space.num_comp) for name, space in spaces.items()]
         offsets, num_local = set_fields(mesh, dm, shapes)
         fields: list[Field] = []
         for (name, space), positions in zip(spaces.items(), offsets, strict=True):

@@ -157,5 +157,7 @@ class SingleSpace(Space):
     def _only(self, entries: tuple[Any, ...]) -> Any:
         if len(entries) != 1:
             names = ", ".join(block.cell for block in self.mesh.blocks)
-            raise MeshError(f"the mesh mixes cell types ({names}), each with an element of its own; ask space.field and mesh.blocks")
+            raise MeshError(
+                f"the mesh mixes cell types ({names}), each with an element of its own; ask space.field and mesh.blocks"
+            )
         return entries[0]

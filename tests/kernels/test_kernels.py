@@ -125,15 +125,18 @@ class Case:
 
     def expected(self, operator):
         """The twin's residual, action, diagonal (L-vectors) and matrices (a list, one per term)."""
-        constants, comp = operator.constant_values(), self.space.num_comp
+        constants = operator.constant_values()
         result = {"residual": 0, "action": 0, "diagonal": 0, "matrix": []}
         for term in operator.terms:
             for target in ("residual", "action"):
-                cells = reference.element_vectors(term, getattr(term.integral, target), self.vectors, constants)
-                result[target] = result[target] + reference.scatter(term, cells)
+                pointwise = getattr(term.integral, target)
+                if pointwise is not None:
+                    cells = reference.element_vectors(term, pointwise, self.vectors, constants)
+                    result[target] = result[target] + reference.scatter(term, cells)
+            if term.integral.jacobian is None:
+                continue
             matrices = reference.element_matrices(term, term.integral.jacobian, self.vectors, constants)
-            cells = np.einsum("eii->ei", matrices).reshape(len(matrices), -1, comp)
-            result["diagonal"] = result["diagonal"] + reference.scatter(term, cells)
+            result["diagonal"] = result["diagonal"] + reference.scatter(term, np.einsum("eii->ei", matrices))
             result["matrix"].append(matrices)
         return result
 

@@ -6,12 +6,14 @@ import ctypes
 import itertools
 import subprocess
 from math import prod
+from types import SimpleNamespace
 
 import basix.ufl
 import numpy as np
 import ufl
 
 from femgpu.forms import Expression, Form, Pointwise
+from femgpu.spaces import SubFunction
 
 CELLS = {1: "interval", 2: "triangle", 3: "tetrahedron"}
 SHAPES = {
@@ -32,13 +34,34 @@ class Space(ufl.FunctionSpace):
         super().__init__(mesh, basix.ufl.element(family, mesh.ufl_cell().cellname, degree, shape=shape))
 
 
-class Mixed(ufl.FunctionSpace):
-    """Several fields, each (family, degree, shape)."""
+class _MixedElement(basix.ufl._MixedElement):
+    """basix calls the pullback of several Lagrange elements the identity; femgpu.MixedSpace tells fields by their pullback."""
 
-    def __init__(self, mesh, *fields):
+    @property
+    def pullback(self):
+        return ufl.pullback.MixedPullback(self)
+
+
+class Mixed(ufl.FunctionSpace):
+    """Several named fields, each (family, degree, shape)."""
+
+    def __init__(self, mesh, **fields):
         cell = mesh.ufl_cell().cellname
-        elements = [basix.ufl.element(family, cell, degree, shape=shape) for family, degree, shape in fields]
-        super().__init__(mesh, basix.ufl.mixed_element(elements))
+        elements = [basix.ufl.element(family, cell, degree, shape=shape) for family, degree, shape in fields.values()]
+        super().__init__(mesh, _MixedElement(elements))
+        sizes = [prod(element.reference_value_shape) for element in elements]
+        firsts = itertools.accumulate(sizes, initial=0)
+        self.fields = tuple(
+            SimpleNamespace(name=name, offset=first, num_comp=size)
+            for name, first, size in zip(fields, firsts, sizes, strict=False)
+        )
+
+
+def part(function, name):
+    """One field of a Function in a Mixed space, as `w.sub(name)` is."""
+    space = function.ufl_function_space()
+    i = [field.name for field in space.fields].index(name)
+    return SubFunction(ufl.FunctionSpace(space.ufl_domain(), space.ufl_element().sub_elements[i]), function, space.fields[i])
 
 
 class Function(ufl.Coefficient):

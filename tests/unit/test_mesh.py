@@ -371,12 +371,13 @@ def test_box_arguments():
 
 
 def test_cones():
-    dm = box((1, 1), "quadrilateral", comm=PETSc.COMM_SELF)
-    np.testing.assert_array_equal(petsc_c.cones(dm, 0, 1), [dm.getCone(0)])
-    assert petsc_c.cones(dm, 3, 3).shape == (0, 0)
-    assert petsc_c.cones(dm, *dm.getDepthStratum(0)).shape == (4, 0)
-    with pytest.raises(FemgpuError, match="several sizes"):
-        petsc_c.cones(dm, *dm.getChart())
+    dm = box((1, 2), "quadrilateral", comm=PETSc.COMM_SELF)
+    np.testing.assert_array_equal(petsc_c.cones(dm, 0, 2), np.concatenate([dm.getCone(0), dm.getCone(1)]))
+    np.testing.assert_array_equal(petsc_c.cone_orientations(dm, 1, 2), dm.getConeOrientation(1))
+    everything = [dm.getCone(point) for point in range(*dm.getChart())]
+    np.testing.assert_array_equal(petsc_c.cones(dm, *dm.getChart()), np.concatenate(everything))
+    assert petsc_c.cones(dm, 3, 3).shape == (0,)
+    assert petsc_c.cones(dm, *dm.getDepthStratum(0)).shape == (0,)
     assert petsc_c.overlap(dm) == 0
 
 
