@@ -32,6 +32,9 @@ class GlobalOperator:
         settings: the options.
         runtime: the device.
         scale: s where the caller rules it.
+
+    Attributes:
+        factor: multiplies action and diagonal; 1 whenever the Jacobian has got a new state.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class GlobalOperator:
         self._interior[self.rows.owned] = False
         self._any_rows = self._mpi.allreduce(len(self.rows.owned)) > 0
         self._given_scale = scale
+        self.factor = 1.0
         self.refresh()
 
     def refresh(self) -> None:
@@ -96,11 +100,13 @@ class GlobalOperator:
         with self.staging.reading(w) as t, self.staging.writing(y) as out:
             if self.transfer.direct:
                 self.local.action(t, out)
-                return
-            self.transfer.to_local(t, self.local.w, 0.0)
-            self.local.action()
-            self.transfer.to_global(self.local.out, out)
-            self.transfer.boundary(t, out, 0.0)
+            else:
+                self.transfer.to_local(t, self.local.w, 0.0)
+                self.local.action()
+                self.transfer.to_global(self.local.out, out)
+                self.transfer.boundary(t, out, 0.0)
+        if self.factor != 1.0:
+            y.scale(self.factor)
 
     def diagonal(self, d: PETSc.Vec) -> None:
         """D = diagonal of the Jacobian."""
@@ -108,6 +114,8 @@ class GlobalOperator:
             self.local.diagonal()
             self.transfer.to_global(self.local.out, out)
             self.transfer.boundary_diagonal(out)
+        if self.factor != 1.0:
+            d.scale(self.factor)
 
     def insert_values(self, x: PETSc.Vec, fraction: float = 1.0) -> None:
         """Moves the boundary rows of x to their values, or so far that a fraction of the way leads there."""
@@ -132,6 +140,7 @@ class GlobalOperator:
 
     def _set_base(self, x: PETSc.Vec, rate: PETSc.Vec | None = None, shift: float = 0.0) -> None:
         self.local.update()
+        self.factor = 1.0
         with self.staging.reading(x) as t:
             self._set_rate(t, rate, shift, self.local.base_rate)
             self.transfer.to_local(t, self.local.base, 1.0)
