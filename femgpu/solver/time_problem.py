@@ -15,12 +15,10 @@ from femgpu.operators.form_operator import check_finite
 from femgpu.solver.held_fields import consistent_bcs
 from femgpu.solver.problem import NonlinearProblem, let_go, own_errors, reason_name
 from femgpu.solver.progress import progress
+from femgpu.solver.stage import StageOperator
 from femgpu.solver.time_output import Recorder
 from femgpu.solver.view import view
 from femgpu.spaces import Constant, DirichletBC, Function, SubFunction, time_derivative, time_shift
-
-# The mean of the diagonal that scales boundary rows is taken anew when the shift has left this range around its own.
-_SAME_SCALE = (0.5, 2.0)
 
 
 class TimeProblem(NonlinearProblem):
@@ -73,11 +71,10 @@ class TimeProblem(NonlinearProblem):
         self.snes = self.ts.getSNES()
         self._shift = time_shift(u)
         self._prepare(u, bcs, lambda: self._lower(F, u), scale=1.0)
+        self._stage = StageOperator(self.operator, self.t, self._shift)
         self._recorder = Recorder(u)
-        self._time: float | None = None
-        self._stage_time: float | None = None
-        self._scale_shift = 0.0
         self._last: tuple[float, int] | None = None
+        self._restarted = 0
         self._advance: Callable[[float], None] = lambda done: None
         self._attach()
 
@@ -94,7 +91,7 @@ class TimeProblem(NonlinearProblem):
             f: the result.
             rate: du/dt, prescribed dofs included; default zero.
         """
-        self._move_to(self.t.value)
+        self._stage.move_to(self.t.value)
         self.operator.residual(x, f, self._zero(rate))
 
     def linearise(self, x: PETSc.Vec, rate: PETSc.Vec | None = None, shift: float = 0.0) -> None:
@@ -109,7 +106,7 @@ class TimeProblem(NonlinearProblem):
 
     def insert_boundary_values(self, x: PETSc.Vec) -> None:
         """Sets the prescribed entries of a T-vector to their values at `t.value`, evaluated anew; collective."""
-        self._move_to(self.t.value, anew=True)
+        self._stage.move_to(self.t.value, anew=True)
         self.operator.insert_values(x)
 
     def output(
@@ -158,6 +155,7 @@ class TimeProblem(NonlinearProblem):
         self.t.value = numbers["time"]
         self.ts.setTime(numbers["time"])
         self.ts.setStepNumber(int(numbers["step"]))
+        self._restarted = self.step
         self.ts.setTimeStep(numbers["step_length"])
         self._has_step = True
         self.ts.restartStep()
@@ -215,7 +213,7 @@ class TimeProblem(NonlinearProblem):
         except Exception:
             self._recover()
             raise
-        self._move_to(self.ts.getSolveTime())
+        self._stage.move_to(self.ts.getSolveTime())
         self._attach_constrained()
         self._keep()
         if self.settings.view:
@@ -246,6 +244,11 @@ class TimeProblem(NonlinearProblem):
 
     def _begin(self) -> None:
         """Sets the time; a state that is not the one of the last step becomes initial values."""
+        if self._restarted and self.ts.getAttr("__indicator__") is not None:
+            # TS looks at the initial signs of events only where it begins at step 0; `_monitor` sets the number right.
+            self.ts.setStepNumber(0)
+        else:
+            self._restarted = 0
         time, state = self.t.value, self.u.vec.stateGet()
         if self._last == (time, state):
             return
@@ -285,21 +288,15 @@ class TimeProblem(NonlinearProblem):
         self.ts.setIFunction(self._form_ifunction, self._residual_vec)
         self.ts.setIJacobian(self._form_ijacobian, self.jacobian, self._pmat)
         self.snes.setInitialGuess(self._form_guess)
-        self._before_stages = petsc_c.before_stages(self.ts, self._begin_stage)
+        self._before_stages = petsc_c.before_stages(self.ts, self._stage.announce)
 
     def _recover(self) -> None:
         """After an exception inside TSSolve, which leaves vectors locked."""
         petsc_c.unlock(self.u.vec)
         self.ts.reset()
         self._connect()
-        self._last = self._stage_time = None
-
-    def _move_to(self, time: float, anew: bool = False) -> None:
-        """Sets the time and, where it is another or on demand, evaluates the boundary conditions."""
-        if time == self._time and time == self.t.value and not anew:
-            return
-        self._time = self.t.value = time
-        self.operator.refresh_values()
+        self._stage.announce(None)
+        self._last = None
 
     def _zero(self, rate: PETSc.Vec | None) -> PETSc.Vec:
         if rate is not None:
@@ -325,6 +322,9 @@ class TimeProblem(NonlinearProblem):
 
     def _monitor(self, ts: PETSc.TS, step: int, time: float, x: PETSc.Vec) -> None:
         """Before the user's monitors: brings u and t to the end of a step, writes what is due."""
+        if self._restarted:
+            ts.setStepNumber(self._restarted)
+            self._restarted = 0
         self.t.value = time
         if x.handle != self.u.vec.handle:
             x.copy(self.u.vec)
@@ -332,44 +332,22 @@ class TimeProblem(NonlinearProblem):
         self._advance(time)
         self._recorder.record(self.step, time, ts.getConvergedReason() != 0)
 
-    def _begin_stage(self, time: float) -> None:
-        self._stage_time = time
-
     def _form_guess(self, snes: PETSc.SNES, x: PETSc.Vec) -> None:
-        """Inserts boundary values into the first iterate of a stage, so that linear problems take one iteration.
-
-        Solves for other things than a stage's state (the initial rates of ESDIRK methods) announce no stage.
-        """
-        if self._stage_time is None:
-            return
-        time, self._stage_time = self._stage_time, None
-        self._move_to(time, anew=True)
-        # The unknown of alpha is the state at the end of the step, and its stage a part of the way there.
-        fraction = self.ts.getAlphaParams()[1] if self.ts.getType() == PETSc.TS.Type.ALPHA else 1.0
-        self.operator.insert_values(x, fraction)
+        # The unknown of alpha is the state at the end of the step.
+        is_alpha = self.ts.getType() == PETSc.TS.Type.ALPHA
+        self._stage.guess(x, self.ts.getAlphaParams()[1] if is_alpha else 1.0)
 
     def _form_ifunction(self, ts: PETSc.TS, time: float, x: PETSc.Vec, rate: PETSc.Vec, f: PETSc.Vec) -> None:
-        self._move_to(time)
-        self.operator.residual(x, f, rate, self._shift.value)
+        self._stage.residual(time, x, f, rate)
 
     def _form_ijacobian(
         self, ts: PETSc.TS, time: float, x: PETSc.Vec, rate: PETSc.Vec, shift: float, J: PETSc.Mat, P: PETSc.Mat
     ) -> None:
-        self._move_to(time)
-        self._shift.value = shift
-        if not self.form.has_jacobian:
-            petsc_c.difference_at(self.jacobian, x)
+        if self.form.has_jacobian:
+            self._stage.linearise(time, x, rate, shift)
         else:
-            self.operator.linearise(x, rate, shift)
-            self._scale_rows(shift)
+            petsc_c.difference_at(self.jacobian, x)
         self._assemble(J, P)
-
-    def _scale_rows(self, shift: float) -> None:
-        """Keeps boundary rows comparable to the others, which grow with the shift."""
-        least, most = (factor * self._scale_shift for factor in _SAME_SCALE)
-        if not least < shift < most:
-            self.operator.rescale()
-            self._scale_shift = shift
 
     def _check_converged(self) -> None:
         ts, prefix = self.ts, self._prefix
