@@ -31,6 +31,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "DMPlexGetConeOrientations": [c_void_p, POINTER(_IntPtr)],
     "DMPlexGetConeSection": [c_void_p, POINTER(c_void_p)],
     "DMPlexGetOverlap": [c_void_p, _IntPtr],
+    "DMSetPeriodicity": [c_void_p, c_void_p, c_void_p, c_void_p],
     "DMPlexInsertBoundaryValues": [c_void_p, c_int, c_void_p, c_double, c_void_p, c_void_p, c_void_p],
     "MatMFFDSetFunction": [c_void_p, c_void_p, c_void_p],
     "MatMFFDSetFunctionError": [c_void_p, c_double],
@@ -168,6 +169,11 @@ def overlap(dm: PETSc.DMPlex) -> int:
     layers = _Int()
     _call("DMPlexGetOverlap", dm.handle, byref(layers))
     return layers.value
+
+
+def forget_periods(dm: PETSc.DMPlex) -> None:
+    """Makes a DM forget its periods; the coordinates that it keeps per cell across them stay."""
+    _call("DMSetPeriodicity", dm.handle, None, None, None)
 
 
 def insert_boundary_values(dm: PETSc.DMPlex, local_vec: PETSc.Vec, time: float = 0.0) -> None:

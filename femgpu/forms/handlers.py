@@ -152,7 +152,7 @@ def _coordinate(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
 def _normal(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
     walk.check_domain(e)
     if not walk.on_facets:
-        raise FormError("FacetNormal in an integral over cells: the normal exists on facets only; expected ds instead of dx")
+        raise FormError("FacetNormal where there is no facet: the normal exists in integrals over facets only; expected ds")
     return walk.graph.input("n", comp[0])
 
 

@@ -152,8 +152,9 @@ def _cell_list_box(shape: _Shape, cell: str, comm: PETSc.Comm) -> PETSc.DMPlex:
     _mark_sides(dm, shape, cell, grid, cells)
     if any(shape.periodic):
         period = np.subtract(shape.upper, shape.lower)
-        # PETSc unwraps cells that are wider than this; -1 stands for directions without a period.
-        widest = np.where(shape.periodic, 1.1 * period / counts, -1.0)
+        # PETSc unwraps cells that are wider than this; -1 stands for directions without a period. Cells are at most a third of
+        # the period wide, and PETSc's own refinement, which halves the limit, can leave some tetrahedra as wide as before.
+        widest = np.where(shape.periodic, 0.6 * period, -1.0)
         dm.setPeriodicity(widest, shape.lower, np.where(shape.periodic, period, -1.0))
         dm.localizeCoordinates()
     return dm

@@ -144,6 +144,7 @@ class GlobalOperator:
         with self.staging.reading(x) as t:
             self._set_rate(t, rate, shift, self.local.base_rate)
             self.transfer.to_local(t, self.local.base, 1.0)
+        self.local.base_changed()
 
     def _set_rate(self, t: Any, rate: PETSc.Vec | None, shift: float, target: Any) -> None:
         """Fills the L-vector of the time derivative of the state t, a device buffer."""

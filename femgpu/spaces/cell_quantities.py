@@ -30,7 +30,7 @@ def cell_quantity(mesh: Mesh, name: str) -> Function:
     if name not in CELL_QUANTITIES:
         raise FormError(f"cell quantity {name!r}; expected one of {', '.join(CELL_QUANTITIES)}")
     if name not in mesh.kept:
-        function = Function(FunctionSpace(mesh.dm, "DG", 0), name)
+        function = Function(FunctionSpace(mesh.clone_dm(), "DG", 0), name)
         local = np.zeros(function.space.num_local)
         for block, offsets in zip(mesh.blocks, function.space.field.offsets, strict=True):
             local[offsets[:, 0]] = CELL_QUANTITIES[name](block)
