@@ -44,6 +44,7 @@ class Recorder:
         self.u = u
         self.writers: list[Writer] = []
         self._collections: list[Collection] = []
+        self._restarted_at: float | None = None
 
     @property
     def parts(self) -> list[Function | SubFunction]:
@@ -63,6 +64,8 @@ class Recorder:
         with collective(self.u.space.mesh.mpi):
             _check_every(path, every)
             collection = Collection(Path(path), self.u.space.mesh.mpi)
+        if self._restarted_at is not None:
+            collection.resume(self._restarted_at)
         self._collections.append(collection)
         self.writers.append(Writer(every, lambda step, time: collection.write(step, time, chosen)))
 
@@ -83,6 +86,7 @@ class Recorder:
     def restart(self, path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, float]:
         """Fills u from a checkpoint and returns its numbers; series go on from there; collective."""
         numbers = read_checkpoint(Path(path), self.parts, names)
+        self._restarted_at = numbers["time"]
         for collection in self._collections:
             collection.resume(numbers["time"])
         return numbers

@@ -83,16 +83,17 @@ class TimeProblem(NonlinearProblem):
         """The number of steps so far."""
         return self.ts.getStepNumber()
 
-    def residual(self, x: PETSc.Vec, f: PETSc.Vec, rate: PETSc.Vec | None = None) -> None:
+    def residual(self, x: PETSc.Vec, f: PETSc.Vec, rate: PETSc.Vec | None = None, shift: float = 0.0) -> None:
         """F = residual at the time `t.value`, all T-vectors; collective.
 
         Args:
             x: the state.
             f: the result.
-            rate: du/dt, prescribed dofs included; default zero.
+            rate: du/dt; default zero.
+            shift: derivative of du/dt with respect to u; the form sees rate + shift (value - x) at prescribed dofs.
         """
         self._stage.move_to(self.t.value)
-        self.operator.residual(x, f, self._zero(rate))
+        self.operator.residual(x, f, self._zero(rate), shift)
 
     def linearise(self, x: PETSc.Vec, rate: PETSc.Vec | None = None, shift: float = 0.0) -> None:
         """Moves the Jacobian shift dF/d(du/dt) + dF/du (and what the preconditioner sees) to a state at `t.value`; collective.
@@ -252,7 +253,7 @@ class TimeProblem(NonlinearProblem):
         time, state = self.t.value, self.u.vec.stateGet()
         if self._last == (time, state):
             return
-        if self._last is not None and self._last[0] != time:
+        if time != (self.ts.getTime() if self._last is None else self._last[0]):
             self.ts.setStepNumber(0)
         self.ts.setTime(time)
         self.insert_boundary_values(self.u.vec)
