@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from femgpu.forms import PointwiseForm
     from femgpu.io import write
     from femgpu.operators import assemble
-    from femgpu.solver import AssembledPC, FormMatrix, NonlinearProblem
+    from femgpu.solver import AssembledPC, FormMatrix, NonlinearProblem, TimeProblem
     from femgpu.spaces import (
         Constant,
         DirichletBC,
@@ -34,6 +34,7 @@ __all__ = [
     "MixedSpace",
     "NonlinearProblem",
     "PointwiseForm",
+    "TimeProblem",
     "assemble",
     "coordinates",
     "mesh",
@@ -47,7 +48,7 @@ _HOMES = {
     "forms": ("PointwiseForm",),
     "io": ("write",),
     "operators": ("assemble",),
-    "solver": ("AssembledPC", "FormMatrix", "NonlinearProblem"),
+    "solver": ("AssembledPC", "FormMatrix", "NonlinearProblem", "TimeProblem"),
     "spaces": (
         "Constant",
         "DirichletBC",
