@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from femgpu.forms import PointwiseForm
     from femgpu.io import write
     from femgpu.operators import assemble, error_norm
-    from femgpu.solver import AssembledPC, FormMatrix, NonlinearProblem, project
+    from femgpu.solver import AssembledPC, FormMatrix, NonlinearProblem, TimeProblem, project
     from femgpu.spaces import (
         Constant,
         DirichletBC,
@@ -34,6 +34,7 @@ __all__ = [
     "MixedSpace",
     "NonlinearProblem",
     "PointwiseForm",
+    "TimeProblem",
     "assemble",
     "coordinates",
     "error_norm",
@@ -49,7 +50,7 @@ _HOMES = {
     "forms": ("PointwiseForm",),
     "io": ("write",),
     "operators": ("assemble", "error_norm"),
-    "solver": ("AssembledPC", "FormMatrix", "NonlinearProblem", "project"),
+    "solver": ("AssembledPC", "FormMatrix", "NonlinearProblem", "TimeProblem", "project"),
     "spaces": (
         "Constant",
         "DirichletBC",

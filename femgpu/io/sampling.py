@@ -22,7 +22,7 @@ from femgpu.mesh import Mesh
 from femgpu.spaces import Layout
 
 if TYPE_CHECKING:
-    from femgpu.spaces import Function
+    from femgpu.spaces import Function, SubFunction
 
 CHUNK_VALUES = 1 << 20
 
@@ -74,7 +74,7 @@ class Numbering:
     local_of_owned: NDArray[np.integer]
 
 
-def check_functions(functions: Sequence[Function]) -> None:
+def check_functions(functions: Sequence[Function | SubFunction]) -> None:
     """Refuses functions that cannot share a file.
 
     Raises:
@@ -94,7 +94,7 @@ def check_functions(functions: Sequence[Function]) -> None:
             raise DataError(f"function name {u.name!r}: expected printable names, each once: Function(V, name=...)")
 
 
-def sample(functions: Sequence[Function], shared: bool) -> Grid:
+def sample(functions: Sequence[Function | SubFunction], shared: bool) -> Grid:
     """Samples functions at the nodes of Lagrange cells; collective.
 
     Args:
@@ -170,7 +170,7 @@ def _matching(cell: str, degree: int) -> NDArray[np.int64] | None:
     return match if len(np.unique(match)) == len(lattice) else None
 
 
-def _at_points(u: Function, numbering: Numbering, lattice: NDArray[np.float64]) -> NDArray[np.float64]:
+def _at_points(u: Function | SubFunction, numbering: Numbering, lattice: NDArray[np.float64]) -> NDArray[np.float64]:
     """(num_local, num_entries) values; where cells share a point they agree, and one of them writes it."""
     space = u.space
     values, slots = _entries(space.value_shape, space.mesh.dim)
@@ -183,7 +183,7 @@ def _at_points(u: Function, numbering: Numbering, lattice: NDArray[np.float64]) 
     return rows
 
 
-def _at_cells(u: Function) -> NDArray[np.float64]:
+def _at_cells(u: Function | SubFunction) -> NDArray[np.float64]:
     """(num_cells, num_entries) values of a function of degree 0."""
     space = u.space
     values, slots = _entries(space.value_shape, space.mesh.dim)

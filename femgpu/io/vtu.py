@@ -16,13 +16,13 @@ from femgpu.io.sampling import Grid, sample
 from femgpu.io.vtu_file import Array, replacing, write_pvtu, write_vtu
 
 if TYPE_CHECKING:
-    from femgpu.spaces import Function
+    from femgpu.spaces import Function, SubFunction
 
 _INT32_MAX = np.iinfo(np.int32).max
 _CHUNK_CELLS = 1 << 20
 
 
-def write_one_file(path: Path, functions: Sequence[Function]) -> None:
+def write_one_file(path: Path, functions: Sequence[Function | SubFunction]) -> None:
     """Writes one .vtu with the cells of all ranks; collective."""
     grid = sample(functions, shared=True)
     gather_grid(path, grid, functions[0].space.mesh.mpi)
@@ -56,7 +56,7 @@ def gather_grid(path: Path, grid: Grid, comm: Any) -> None:
                 stream.drain()
 
 
-def write_parts(path: Path, functions: Sequence[Function]) -> None:
+def write_parts(path: Path, functions: Sequence[Function | SubFunction]) -> None:
     """Writes one .vtu per rank and the .pvtu that names them; collective. Every rank must see the folder."""
     comm = functions[0].space.mesh.mpi
     grid = sample(functions, shared=False)

@@ -18,6 +18,7 @@ from femgpu.operators.qdata import Way, candidate_splits, fastest
 from femgpu.operators.term import Term, make_terms
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
+from femgpu.spaces import rate_of
 
 _EVENTS = {"residual": "FGResidual", "action": "FGJacAction", "diagonal": "FGMatrix", "matrix": "FGMatrix"}
 # Which pointwise function of an integral a target needs.
@@ -30,7 +31,8 @@ class FormOperator:
     The residual reads its state from `u`; action, diagonal and matrices read theirs from `base`, so that residuals of a line
     search do not move the point of linearisation. The direction is read from `w`, results go to `out`. All are device buffers
     of L-vectors that stay the same for the life of the operator: no evaluation allocates. Programs are built on the first use
-    of each target.
+    of each target. The time derivative of the unknown is a coefficient that, like the state, has a buffer of each kind; `update`
+    fills them from the Function behind it only when that has been written.
 
     Args:
         form: the lowered form; its test space gives the vectors.
@@ -42,6 +44,8 @@ class FormOperator:
         base: state of the Jacobian.
         w: direction.
         out: result.
+        rate: time derivative of the state of the residual; None where the form has none.
+        base_rate: that of the state of the Jacobian.
         terms: what is integrated where.
         kernels: the kernels built so far, by target; `state` are those that fill what the action reads at the points.
         splits: by kernel of the action, what of it is stored and what is computed.
@@ -81,6 +85,10 @@ class FormOperator:
         self._vectors: dict[str, Any] = {"w": self.w, "constants": runtime.empty(self._constants.size * real_bytes)}
         for i, function in enumerate(self.form.coefficients):
             self._vectors[f"a{i}"] = runtime.empty(function.space.num_local * self.scalar.itemsize)
+        rate = None if self.form.unknown is None else rate_of(self.form.unknown)
+        self._rate_name = f"a{self.form.coefficients.index(rate)}" if rate in self.form.coefficients else ""
+        self.rate = self._vectors.get(self._rate_name)
+        self.base_rate = None if self.rate is None else runtime.empty(self.vector_bytes)
 
     @property
     def vector_bytes(self) -> int:
@@ -115,6 +123,8 @@ class FormOperator:
             with collective(self.mpi):
                 check_finite(local, f"coefficient {function.name}")
             self.runtime.write(self._vectors[f"a{i}"], local.astype(self.scalar))
+            if f"a{i}" == self._rate_name:
+                self.runtime.copy(self.rate, self.base_rate, self.vector_bytes)
         self.base_changed()
 
     def base_changed(self) -> None:
@@ -256,6 +266,8 @@ class FormOperator:
 
     def _kernel(self, term: Term, target: str, pointwise: Pointwise, out: Any, state: Any = None) -> CellKernel:
         vectors = {**self._vectors, "u": self.u if target == "residual" else self.base, "state": state}
+        if self._rate_name and target != "residual":
+            vectors[self._rate_name] = self.base_rate
         return CellKernel(term, target, pointwise, vectors, out, self.settings, self.runtime, self._arrays)
 
     def _gather(self, kernels: list[CellKernel]) -> GatherSum:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ class DirichletBC:
         if self._expression is not None:
             return self._expression_values(self._expression)
         with collective(space.mesh.mpi):
-            positions, points = self._points()
+            points = self._points
             target: Any = space if self.component is None else _ScalarTarget
             values = node_values(self.value, points, target, _WHAT)
         return values.ravel()
@@ -119,12 +120,14 @@ class DirichletBC:
                 )
         return values
 
-    def _points(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+    @cached_property
+    def _points(self) -> npt.NDArray[np.float64]:
+        """(num_nodes, dim) coordinates of the nodes on the region, kept for conditions that are evaluated again and again."""
         positions, points = self.space.nodes()
         keep = np.isin(positions, self._nodes)
         if keep.sum() != len(self._nodes):
             raise DataError("a boundary node of this rank belongs to none of its cells")
-        return positions[keep], points[keep]
+        return points[keep]
 
 
 def _of_owners(space: Space, local: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -45,6 +45,13 @@ __kernel void fill_rows(const int n, __global const int *d_rows, const double s,
   if (i < n) d_out[d_rows[i]] = s;
 }
 
+// rate[rows[i]] += shift (values[i] - state[rows[i]]): the rate of the boundary values in place of the state's
+__kernel void rate_rows(const int n, __global const int *d_rows, __global const double *d_values, const double shift,
+                        __global const double *d_state, __global double *d_rate) {
+  const int i = (int)get_global_id(0);
+  if (i < n) d_rate[d_rows[i]] += shift * (d_values[i] - d_state[d_rows[i]]);
+}
+
 // packed[i] = L[map[i]], and the way back: set or add
 __kernel void pack(const int n, __global const int *d_map, __global const scalar *d_l, __global double *d_packed) {
   const int i = (int)get_global_id(0);
