@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from femgpu.io import write
     from femgpu.operators import assemble
     from femgpu.solver import AssembledPC, FormMatrix, NonlinearProblem
-    from femgpu.spaces import Constant, DirichletBC, Function, FunctionSpace, coordinates, rigid_body_modes
+    from femgpu.spaces import (
+        Constant,
+        DirichletBC,
+        Function,
+        FunctionSpace,
+        MixedSpace,
+        coordinates,
+        rigid_body_modes,
+        time_derivative,
+    )
 
 __all__ = [
     "AssembledPC",
@@ -22,12 +31,14 @@ __all__ = [
     "FormMatrix",
     "Function",
     "FunctionSpace",
+    "MixedSpace",
     "NonlinearProblem",
     "PointwiseForm",
     "assemble",
     "coordinates",
     "mesh",
     "rigid_body_modes",
+    "time_derivative",
     "write",
 ]
 
@@ -37,7 +48,16 @@ _HOMES = {
     "io": ("write",),
     "operators": ("assemble",),
     "solver": ("AssembledPC", "FormMatrix", "NonlinearProblem"),
-    "spaces": ("Constant", "DirichletBC", "Function", "FunctionSpace", "coordinates", "rigid_body_modes"),
+    "spaces": (
+        "Constant",
+        "DirichletBC",
+        "Function",
+        "FunctionSpace",
+        "MixedSpace",
+        "coordinates",
+        "rigid_body_modes",
+        "time_derivative",
+    ),
 }
 
 

@@ -27,8 +27,10 @@ _free = CFUNCTYPE(c_int, c_void_p, c_int, c_char_p, c_char_p)(c_void_p.in_dll(_L
 _SIGNATURES: dict[str, list[Any]] = {
     "DMPlexGetLocalOffsets": [c_void_p, c_void_p, _Int, _Int, _Int, *[_IntPtr] * 4, POINTER(_IntPtr)],
     "DMPlexGetCones": [c_void_p, POINTER(_IntPtr)],
+    "DMPlexGetConeOrientations": [c_void_p, POINTER(_IntPtr)],
     "DMPlexGetConeSection": [c_void_p, POINTER(c_void_p)],
     "DMPlexGetOverlap": [c_void_p, _IntPtr],
+    "DMSetPeriodicity": [c_void_p, c_void_p, c_void_p, c_void_p],
     "DMPlexInsertBoundaryValues": [c_void_p, c_int, c_void_p, c_double, c_void_p, c_void_p, c_void_p],
     "MatMFFDSetFunction": [c_void_p, c_void_p, c_void_p],
     "MatMFFDSetFunctionError": [c_void_p, c_double],
@@ -36,6 +38,10 @@ _SIGNATURES: dict[str, list[Any]] = {
     "VecLockGet": [c_void_p, _IntPtr],
     "VecLockReadPop": [c_void_p],
     "MatMFFDSetBase": [c_void_p, c_void_p, c_void_p],
+    "PetscDTCreateDefaultQuadrature": [c_int, _Int, POINTER(c_void_p), POINTER(c_void_p)],
+    "PetscQuadratureGetData": [c_void_p, *[_IntPtr] * 3, *[POINTER(POINTER(c_double))] * 2],
+    "PetscQuadratureGetOrder": [c_void_p, _IntPtr],
+    "PetscQuadratureDestroy": [POINTER(c_void_p)],
     "PetscSectionGetOffset": [c_void_p, _Int, _IntPtr],
     "PetscSectionGetDof": [c_void_p, _Int, _IntPtr],
 }
@@ -106,37 +112,52 @@ def local_offsets(dm: PETSc.DMPlex, field: int = 0) -> tuple[npt.NDArray[np.int3
 
 
 def cones(dm: PETSc.DMPlex, start: int, end: int) -> npt.NDArray[np.int32]:
-    """Cones of the points [start, end), all of one cone size, in one piece.
+    """Cones of the points [start, end) one after the other, (num_entries,) int32."""
+    return _cone_entries("DMPlexGetCones", dm, start, end)
+
+
+def cone_orientations(dm: PETSc.DMPlex, start: int, end: int) -> npt.NDArray[np.int32]:
+    """Orientations of the entries of `cones`."""
+    return _cone_entries("DMPlexGetConeOrientations", dm, start, end)
+
+
+def _cone_entries(function: str, dm: PETSc.DMPlex, start: int, end: int) -> npt.NDArray[np.int32]:
+    if end <= start:
+        return np.empty(0, np.int32)
+    section, first, last, size = c_void_p(), _Int(), _Int(), _Int()
+    _call("DMPlexGetConeSection", dm.handle, byref(section))
+    _call("PetscSectionGetOffset", section, start, byref(first))
+    _call("PetscSectionGetOffset", section, end - 1, byref(last))
+    _call("PetscSectionGetDof", section, end - 1, byref(size))
+    stop = last.value + size.value
+    if stop <= first.value:
+        return np.empty(0, np.int32)
+    flat = _IntPtr()
+    _call(function, dm.handle, byref(flat))
+    return np.ctypeslib.as_array(flat, (stop,))[first.value :].astype(np.int32)
+
+
+def default_rule(polytope: int, order: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], int]:
+    """The quadrature that PETSc gives elements on a cell type by itself.
 
     Args:
-        dm: the DMPlex.
-        start: first point.
-        end: one past the last point.
+        polytope: a PETSc.DM.PolytopeType.
+        order: `-petscfe_default_quadrature_order`.
 
     Returns:
-        Shape (end - start, cone_size), dtype int32; shape (0, 0) without points.
-
-    Raises:
-        FemgpuError: when the points differ in cone size, or when PETSc fails.
+        (num_qpts, dim) points, (num_qpts,) weights, and the degree up to which PETSc takes the rule for exact.
     """
-    if end <= start:
-        return np.empty((0, 0), np.int32)
-    section = c_void_p()
-    _call("DMPlexGetConeSection", dm.handle, byref(section))
-    first, last, size, last_size = _Int(), _Int(), _Int(), _Int()
-    _call("PetscSectionGetOffset", section, start, byref(first))
-    _call("PetscSectionGetDof", section, start, byref(size))
-    _call("PetscSectionGetOffset", section, end - 1, byref(last))
-    _call("PetscSectionGetDof", section, end - 1, byref(last_size))
-    total = last.value + last_size.value - first.value
-    if total != (end - start) * size.value:
-        raise FemgpuError(f"points {start} to {end - 1} of the DMPlex have cones of several sizes; expected one cell type")
-    flat = _IntPtr()
-    _call("DMPlexGetCones", dm.handle, byref(flat))
-    if total == 0:
-        return np.empty((end - start, 0), np.int32)
-    whole = np.ctypeslib.as_array(flat, (first.value + total,))
-    return whole[first.value :].astype(np.int32).reshape(end - start, size.value)
+    rule, on_facets = c_void_p(), c_void_p()
+    _call("PetscDTCreateDefaultQuadrature", polytope, order, byref(rule), byref(on_facets))
+    dim, num_comp, num_points, exact = _Int(), _Int(), _Int(), _Int()
+    points, weights = POINTER(c_double)(), POINTER(c_double)()
+    _call("PetscQuadratureGetData", rule, byref(dim), byref(num_comp), byref(num_points), byref(points), byref(weights))
+    _call("PetscQuadratureGetOrder", rule, byref(exact))
+    found = np.ctypeslib.as_array(points, (num_points.value, dim.value)).copy()
+    weight = np.ctypeslib.as_array(weights, (num_points.value,)).copy()
+    for each in (rule, on_facets):
+        _call("PetscQuadratureDestroy", byref(each))
+    return found, weight, exact.value
 
 
 def overlap(dm: PETSc.DMPlex) -> int:
@@ -144,6 +165,11 @@ def overlap(dm: PETSc.DMPlex) -> int:
     layers = _Int()
     _call("DMPlexGetOverlap", dm.handle, byref(layers))
     return layers.value
+
+
+def forget_periods(dm: PETSc.DMPlex) -> None:
+    """Makes a DM forget its periods; the coordinates that it keeps per cell across them stay."""
+    _call("DMSetPeriodicity", dm.handle, None, None, None)
 
 
 def insert_boundary_values(dm: PETSc.DMPlex, local_vec: PETSc.Vec, time: float = 0.0) -> None:

@@ -6,6 +6,7 @@ times the inverse of their values at those nodes.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cache
 
@@ -27,7 +28,8 @@ class LagrangeElement:
 
     Attributes:
         cell: name of the reference cell.
-        degree: polynomial degree, in each variable on tensor cells and in total on simplices.
+        degree: polynomial degree, in each variable on tensor cells and in total on simplices; on prisms, the products of
+            both.
         continuous: whether neighbouring cells share nodes.
         custom_nodes: positions of the nodes where they are not those of PetscFECreateLagrange (coordinates read from a file have
             equispaced nodes); empty otherwise. Made by `of_fe`.
@@ -97,16 +99,30 @@ class LagrangeElement:
         values = raw @ _coefficients(self)
         return np.ascontiguousarray(values[0]), np.ascontiguousarray(np.moveaxis(values[1:], 0, 2))
 
+    def hessians(self, points: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Second derivatives of the basis functions.
+
+        Args:
+            points: (num_qpts, dim) points of the reference cell.
+
+        Returns:
+            (num_qpts, num_basis, dim, dim), symmetric in the last two axes.
+        """
+        dim = self.reference.dim
+        raw = _orthonormal(self, np.asarray(points, np.float64).reshape(-1, dim), 2)
+        values = raw @ _coefficients(self)
+        out = np.empty((*values.shape[1:], dim, dim))
+        for i, j in itertools.product(range(dim), repeat=2):
+            order = np.bincount([i, j], minlength=dim)
+            out[:, :, i, j] = values[basix.index(*map(int, order))]
+        return out
+
     def facet_nodes(self) -> tuple[npt.NDArray[np.int32], ...]:
         """Numbers of the nodes that lie on each facet, facets in PETSc's cone order; increasing, dtype int32."""
-        vertices = self.reference.vertices
-        found = []
-        for facet in self.reference.facets:
-            origin = vertices[facet[0]]
-            tangents = vertices[list(facet[1:])] - origin
-            normal = np.linalg.svd(tangents)[2][-1] if len(tangents) else np.ones(1)
-            found.append(np.flatnonzero(np.abs((self.nodes - origin) @ normal) < 1e-10).astype(np.int32))
-        return tuple(found)
+        reference = self.reference
+        parts = [set(part) for part in reference.entities]
+        where = reference.entity_of(self.nodes)
+        return tuple(np.flatnonzero([parts[part] <= set(facet) for part in where]).astype(np.int32) for facet in reference.facets)
 
     def petsc_fe(self, num_comp: int = 1, comm: PETSc.Comm | None = None) -> PETSc.FE:
         """The PetscFE whose dofs this element describes.
@@ -119,8 +135,10 @@ class LagrangeElement:
             A new PetscFE; collective on comm.
 
         Raises:
-            FormError: for an element with custom nodes.
+            FormError: for an element with custom nodes, or on prisms: PETSc numbers those wrongly without saying so.
         """
+        if self.cell == "prism":
+            raise FormError(f"a prism element of degree {self.degree} has no PetscFE; use mesh.set_fields for its section")
         if self.custom_nodes:
             raise FormError(f"a {self.cell} element of degree {self.degree} with nodes of its own has no PetscFE to create")
         reference = self.reference
@@ -146,9 +164,22 @@ def _discontinuous(fe: PETSc.FE, num_comp: int, comm: PETSc.Comm) -> PETSc.FE:
 
 @cache
 def _nodes(element: LagrangeElement) -> npt.NDArray[np.float64]:
-    nodes = np.array(element.custom_nodes) if element.custom_nodes else _read_nodes(element.petsc_fe(), element.reference.dim)
+    if element.custom_nodes:
+        nodes = np.array(element.custom_nodes)
+    elif element.cell == "prism":
+        nodes = _prism_nodes(element)
+    else:
+        nodes = _read_nodes(element.petsc_fe(), element.reference.dim)
     nodes.flags.writeable = False
     return nodes
+
+
+def _prism_nodes(element: LagrangeElement) -> npt.NDArray[np.float64]:
+    """(num_basis, 3) products of the nodes of triangle and interval, in closure order as those of other cells."""
+    triangle = LagrangeElement("triangle", element.degree, element.continuous).nodes
+    interval = LagrangeElement("interval", element.degree, element.continuous).nodes
+    nodes = np.concatenate([np.tile(triangle, (len(interval), 1)), np.repeat(interval, len(triangle), axis=0)], axis=1)
+    return nodes[np.argsort(element.reference.entity_of(nodes), kind="stable")]
 
 
 def _read_nodes(fe: PETSc.FE, dim: int) -> npt.NDArray[np.float64]:
@@ -167,10 +198,16 @@ def _coefficients(element: LagrangeElement) -> npt.NDArray[np.float64]:
 
 
 def _orthonormal(element: LagrangeElement, points: npt.NDArray[np.float64], num_deriv: int) -> npt.NDArray[np.float64]:
-    """(1 or 1 + dim, num_points, num_basis) values and first derivatives of basix's orthonormal polynomials on PETSc's cell."""
+    """(num_derivatives, num_points, num_basis) basix's orthonormal polynomials and their derivatives on PETSc's cell.
+
+    Derivatives up to the given order come in the order of `basix.index`.
+    """
     values = tabulate_polynomial_set(
         basix.CellType[element.cell], basix.PolysetType.standard, element.degree, num_deriv, 0.5 * (points + 1.0)
     )
     values = np.swapaxes(values, 1, 2)
-    values[1:] *= 0.5
+    # Each derivative brings a factor: basix lives on [0, 1]^dim.
+    for order in itertools.product(range(num_deriv + 1), repeat=points.shape[1]):
+        if 0 < sum(order) <= num_deriv:
+            values[basix.index(*order)] *= 0.5 ** sum(order)
     return values

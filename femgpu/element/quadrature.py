@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
+from femgpu import petsc_c
 from femgpu.element.reference import reference_cell
 from femgpu.errors import FormError
 
@@ -22,7 +23,8 @@ class Quadrature:
         cell: name of the reference cell.
         points: (num_qpts, dim), read-only.
         weights: (num_qpts,), read-only; they sum to the volume of the reference cell.
-        degree: polynomials up to this degree (in each variable on tensor cells, in total on simplices) are integrated exactly.
+        degree: polynomials up to this degree (in each variable on tensor cells, in total on simplices, and in the triangle
+            and along the axis of prisms) are integrated exactly.
         name: where the rule comes from, for views and cache keys: the same name and cell mean the same points.
     """
 
@@ -42,6 +44,8 @@ class Quadrature:
 def basix_rule(cell: str, degree: int) -> Quadrature:
     """The default rule of basix: Xiao-Gimbutas on simplices up to degree 30, products of Gauss-Jacobi otherwise.
 
+    On prisms basix would take products of three rules of Gauss-Jacobi: here it is the triangle's rule times Gauss.
+
     Args:
         cell: name of the reference cell.
         degree: degree of exactness, at least 0.
@@ -55,6 +59,9 @@ def basix_rule(cell: str, degree: int) -> Quadrature:
     if degree < 0:
         raise FormError(f"quadrature degree {degree}: expected at least 0")
     reference = reference_cell(cell)
+    if cell == "prism":
+        triangle, interval = basix_rule("triangle", degree), basix_rule("interval", degree)
+        return _frozen(cell, *_product(triangle, interval), degree, f"basix{degree}")
     points, weights = basix.make_quadrature(basix.CellType[cell], degree)
     # basix lives on [0, 1]^dim.
     return _frozen(cell, 2.0 * points - 1.0, weights * 2.0**reference.dim, degree, f"basix{degree}")
@@ -75,6 +82,11 @@ def petsc_rule(cell: str, degree: int, order: int | None = None) -> Quadrature:
     """
     reference = reference_cell(cell)
     given = -1 if order is None else order
+    if cell == "prism":
+        # On the triangle PETSc takes its conical product here, also where it has a symmetric rule.
+        given = degree if given < 0 else given
+        points, weights, exact = petsc_c.default_rule(PETSc.DM.PolytopeType.TRI_PRISM, given)
+        return _frozen(cell, points, weights, exact, f"petsc{given}")
     fe = PETSc.FE().createLagrange(reference.dim, 1, reference.is_simplex, degree, given, comm=PETSc.COMM_SELF)
     rule = fe.getQuadrature()
     points, weights = rule.getData()
@@ -82,6 +94,14 @@ def petsc_rule(cell: str, degree: int, order: int | None = None) -> Quadrature:
     fe.destroy()
     points = np.array(points, np.float64).reshape(-1, reference.dim)
     return _frozen(cell, points, np.array(weights, np.float64), exact, f"petsc{degree if given < 0 else given}")
+
+
+def _product(triangle: Quadrature, interval: Quadrature) -> tuple[npt.NDArray, npt.NDArray]:
+    """Points and weights of the product on the prism; the triangle's points follow each other."""
+    across = np.tile(triangle.points, (interval.num_qpts, 1))
+    along = np.repeat(interval.points, triangle.num_qpts, axis=0)
+    weights = np.outer(interval.weights, triangle.weights).ravel()
+    return np.concatenate([across, along], axis=1), weights
 
 
 def _frozen(cell: str, points: npt.NDArray, weights: npt.NDArray, degree: int, name: str) -> Quadrature:

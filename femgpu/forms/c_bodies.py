@@ -1,41 +1,44 @@
-"""C text around the pointwise bodies that a user writes."""
+"""The pointwise bodies that a user writes: one C text per output and field, or pair of fields."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from typing import Any
 
 from femgpu.errors import FormError
-from femgpu.forms.printer import number
-from femgpu.forms.records import Read
+
+F_NAMES = ("f0", "f1")
+G_NAMES = ("g0", "g1", "g2", "g3")
 
 _COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"', re.DOTALL)
 _IDENTIFIER = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _REFUSED = {
-    "u_t": "time derivatives are not supported yet",
-    "a_t": "time derivatives are not supported yet",
-    "u_tShift": "time derivatives are not supported yet",
+    "a_t": "time derivatives of coefficients are not supported; give them as a Function of their own in aux",
     "return": "the body is pasted into a kernel; write an if instead",
 }
-_TYPES = {"PetscScalar": "real", "PetscReal": "real", "PetscInt": "int"}
 
-# Shape of each Jacobian block, and its product with the direction. N is the number of components.
-G_SHAPES = {"g0": "NN", "g1": "NNd", "g2": "NNd", "g3": "NNdd"}
-_TIMES_DIRECTION = {
-    "g0": "f0[fg_f] += g0[fg_f*{N} + fg_g] * w[fg_g];",
-    "g1": "for (int fg_d = 0; fg_d < {d}; ++fg_d)\n"
-    "  f0[fg_f] += g1[(fg_f*{N} + fg_g)*{d} + fg_d] * w_x[fg_g*{d} + fg_d];",
-    "g2": "for (int fg_d = 0; fg_d < {d}; ++fg_d)\n"
-    "  f1[fg_f*{d} + fg_d] += g2[(fg_f*{N} + fg_g)*{d} + fg_d] * w[fg_g];",
-    "g3": "for (int fg_d = 0; fg_d < {d}; ++fg_d)\n"
-    "  for (int fg_e = 0; fg_e < {d}; ++fg_e)\n"
-    "    f1[fg_f*{d} + fg_d] += g3[((fg_f*{N} + fg_g)*{d} + fg_d)*{d} + fg_e] * w_x[fg_g*{d} + fg_e];",
-}  # fmt: skip
-DIRECTION_READS = {"g0": "w", "g1": "w_x", "g2": "w", "g3": "w_x"}
-DIRECTION_WRITES = {"g0": "f0", "g1": "f0", "g2": "f1", "g3": "f1"}
+
+@dataclass(frozen=True)
+class Part:
+    """One field of the unknown.
+
+    Attributes:
+        name: as the space calls it; empty where there is only one field.
+        offset: its first component.
+        num_comp: its components.
+    """
+
+    name: str
+    offset: int
+    num_comp: int
+
+    @property
+    def components(self) -> range:
+        """Its components within the space."""
+        return range(self.offset, self.offset + self.num_comp)
 
 
 @dataclass(frozen=True)
@@ -43,99 +46,105 @@ class Body:
     """One body.
 
     Attributes:
-        name: the output that it writes.
+        name: the output that it writes: f0, f1, g0, g1, g2 or g3.
         text: C statements.
+        test: the field of the test function.
+        trial: the field of the direction, of g's only.
+        where: "" for cells, else how messages name the facets.
     """
 
     name: str
     text: str
+    test: Part
+    trial: Part | None = None
+    where: str = ""
 
     @cached_property
     def identifiers(self) -> frozenset[str]:
         """The words in the text, without comments and strings."""
         return frozenset(_IDENTIFIER.findall(_COMMENT_OR_STRING.sub(" ", self.text)))
 
+    def __str__(self) -> str:
+        fields = (self.test,) if self.trial is None else (self.test, self.trial)
+        names = ", ".join(repr(field.name) for field in fields if field.name)
+        return self.name + (f"[{names}]" if names else "") + self.where
+
     def check(self) -> None:
         """Refuses bodies that cannot work.
 
         Raises:
-            FormError: for text that is not a string, for time derivatives, and for `return`.
+            FormError: for text that is not a string, for what a body may not use, and where the output is never written.
         """
         if not isinstance(self.text, str):
-            raise FormError(f"{self.name} is of type {type(self.text).__name__}; expected a string with OpenCL C statements")
+            raise FormError(f"{self} is of type {type(self.text).__name__}; expected a string with OpenCL C statements")
         for word, reason in _REFUSED.items():
             if word in self.identifiers:
-                raise FormError(f"{self.name} uses {word!r}: {reason}: {self.text.strip()}")
+                raise FormError(f"{self} uses {word!r}: {reason}: {self.text.strip()}")
+        if "u_tShift" in self.identifiers and self.trial is None:
+            raise FormError(f"{self} uses 'u_tShift', which {', '.join(G_NAMES)} have only: {self.text.strip()}")
         if self.name not in self.identifiers:
-            raise FormError(f"{self.name} never writes {self.name}[...]: {self.text.strip()}")
-
-    def reads(self, num_coefficients: int) -> frozenset[Read]:
-        """What of the input arrays the body mentions; every coefficient counts if `a` is mentioned."""
-        plain: set[Read] = {name for name in ("u", "u_x", "x") if name in self.identifiers}
-        indexed: set[Read] = {(name, i) for name in ("a", "a_x") if name in self.identifiers for i in range(num_coefficients)}
-        return frozenset(plain | indexed)
+            raise FormError(f"{self} never writes {self.name}[...]: {self.text.strip()}")
 
 
-@dataclass(frozen=True)
-class Context:
-    """Sizes that bodies may ask for.
+def read_bodies(given: Mapping[str, Any], parts: tuple[Part, ...], where: str = "") -> tuple[Body, ...]:
+    """Bodies of one kind of integral, checked.
 
-    Attributes:
-        dim: dimension of space.
-        num_comp: components of the unknown.
-        aux: components of each coefficient.
-        num_constants: number of values in `constants`.
+    Args:
+        given: what the user gave for f0, f1 and g0 to g3; None for what is absent.
+        parts: the fields of the space.
+        where: see `Body`.
+
+    Raises:
+        FormError: naming what is wrong, and the legal names of fields.
     """
+    bodies = []
+    for name, value in given.items():
+        if value is not None:
+            make = _test_bodies if name in F_NAMES else _pair_bodies
+            bodies += make(name, value, parts, where)
+    for body in bodies:
+        body.check()
+    if bodies and not any(body.name in F_NAMES for body in bodies):
+        raise FormError(f"PointwiseForm: neither f0 nor f1 is given{where}; expected at least one")
+    return tuple(bodies)
 
-    dim: int
-    num_comp: int
-    aux: tuple[int, ...]
-    num_constants: int
 
-    def block(self, bodies: Sequence[Body]) -> str:
-        """The bodies one after the other, in a block with the declarations that they need."""
-        return _braces(*self._declarations(bodies), *(_braces(body.text) for body in bodies))
+def _test_bodies(name: str, value: Any, parts: tuple[Part, ...], where: str) -> list[Body]:
+    texts = _per_key(name, value, parts, where, parts[0].name)
+    by_name = {part.name: part for part in parts}
+    for key in texts:
+        if key not in by_name:
+            raise FormError(f"PointwiseForm: {name}{where} has the key {key!r}; expected the fields {_listed(parts)}")
+    return [Body(name, text, by_name[key], None, where) for key, text in texts.items()]
 
-    def action(self, bodies: Sequence[Body]) -> str:
-        """A block that adds the products of g0 to g3 with the direction to f0 and f1."""
-        lines = list(self._declarations(bodies))
-        sizes = {"N": self.num_comp, "d": self.dim}
-        for body in bodies:
-            length = 1
-            for letter in G_SHAPES[body.name]:
-                length *= sizes[letter]
-            lines.append(
-                _braces(
-                    f"real {body.name}[{length}];",
-                    f"for (int fg_i = 0; fg_i < {length}; ++fg_i) {body.name}[fg_i] = {number(0.0)};",
-                    _braces(body.text),
-                    f"for (int fg_f = 0; fg_f < {self.num_comp}; ++fg_f)",
-                    f"for (int fg_g = 0; fg_g < {self.num_comp}; ++fg_g)",
-                    _braces(_TIMES_DIRECTION[body.name].format(**sizes)),
-                )
+
+def _pair_bodies(name: str, value: Any, parts: tuple[Part, ...], where: str) -> list[Body]:
+    texts = _per_key(name, value, parts, where, (parts[0].name, parts[-1].name))
+    by_name = {part.name: part for part in parts}
+    bodies = []
+    for pair, text in texts.items():
+        if not isinstance(pair, tuple) or len(pair) != 2 or not all(entry in by_name for entry in pair):
+            raise FormError(
+                f"PointwiseForm: {name}{where} has the key {pair!r}; expected pairs (test field, trial field) of {_listed(parts)}"
             )
-        return _braces(*lines)
-
-    def _declarations(self, bodies: Sequence[Body]) -> list[str]:
-        words = frozenset().union(*(body.identifiers for body in bodies))
-        known = {name: f"typedef {kind} {name};" for name, kind in _TYPES.items()}
-        known |= {name: f"const int {name} = {value};" for name, value in self._numbers().items()}
-        known |= {name: f"const int {name}[] = {{{', '.join(map(str, values))}}};" for name, values in self._offsets().items()}
-        known["t"] = f"const real t = {number(0.0)};"
-        return [text for name, text in known.items() if name in words]
-
-    def _numbers(self) -> Mapping[str, int]:
-        return {"Nf": 1, "NfAux": len(self.aux), "numConstants": self.num_constants}
-
-    def _offsets(self) -> Mapping[str, tuple[int, ...]]:
-        aux = tuple(accumulate(self.aux, initial=0))
-        return {
-            "uOff": (0, self.num_comp),
-            "uOff_x": (0, self.num_comp * self.dim),
-            "aOff": aux,
-            "aOff_x": tuple(offset * self.dim for offset in aux),
-        }
+        bodies.append(Body(name, text, by_name[pair[0]], by_name[pair[1]], where))
+    return bodies
 
 
-def _braces(*parts: str) -> str:
-    return "{\n" + "\n".join(parts) + "\n}"
+def _per_key(name: str, value: Any, parts: tuple[Part, ...], where: str, first: Any) -> Mapping[Any, Any]:
+    """Texts by field or pair of fields; a string is enough where there is only one, whose key is `first`."""
+    if len(parts) == 1:
+        if not isinstance(value, Mapping):
+            return {first: value}
+        if not parts[0].name:
+            raise FormError(f"PointwiseForm: {name}{where} is a dict; expected a string, the space has one field only")
+    if not isinstance(value, Mapping):
+        raise FormError(
+            f"PointwiseForm: {name}{where} is of type {type(value).__name__}, but the space has the fields {_listed(parts)}; "
+            f"expected a dict: {{{first!r}: '...'}}"
+        )
+    return value
+
+
+def _listed(parts: tuple[Part, ...]) -> str:
+    return ", ".join(repr(part.name) for part in parts)

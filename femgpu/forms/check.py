@@ -11,7 +11,8 @@ from ufl.domain import extract_domains
 from femgpu.errors import FormError
 from femgpu.forms.show import show
 
-_NOT_YET = {"exterior_facet": "ds"}
+# Integral types, and the label that their subdomain ids refer to.
+_LABELS = {"cell": "Cell Sets", "exterior_facet": "Face Sets"}
 _NEVER = {"interior_facet": "dS"}
 _RULES = (None, "default")
 
@@ -37,68 +38,90 @@ def check_form(form: Any, num_arguments: int, what: str) -> None:
         raise FormError(f"{what} is zero: so are all of its integrands")
     for integral in form.integrals():
         _check_integral(integral, what)
-    _check_meshes(form, what)
+    _check_meshes([*form.ufl_domains(), *(d for entry in form.integrals() for d in extract_domains(entry.integrand()))], what)
     _check_arguments(form, num_arguments, what)
     for coefficient in form.coefficients():
         check_space(coefficient.ufl_function_space(), f"the coefficient {show(coefficient)}")
+
+
+def check_expression(expression: Any) -> None:
+    """Checks an expression that is to be evaluated at points.
+
+    Raises:
+        FormError: naming what is not supported, and the remedy where there is one.
+    """
+    if not isinstance(expression, ufl.core.expr.Expr) or isinstance(expression, ufl.classes.Condition):
+        raise FormError(f"the expression is of type {type(expression).__name__}; expected a UFL expression with a value")
+    if expression.ufl_free_indices:
+        raise FormError(f"the expression has free indices: {show(expression)}; expected as_tensor(..., indices) around it")
+    _check_meshes(list(extract_domains(expression)), "the expression")
+    for node in unique_pre_traversal(expression):
+        if isinstance(node, ufl.Argument):
+            raise FormError(f"the expression has the argument {show(node)}; expected Functions in place of it")
+        if isinstance(node, ufl.Coefficient):
+            check_space(node.ufl_function_space(), f"the coefficient {show(node)}")
 
 
 def check_space(space: Any, what: str) -> None:
     """Checks the function space of an argument or coefficient.
 
     Raises:
-        FormError: for mixed spaces and for elements whose values are not the plain values of their basis functions.
+        FormError: for elements whose values are not the plain values of their basis functions.
     """
     if not isinstance(space, ufl.FunctionSpace):
-        raise FormError(f"{what} lives in a {type(space).__name__}; mixed spaces are not supported yet, expected a FunctionSpace")
-    element = space.ufl_element()
-    pullback = element.pullback
-    if type(pullback).__name__ == "MixedPullback" or _is_mixed(element):
-        raise FormError(f"{what} lives in the mixed space {element}; mixed spaces are not supported yet")
-    if not isinstance(pullback, ufl.pullback.IdentityPullback):
-        raise FormError(
-            f"{what} lives in {element}, mapped by {type(pullback).__name__}; only elements mapped by the "
-            "identity are supported: expected Lagrange"
-        )
+        raise FormError(f"{what} lives in a {type(space).__name__}; expected a FunctionSpace or a MixedSpace of femgpu's")
+    for element in simple_elements(space.ufl_element()):
+        if not isinstance(element.pullback, ufl.pullback.IdentityPullback):
+            raise FormError(
+                f"{what} lives in {element}, mapped by {type(element.pullback).__name__}; only elements mapped by the "
+                "identity are supported: expected Lagrange"
+            )
 
 
-def _is_mixed(element: Any) -> bool:
-    # Blocked elements have sub-elements too, but these are all alike.
-    return any(sub != element.sub_elements[0] for sub in element.sub_elements)
+def simple_elements(element: Any) -> list[Any]:
+    """The elements that a mixed element is made of, in order; any other element itself."""
+    if not isinstance(element.pullback, ufl.pullback.MixedPullback):
+        return [element]
+    return [simple for sub in element.sub_elements for simple in simple_elements(sub)]
+
+
+def polynomial_degree(space: Any) -> int:
+    """The largest degree of a space's elements."""
+    return max(int(element.embedded_superdegree) for element in simple_elements(space.ufl_element()))
 
 
 def _check_integral(integral: Any, what: str) -> None:
     kind = integral.integral_type()
     integrand = show(integral.integrand())
-    if kind in _NOT_YET:
-        raise FormError(f"{what}: {_NOT_YET[kind]} (integrals over {kind}s) is not supported yet; expected dx: {integrand}")
-    if kind != "cell":
-        raise FormError(f"{what}: {_NEVER.get(kind, kind)} (integrals over {kind}s) is not supported; expected dx: {integrand}")
+    if kind not in _LABELS:
+        name = _NEVER.get(kind, kind)
+        raise FormError(f"{what}: {name} (integrals over {kind}s) is not supported; expected dx or ds: {integrand}")
     if integral.subdomain_data() is not None:
         raise FormError(
             f"{what}: subdomain_data of type {type(integral.subdomain_data()).__name__} is not supported; "
-            f"dx(id) refers to the values of the mesh's label 'Cell Sets': {integrand}"
+            f"{'dx' if kind == 'cell' else 'ds'}(id) refers to the values of the mesh's label {_LABELS[kind]!r}: {integrand}"
         )
+    if integral.subdomain_id() == "otherwise":
+        raise FormError(f"{what}: the subdomain 'otherwise' is not supported; expected label values or 'everywhere': {integrand}")
     rule = integral.metadata().get("quadrature_rule")
     if rule not in _RULES:
         raise FormError(f"{what}: quadrature_rule {rule!r} is not supported; expected 'default': {integrand}")
 
 
-def _check_meshes(form: Any, what: str) -> None:
-    domains = list(form.ufl_domains())
-    for integral in form.integrals():
-        for domain in extract_domains(integral.integrand()):
-            if domain not in domains:
-                domains.append(domain)
-    if len(domains) > 1:
-        names = ", ".join(str(domain) for domain in domains)
+def _check_meshes(domains: list[Any], what: str) -> None:
+    different = list(dict.fromkeys(domains))
+    if len(different) > 1:
+        names = ", ".join(map(str, different))
         raise FormError(f"{what}: two meshes in one form ({names}); build all spaces, Functions and Constants from one DM")
 
 
 def _check_arguments(form: Any, num_arguments: int, what: str) -> None:
     for argument in _arguments(form):
         if argument.part() is not None:
-            raise FormError(f"{what}: mixed spaces are not supported yet; {show(argument)} is part {argument.part()} of one")
+            raise FormError(
+                f"{what}: {show(argument)} is part {argument.part()} of a MixedFunctionSpace, which is not supported; expected "
+                "the parts that ufl.split gives of one test function in femgpu.MixedSpace"
+            )
         check_space(argument.ufl_function_space(), f"{what}: the test or trial function {show(argument)}")
     arguments = form.arguments()
     numbers = [argument.number() for argument in arguments]

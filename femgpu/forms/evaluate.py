@@ -13,7 +13,7 @@ from femgpu.errors import DataError
 from femgpu.forms.graph import CONSTANT, INPUT, Graph
 from femgpu.forms.operations import OPERATIONS
 
-PER_POINT = ("u", "u_x", "w", "w_x", "a", "a_x", "x")
+PER_POINT = ("u", "u_x", "u_xx", "w", "w_x", "w_xx", "a", "a_x", "a_xx", "x", "n", "s")
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Evaluation:
         """Evaluates at points.
 
         Args:
-            data: (num_points, ...) per array "u", "u_x", "w", "w_x", "a", "a_x", "x" of those that the body reads; what
-                follows the first axis is in PETSc's order, of any shape. "constants" is (num_constants,). More arrays
-                do no harm.
+            data: (num_points, ...) per array "u", "u_x", "u_xx", the same of "w" and "a", "x", "n" and "s" of those that
+                the body reads; what follows the first axis is in PETSc's order, of any shape. "constants" is
+                (num_constants,). More arrays do no harm.
 
         Returns:
-            (num_points,) + shape for each output that is written: f0 (Nc,), f1 (Nc, dim), g0 (Nc, Nc), g1 and g2 (Nc,
-            Nc, dim), g3 (Nc, Nc, dim, dim); f0 (1,) of a functional.
+            (num_points,) + shape for each output that is written: f0 (C,), f1 (C, dim), g0 (C, C), g1 and g2 (C, C, dim),
+            g3 and g4 (C, C, dim, dim), g5 (C, C, dim, dim, dim); f0 (1,) of a functional; C counts components.
 
         Raises:
             DataError: if an array is missing or too small.

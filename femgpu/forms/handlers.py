@@ -16,6 +16,7 @@ from ufl.core.multiindex import FixedIndex, MultiIndex
 from femgpu.errors import FormError
 from femgpu.forms.linear import Slot, Value
 from femgpu.forms.show import show
+from femgpu.spaces import mesh_of
 
 if TYPE_CHECKING:
     from femgpu.forms.walk import Walk
@@ -107,30 +108,35 @@ def _function(name: str) -> Handler:
 
 def _gradient(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
     operand = e.ufl_operands[0]
-    if isinstance(operand, classes.Grad):
-        raise FormError(
-            f"second derivatives are not supported: {show(e)}; integrate by parts, or introduce the gradient as a field"
-        )
+    while isinstance(operand, classes.Grad):
+        operand = operand.ufl_operands[0]
     if not isinstance(operand, classes.FormArgument):
         raise FormError(f"gradient of {type(operand).__name__} is not supported: {show(e)}")
-    return _form_argument(walk, operand, comp[:-1], comp[-1])
+    rank = len(operand.ufl_shape)
+    derivative = tuple(sorted(comp[rank:]))  # derivatives commute: one input or slot for both orders
+    if len(derivative) > 2:
+        raise FormError(f"third derivatives are not supported: {show(e)}; introduce the gradient as a field of its own")
+    return _form_argument(walk, operand, comp[:rank], derivative)
 
 
 def _value(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
-    return _form_argument(walk, e, comp, -1)
+    return _form_argument(walk, e, comp, ())
 
 
-def _form_argument(walk: Walk, e: Any, comp: Component, derivative: int) -> Value:
+def _form_argument(walk: Walk, e: Any, comp: Component, derivative: Component) -> Value:
     walk.check_domain(e)
     flat = _flat(comp, e.ufl_shape)
     if isinstance(e, classes.Argument):
-        if e.part() is not None:
-            raise FormError(f"mixed spaces are not supported yet: {show(e)} is part {e.part()} of a MixedFunctionSpace")
+        if e.number() == 0 and len(derivative) > 1:
+            raise FormError(
+                f"second derivatives of the test function {show(e)} are not supported; integrate by parts, or introduce the "
+                "gradient as a field of its own"
+            )
         return {(Slot(e.number(), flat, derivative),): walk.graph.constant(1.0)}
-    if derivative < 0:
-        return walk.graph.input(walk.inputs.coefficient(e, gradient=False), flat)
-    dim = walk.domain.geometric_dimension
-    return walk.graph.input(walk.inputs.coefficient(e, gradient=True), flat * dim + derivative)
+    index = flat
+    for entry in derivative:
+        index = index * walk.domain.geometric_dimension + entry
+    return walk.graph.input(walk.inputs.coefficient(e, len(derivative)), index)
 
 
 def _constant(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
@@ -143,8 +149,33 @@ def _coordinate(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
     return walk.graph.input("x", comp[0])
 
 
+def _normal(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    walk.check_domain(e)
+    if not walk.on_facets:
+        raise FormError("FacetNormal where there is no facet: the normal exists in integrals over facets only; expected ds")
+    return walk.graph.input("n", comp[0])
+
+
+def _cell_quantity(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    walk.check_domain(e)
+    name, mesh = type(e).__name__, mesh_of(walk.domain)
+    if mesh is None:
+        raise FormError(f"{name} on {walk.domain}, which is not a mesh of femgpu's: {show(e)}; take all spaces from femgpu")
+    return walk.graph.input(walk.inputs.cell_quantity(mesh, name), 0)
+
+
 def _geometry(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
-    raise FormError(f"the geometric quantity {type(e).__name__} is not supported yet: {show(e)}; expected SpatialCoordinate only")
+    raise FormError(
+        f"the geometric quantity {type(e).__name__} is not supported: {show(e)}; expected SpatialCoordinate, FacetNormal, "
+        "CellVolume, Circumradius or CellDiameter"
+    )
+
+
+def _derivative_of_geometry(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    raise FormError(
+        "derivatives of a geometric quantity, grad(n) or div(n) for example, are not supported on cells that are not "
+        "affine; expected the normal itself"
+    )
 
 
 def _bessel(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
@@ -189,6 +220,12 @@ HANDLERS: dict[type, Handler] = {
     classes.Coefficient: _value,
     classes.Constant: _constant,
     classes.SpatialCoordinate: _coordinate,
+    classes.FacetNormal: _normal,
+    classes.CellVolume: _cell_quantity,
+    classes.Circumradius: _cell_quantity,
+    classes.CellDiameter: _cell_quantity,
+    classes.JacobianInverse: _derivative_of_geometry,
+    classes.ReferenceGrad: _derivative_of_geometry,
     classes.GeometricQuantity: _geometry,
     classes.BesselFunction: _bessel,
     **{kind: _function(name) for kind, name in FUNCTIONS.items()},

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from femgpu.forms.records import components
+from femgpu.spaces import cell_quantity
 
 Locate = Callable[[Any, int], tuple[str, int]]
+# What the arrays of values, first and second derivatives end in.
+SUFFIXES = ("", "_x", "_xx")
 
 
 class Inputs:
@@ -27,16 +30,21 @@ class Inputs:
         self.constants: list[Any] = []
         self._names: dict[Any, Any] = {unknown: "u", direction: "w"}
         self._first: dict[Any, int] = {}
+        self._cell_quantities: dict[str, Any] = {}
 
-    def coefficient(self, coefficient: Any, gradient: bool) -> Any:
-        """The graph's name of a Coefficient or of its gradient: "u", "w_x", ("a", 0), ("a_x", 2), ..."""
+    def coefficient(self, coefficient: Any, order: int) -> Any:
+        """The graph's name of a Coefficient or of its derivatives of an order: "u", "w_x", ("a", 0), ("a_xx", 2), ..."""
         if coefficient not in self._names:
             self._names[coefficient] = ("a", len(self.coefficients))
             self.coefficients.append(coefficient)
         name = self._names[coefficient]
-        if not gradient:
-            return name
-        return f"{name}_x" if isinstance(name, str) else ("a_x", name[1])
+        return name + SUFFIXES[order] if isinstance(name, str) else (name[0] + SUFFIXES[order], name[1])
+
+    def cell_quantity(self, mesh: Any, name: str) -> Any:
+        """The graph's name of CellVolume, Circumradius or CellDiameter, which come in as coefficients."""
+        if name not in self._cell_quantities:
+            self._cell_quantities[name] = cell_quantity(mesh, name)
+        return self.coefficient(self._cell_quantities[name], 0)
 
     def constant(self, constant: Any) -> int:
         """Where the values of a Constant begin in `constants`."""
@@ -55,6 +63,15 @@ class Inputs:
             if isinstance(name, str):
                 return name, index
             array, number = name
-            return array, index + offsets[number] * (dim if array == "a_x" else 1)
+            return array, index + offsets[number] * width(array, dim)
 
         return where
+
+
+def width(array: str, dim: int) -> int:
+    """The number of entries that one component takes in an input array; 0 where an array counts as a whole."""
+    if array in ("x", "n", "constants"):
+        return 0
+    if array == "s":
+        return 1
+    return int(dim ** SUFFIXES.index(array[1:]))

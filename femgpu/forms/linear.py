@@ -11,11 +11,11 @@ from femgpu.forms.show import show
 
 
 class Slot(NamedTuple):
-    """Where an argument enters: its number (0 test, 1 trial), its component, and its derivative (-1: none)."""
+    """Where an argument enters: its number (0 test, 1 trial), its component, and the sorted indices of its derivatives."""
 
     argument: int
     component: int
-    derivative: int
+    derivative: tuple[int, ...]
 
 
 # A product of arguments, ordered by their number, and the node that multiplies it.

@@ -2,22 +2,29 @@
 
 A form is integrals, an integral is pointwise functions, a pointwise function is C text.
 
-Layouts are PETSc's. With `dim` dimensions and `Nc` components of the unknown, tensor values counted row by row:
+Layouts are PETSc's, over all fields of a space: `C` counts the components of field after field. With `dim` dimensions and
+tensor values counted row by row:
 
 | array | index |
 |---|---|
 | `u`, `w` | `[c]` |
 | `u_x`, `w_x` | `[c*dim + d]` |
+| `u_xx`, `w_xx` | `[(c*dim + i)*dim + j]`, both halves of the symmetric matrix |
 | `a` | `[aoff[i] + c]`, coefficients one after the other |
 | `a_x` | `[(aoff[i] + c)*dim + d]` |
+| `a_xx` | `[((aoff[i] + c)*dim + i)*dim + j]` |
 | `x` | `[d]` |
+| `n` | `[d]`, the outward unit normal, on facets only |
+| `s` | `[i]`, what the kind "state" has stored |
 | `constants` | values of all constants one after the other |
-| `f0` | `[c]`, of a functional `[0]` |
+| `f0` | `[c]`, of a functional `[0]`, of an expression its values |
 | `f1` | `[c*dim + d]` |
-| `g0` | `[fc*Nc + gc]` |
-| `g1` | `[(fc*Nc + gc)*dim + dg]` |
-| `g2` | `[(fc*Nc + gc)*dim + df]` |
-| `g3` | `[((fc*Nc + gc)*dim + df)*dim + dg]` |
+| `g0` | `[fc*C + gc]` |
+| `g1` | `[(fc*C + gc)*dim + dg]` |
+| `g2` | `[(fc*C + gc)*dim + df]` |
+| `g3` | `[((fc*C + gc)*dim + df)*dim + dg]` |
+| `g4` | `[((fc*C + gc)*dim + d1)*dim + d2]`, test function times second derivatives of the direction |
+| `g5` | `[(((fc*C + gc)*dim + df)*dim + d1)*dim + d2]`, gradient of the test function times these |
 
 `f` counts components of the test function, `g` those of the direction.
 """
@@ -25,7 +32,7 @@ Layouts are PETSc's. With `dim` dimensions and `Nc` components of the unknown, t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import prod
@@ -33,8 +40,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-Kind = Literal["residual", "action", "jacobian", "functional"]
-Read = str | tuple[str, int]
+Kind = Literal["residual", "action", "jacobian", "functional", "state"]
+# An array and a component in it; an output array and a component of the test function.
+Read = tuple[str, int]
+Write = tuple[str, int]
 Evaluate = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 
 
@@ -44,12 +53,13 @@ class Pointwise:
 
     Attributes:
         kind: which operator it belongs to.
-        body: OpenCL C statements over `u`, `u_x`, `w`, `w_x` (action only), `a`, `a_x`, `x`, `constants` and `dim`;
-            they write the entries of `f0`, `f1` (residual, action, functional) or `g0` to `g3` (jacobian) that are not
-            always zero. The caller zeroes the outputs and defines the type `real` and the macro `R(x)`, `((real)(x))`.
-        reads: of "u", "u_x", "w", "w_x", "x", ("a", i) and ("a_x", i) those that the body reads; i numbers the form's
-            coefficients.
-        writes: of "f0", "f1", "g0", "g1", "g2", "g3" those that the body writes.
+        body: OpenCL C statements over the input arrays, `dim` and, in a jacobian, no `w`; they write the entries of `f0`,
+            `f1` (residual, action, functional), `g0` to `g5` (jacobian) or `s` (state) that are not always zero. The
+            caller zeroes the outputs and defines the type `real` and the macro `R(x)`, `((real)(x))`.
+        reads: what the body reads: ("u", c) a value of component c, ("u_x", c) and ("u_xx", c) derivatives of it, the
+            same for "w" and "a", where c counts components of all coefficients; ("s", i); ("x", 0) and ("n", 0) for any
+            entry of these.
+        writes: what the body writes: ("f0", c), ("g3", c), ... with c the component of the test function; ("s", i).
         flops: operations per point; 0 for bodies of the user, which are not counted.
         evaluate: the numpy twin, see `evaluate.Evaluation`; None for bodies of the user.
     """
@@ -57,7 +67,7 @@ class Pointwise:
     kind: Kind
     body: str
     reads: frozenset[Read]
-    writes: frozenset[str]
+    writes: frozenset[Write]
     flops: int
     evaluate: Evaluate | None = field(default=None, compare=False, repr=False)
 
@@ -67,12 +77,12 @@ class Integral:
     """One integral of a form. A pointwise function that is None contributes nothing.
 
     Attributes:
-        type: "cell".
+        type: "cell" or "exterior_facet".
         subdomain: label values that are integrated over, one after the other; empty means everywhere.
         degree: the degree that the quadrature integrates exactly; None asks for PETSc's own points.
         residual: f0 and f1.
         action: f0 and f1 of the Jacobian times the direction w.
-        jacobian: g0 to g3.
+        jacobian: g0 to g5.
         functional: the integrand of a form without test function; the other three are then None.
     """
 
@@ -121,12 +131,52 @@ class Form:
     @property
     def coefficient_offsets(self) -> tuple[int, ...]:
         """(len(coefficients) + 1,) where each coefficient begins in `a`; the last entry is the length of `a`."""
-        return tuple(accumulate((components(entry) for entry in self.coefficients), initial=0))
+        return _offsets(self.coefficients)
 
     @property
     def constant_offsets(self) -> tuple[int, ...]:
         """(len(constants) + 1,) where each constant begins in `constants`; the last entry is the length of it."""
-        return tuple(accumulate((components(entry) for entry in self.constants), initial=0))
+        return _offsets(self.constants)
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A lowered expression, to be evaluated at points of cells.
+
+    Attributes:
+        coefficients: the Functions behind `a`, in order.
+        constants: the Constants behind `constants`, flattened in order.
+        pointwise: writes `f0`, all values of the expression row by row; its kind is "functional".
+        shape: shape of the value.
+        mesh: the mesh that it lives on; None for constants and for meshes that are not femgpu's.
+        signature: equal for expressions that differ in the values of coefficients and constants only.
+    """
+
+    coefficients: tuple[Any, ...]
+    constants: tuple[Any, ...]
+    pointwise: Pointwise
+    shape: tuple[int, ...]
+    mesh: Any
+    signature: str
+
+    @property
+    def num_values(self) -> int:
+        """Numbers per point."""
+        return prod(self.shape)
+
+    @property
+    def coefficient_offsets(self) -> tuple[int, ...]:
+        """(len(coefficients) + 1,) where each coefficient begins in `a`; the last entry is the length of `a`."""
+        return _offsets(self.coefficients)
+
+    @property
+    def constant_offsets(self) -> tuple[int, ...]:
+        """(len(constants) + 1,) where each constant begins in `constants`; the last entry is the length of it."""
+        return _offsets(self.constants)
+
+
+def _offsets(entries: Iterable[Any]) -> tuple[int, ...]:
+    return tuple(accumulate(map(components, entries), initial=0))
 
 
 def components(entry: Any) -> int:
@@ -141,10 +191,22 @@ def space_text(space: Any) -> str:
 
 def signature(space: Any, coefficients: Any, constants: Any, integrals: tuple[Integral, ...]) -> str:
     """A hexadecimal digest of everything in a form that the text of its kernels depends on."""
-    lines = ["" if space is None else space_text(space)]
-    lines += [space_text(entry.ufl_function_space()) for entry in coefficients]
-    lines += [str(tuple(entry.ufl_shape)) for entry in constants]
+    lines = ["" if space is None else space_text(space), *_inputs_text(coefficients, constants)]
     for integral in integrals:
         lines.append(f"{integral.type} {integral.subdomain} {integral.degree}")
         lines += [f"{entry.kind}\n{entry.body}" for entry in integral.pointwise]
+    return _digest(lines)
+
+
+def expression_signature(coefficients: Any, constants: Any, shape: tuple[int, ...], pointwise: Pointwise) -> str:
+    """A hexadecimal digest of everything in an expression that the text of its kernel depends on."""
+    return _digest([str(shape), *_inputs_text(coefficients, constants), pointwise.body])
+
+
+def _inputs_text(coefficients: Any, constants: Any) -> list[str]:
+    lines = [space_text(entry.ufl_function_space()) for entry in coefficients]
+    return lines + [str(tuple(entry.ufl_shape)) for entry in constants]
+
+
+def _digest(lines: list[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

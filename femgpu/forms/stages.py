@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ufl
+from ufl.algorithms.analysis import extract_constants
 from ufl.algorithms.apply_derivatives import apply_derivatives
 from ufl.algorithms.compute_form_data import build_integral_data, group_form_integrals, preprocess_form
 from ufl.algorithms.estimate_degrees import estimate_total_polynomial_degree
@@ -32,22 +33,28 @@ class Piece:
 
     Attributes:
         integrand: a scalar expression of terminals, gradients, indexing and scalar operations.
+        type: "cell" or "exterior_facet".
         subdomains: tuples of label values, the empty tuple for everywhere; the piece is integrated over each of them.
         metadata: the user's.
         domain: the ufl.Mesh.
     """
 
     integrand: Any
+    type: str
     subdomains: tuple[tuple[int, ...], ...]
     metadata: dict[str, Any]
     domain: Any
 
 
 class Constants:
-    """Stand-ins of the Constants of a problem, numbered in the order of creation."""
+    """Stand-ins of the Constants of a problem, numbered in the order of creation.
 
-    def __init__(self, *forms: Any) -> None:
-        found = {constant: None for form in forms for constant in form.constants()}
+    Args:
+        expressions: forms or expressions.
+    """
+
+    def __init__(self, *expressions: Any) -> None:
+        found = {constant: None for entry in expressions for constant in extract_constants(entry)}
         ordered = sorted(found, key=lambda constant: constant.count())
         self.stand_ins = {
             constant: ufl.Constant(constant.ufl_domain(), constant.ufl_shape, count=_FIRST_STAND_IN + i)
@@ -73,10 +80,27 @@ def split(form: Any, constants: Constants) -> list[Piece]:
         grouped = group_form_integrals(lowered, lowered.ufl_domains(), do_append_everywhere_integrals=False)
         data = build_integral_data(grouped.integrals())
     return [
-        Piece(integral.integrand(), _subdomains(integral.subdomain_id()), dict(integral.metadata()), entry.domain)
+        Piece(
+            integral.integrand(),
+            entry.integral_type,
+            _subdomains(integral.subdomain_id()),
+            dict(integral.metadata()),
+            entry.domain,
+        )
         for entry in data
         for integral in entry.integrals
     ]
+
+
+def preprocess(expression: Any, constants: Constants) -> Any:
+    """Preprocesses an expression of any shape.
+
+    Raises:
+        FormError: with UFL's message if UFL refuses the expression.
+    """
+    with _ufl_errors(expression):
+        lowered = preprocess_form(expression, False)
+        return replace(lowered, constants.stand_ins) if constants.stand_ins else lowered
 
 
 def differentiate(integrand: Any, unknown: Any, direction: Any) -> Any:
@@ -108,7 +132,7 @@ def quadrature_degree(piece: Piece, cap: int | None, notes: list[str]) -> int:
     """
     given = piece.metadata.get("quadrature_degree", -1)
     if not isinstance(given, int) or given < -1:
-        raise FormError(f"quadrature_degree {given!r} in the metadata of dx; expected an integer of at least 0")
+        raise FormError(f"quadrature_degree {given!r} in the metadata of a measure; expected an integer of at least 0")
     if given >= 0:
         return given
     with warnings.catch_warnings():
@@ -118,8 +142,9 @@ def quadrature_degree(piece: Piece, cap: int | None, notes: list[str]) -> int:
     if cap is None or estimate <= cap:
         return estimate
     where = "everywhere" if piece.subdomains == ((),) else f"subdomains {piece.subdomains}"
+    kind, measure = ("cell", "dx") if piece.type == "cell" else ("facet", "ds")
     notes.append(
-        f"cell integral ({where}): quadrature degree {cap}, UFL's estimate {estimate} is capped; dx(degree=n) sets another"
+        f"{kind} integral ({where}): quadrature degree {cap}, UFL's estimate {estimate} is capped; {measure}(degree=n) sets another"
     )
     return cap
 
@@ -156,4 +181,5 @@ def _ufl_errors(expression: Any) -> Iterator[None]:
         is_form = isinstance(expression, ufl.Form)
         parts = [entry.integrand() for entry in expression.integrals()] if is_form else [expression]
         reason = "it is nested too deeply; make a sum of shorter sums" if isinstance(error, RecursionError) else error
-        raise FormError(f"UFL refuses the form: {reason}; the form is {' + '.join(map(show, parts))}") from error
+        what = "form" if is_form else "expression"
+        raise FormError(f"UFL refuses the {what}: {reason}; the {what} is {' + '.join(map(show, parts))}") from error

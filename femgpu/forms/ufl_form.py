@@ -1,11 +1,13 @@
 """UFL forms to records.
 
-Stages: check what was given; split into pieces by subdomain and metadata (`stages`); walk each piece and its derivative
-into one graph per piece (`walk`); print every output of the graph (`printer`); collect the records.
+Stages: write parts of mixed Functions as components (`subfunctions`); check what was given (`check`); split into pieces
+by type, subdomain and metadata (`stages`); walk each piece and its derivative into one graph per piece (`walk`); print
+every output of the graph (`printer`); collect the records.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import ufl
 
 from femgpu.errors import FormError
-from femgpu.forms.check import check_form, check_space
+from femgpu.forms.check import check_form, check_space, polynomial_degree
 from femgpu.forms.graph import Graph
 from femgpu.forms.inputs import Inputs
 from femgpu.forms.layout import Layout
@@ -22,12 +24,13 @@ from femgpu.forms.pointwise_form import PointwiseForm
 from femgpu.forms.records import Form, Integral, signature
 from femgpu.forms.show import show
 from femgpu.forms.stages import Constants, Piece, deep_recursion, differentiate, quadrature_degree, split, substitute
+from femgpu.forms.subfunctions import expand_parts
 from femgpu.forms.walk import Walk
-from femgpu.spaces import mesh_of
+from femgpu.spaces import SubFunction, mesh_of
 
 
 @deep_recursion()
-def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = None) -> Form:
+def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = None, rates: Mapping[Any, Any] | None = None) -> Form:
     """Lowers a residual and its Jacobian.
 
     Args:
@@ -37,6 +40,8 @@ def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = No
             to u.
         max_degree: the largest quadrature degree that UFL's estimate may ask for; default 2k + 2, k the degree of the
             test function.
+        rates: Functions that change with the unknown, and the Constants that their derivatives are: of a problem in time
+            {time_derivative(u): time_shift(u)}. No part of a PointwiseForm, which knows them, or of J.
 
     Returns:
         The form. Integrals of J that match no integral of F stand as integrals without residual.
@@ -48,8 +53,11 @@ def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = No
         if J is not None:
             raise FormError("J is given beside a PointwiseForm; expected g0 to g3 in the PointwiseForm instead")
         return F.lower(u)
-    space = _check(F, u, J)
-    lowering = _Lowering(space, u, Constants(*(form for form in (F, J) if form is not None)))
+    F, J = _whole(F), _whole(J)
+    rates = {rate: shift for rate, shift in (rates or {}).items() if J is None and rate in F.coefficients()}
+    space = _check(F, u, J, rates)
+    constants = Constants(*(form for form in (F, J) if form is not None), *rates.values())
+    lowering = _Lowering(space, u, constants, rates)
     work = [lowering.residual(piece) for piece in split(F, lowering.constants)]
     if not any(entry.residual for entry in work):
         raise FormError(f"the form is zero: {show(F.integrals()[0].integrand())}")
@@ -61,7 +69,7 @@ def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = No
     if u is not None and not any(entry.jacobian for entry in work):
         reason = f"F does not depend on the unknown {show(u)}" if J is None else show(J.integrals()[0].integrand())
         raise FormError(f"the Jacobian {'' if J is None else 'J '}is zero: {reason}")
-    return lowering.form(work, 2 * space.element.degree + 2 if max_degree is None else max_degree)
+    return lowering.form(work, 2 * polynomial_degree(space) + 2 if max_degree is None else max_degree)
 
 
 @deep_recursion()
@@ -79,29 +87,37 @@ def functional(F: Any, max_degree: int | None = None) -> Form:
     Raises:
         FormError: for what is not supported, by name and with the expression.
     """
+    F = _whole(F)
     check_form(F, 0, "the functional")
     lowering = _Lowering(None, None, Constants(F))
     work = [lowering.functional(piece) for piece in split(F, lowering.constants)]
     if not any(entry.functional for entry in work):
         raise FormError(f"the functional is zero: {show(F.integrals()[0].integrand())}")
-    degrees = [entry.ufl_function_space().element.degree for entry in lowering.inputs.coefficients]
+    degrees = [polynomial_degree(entry.ufl_function_space()) for entry in F.coefficients()]
     default = 2 * max(degrees) + 2 if degrees else None
     form = lowering.form(work, default if max_degree is None else max_degree)
     return replace(form, mesh=mesh_of(F.ufl_domains()[0]))
 
 
-def _check(F: Any, u: Any, J: Any) -> Any:
+def _whole(form: Any) -> Any:
+    # what is no form is refused by the checks that follow
+    return expand_parts(form) if isinstance(form, ufl.Form) else form
+
+
+def _check(F: Any, u: Any, J: Any, rates: Mapping[Any, Any]) -> Any:
     check_form(F, 1, "the residual")
     space = F.arguments()[0].ufl_function_space()
     if u is not None:
         if not isinstance(u, ufl.Coefficient):
             raise FormError(f"the unknown is of type {type(u).__name__}; expected a Function")
+        if isinstance(u, SubFunction):
+            raise FormError(f"the unknown {show(u)} is a part of {show(u.parent)}; expected the whole Function")
         check_space(u.ufl_function_space(), f"the unknown {show(u)}")
         if u.ufl_function_space() != space:
             raise FormError(
                 f"the test function lives in {space.ufl_element()}, the unknown in {u.ufl_element()}; expected the same"
             )
-        if u not in F.coefficients():
+        if u not in F.coefficients() and not rates:
             raise FormError(f"the residual does not contain the unknown {show(u)}; expected F(u; v)")
         space = u.ufl_function_space()
     if J is not None:
@@ -132,10 +148,11 @@ class _Work:
 class _Lowering:
     """State of the lowering of one form: the numbering of inputs, which all pieces share."""
 
-    def __init__(self, space: Any, unknown: Any, constants: Constants) -> None:
+    def __init__(self, space: Any, unknown: Any, constants: Constants, rates: Mapping[Any, Any] | None = None) -> None:
         self.space = space
         self.unknown = unknown
         self.constants = constants
+        self.rates = rates or {}
         self.direction = None if unknown is None else ufl.Coefficient(space)
         self.inputs = Inputs(unknown, self.direction)
 
@@ -153,9 +170,8 @@ class _Lowering:
 
     def derivative(self, work: _Work) -> None:
         """Differentiates a piece of the residual, and walks the results into the same graph."""
-        integrand = work.piece.integrand
-        work.action = work.walk.lower(differentiate(integrand, self.unknown, self.direction))
-        work.jacobian = work.walk.lower(differentiate(integrand, self.unknown, ufl.TrialFunction(self.space)))
+        work.action = work.walk.lower(self._differentiate(work.piece.integrand, self.direction))
+        work.jacobian = work.walk.lower(self._differentiate(work.piece.integrand, ufl.TrialFunction(self.space)))
 
     def given_jacobian(self, piece: Piece) -> _Work:
         """Walks a piece of the user's Jacobian."""
@@ -178,7 +194,13 @@ class _Lowering:
         return Form(self.space, self.unknown, coefficients, constants, tuple(integrals), text, tuple(notes))
 
     def _work(self, piece: Piece) -> _Work:
-        return _Work(piece, Walk(Graph(), self.inputs, piece.domain), {}, {}, {}, {})
+        return _Work(piece, Walk(Graph(), self.inputs, piece.domain, piece.type != "cell"), {}, {}, {}, {})
+
+    def _differentiate(self, integrand: Any, direction: Any) -> Any:
+        total = differentiate(integrand, self.unknown, direction)
+        for rate, shift in self.rates.items():
+            total += self.constants.stand_ins[shift] * differentiate(integrand, rate, direction)
+        return total
 
     def _integral(self, work: _Work, degree: int) -> Integral:
         dim = work.walk.domain.geometric_dimension
@@ -186,7 +208,7 @@ class _Lowering:
         layout = Layout(dim, num_comp, self.inputs.locate(dim))
         graph = work.walk.graph
         return Integral(
-            "cell",
+            work.piece.type,
             (),
             degree,
             residual=layout.pointwise("residual", graph, work.residual),

@@ -25,13 +25,15 @@ class Walk:
         graph: receives the nodes.
         inputs: receives the coefficients and constants.
         domain: the ufl.Mesh of the integrals.
+        on_facets: whether there is a normal.
     """
 
-    def __init__(self, graph: Graph, inputs: Inputs, domain: Any) -> None:
+    def __init__(self, graph: Graph, inputs: Inputs, domain: Any, on_facets: bool = False) -> None:
         self.graph = graph
         self.linear = Linear(graph)
         self.inputs = inputs
         self.domain = domain
+        self.on_facets = on_facets
         self._known: dict[tuple[Any, ...], Value] = {}
         self._keep: list[Any] = []  # the expressions whose identities are in _known
 

@@ -17,7 +17,7 @@ from petsc4py import PETSc
 
 from femgpu.element import LagrangeElement
 from femgpu.errors import DataError, collective
-from femgpu.mesh.inspect import cell_name
+from femgpu.mesh.inspect import cell_names
 from femgpu.spaces import Function, FunctionSpace
 
 MESH_NAME = "mesh"
@@ -179,7 +179,7 @@ def _read_mesh(viewer: PETSc.ViewerHDF5, comm: PETSc.Comm) -> tuple[PETSc.DMPlex
         dm.setName(MESH_NAME)
     degree = int(_read_numbers(viewer, "coordinates", comm)[0])
     coordinates = dm.getCoordinateDM()
-    coordinates.setField(0, LagrangeElement(cell_name(dm, comm.tompi4py()), degree).petsc_fe(dm.getDimension(), comm))
+    coordinates.setField(0, LagrangeElement(cell_names(dm, comm.tompi4py())[0], degree).petsc_fe(dm.getDimension(), comm))
     coordinates.createDS()
     return dm, sf
 

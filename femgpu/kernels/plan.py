@@ -8,7 +8,7 @@ from functools import cached_property
 
 from femgpu.errors import PlanError
 
-TARGETS = ("residual", "action", "diagonal", "matrix", "functional")
+TARGETS = ("residual", "action", "diagonal", "matrix", "functional", "state")
 SCHEDULES = ("cell", "transposed")
 GEOMETRIES = ("affine_stored", "affine_recomputed", "points_stored", "points_recomputed")
 PRECISIONS = ("double", "single", "mixed")
@@ -26,13 +26,14 @@ class FieldPlan:
 
     Attributes:
         name: of its arguments: `d_<name>` (vector) and `d_<name>_offsets`.
-        array: the pointwise array that receives the values (`u`, `w`, `a`); gradients go to `<array>_x`.
+        array: the pointwise array that receives the values (`u`, `w`, `a`); gradients go to `<array>_x`, Hessians to `<array>_xx`.
         offset: first component within that array.
         table: number of the tabulation it uses.
         num_basis: basis functions per cell.
         num_comp: components.
         value: whether values are needed.
         gradient: whether gradients are needed.
+        hessian: whether second derivatives are needed.
     """
 
     name: str
@@ -43,6 +44,7 @@ class FieldPlan:
     num_comp: int
     value: bool
     gradient: bool
+    hessian: bool = False
 
     @property
     def size(self) -> int:
@@ -51,21 +53,53 @@ class FieldPlan:
 
 
 @dataclass(frozen=True)
+class RowsPlan:
+    """Rows of one field of the test function, which are columns of element matrices too.
+
+    Attributes:
+        offset: first component among those of the test space.
+        table: number of its tabulation.
+        num_basis: basis functions per cell.
+        num_comp: components.
+        first_row: its first row among those of a cell.
+        value: whether an output multiplies its values.
+        gradient: whether an output multiplies its gradients.
+    """
+
+    offset: int
+    table: int
+    num_basis: int
+    num_comp: int
+    first_row: int = 0
+    value: bool = True
+    gradient: bool = True
+
+    @property
+    def size(self) -> int:
+        """Rows per cell."""
+        return self.num_basis * self.num_comp
+
+
+@dataclass(frozen=True)
 class Plan:
     """One kernel.
 
     Attributes:
-        target: what is computed, one of `TARGETS`.
-        schedule: one of `SCHEDULES`; only residual and action know `transposed`.
+        target: what is computed, one of `TARGETS`; `state` are the numbers that an action reads instead of computing them.
+        schedule: one of `SCHEDULES`; only residual and action over cells know `transposed`.
         dim: of the cells.
-        num_qpts: quadrature points per cell.
-        num_comp: components of the test function (0 for a functional).
-        table_sizes: basis functions of each tabulation; table 0 is the test space's (or the first field's).
+        num_qpts: quadrature points per cell or facet.
+        tests: the fields of the test function; none for a functional or a state.
+        table_sizes: basis functions of each tabulation.
         coord_table: number of the coordinate element's tabulation.
         fields: the fields to interpolate.
         writes: outputs of the pointwise function.
         geometry: one of `GEOMETRIES`.
+        facet: whether the integral is over facets: one facet of a cell takes the place of a cell.
         needs_x: whether the pointwise function reads x.
+        needs_n: whether it reads n.
+        hessian_tables: numbers of the tabulations that have second derivatives.
+        num_state: stored numbers per point that the kernel reads (action) or writes (state).
         precision: one of `PRECISIONS`.
         scatter: `atomic` into the L-vector, or `evector`: each cell its own entries.
         source: fields are read from `lvector` or `evector`.
@@ -84,13 +118,17 @@ class Plan:
     schedule: str
     dim: int
     num_qpts: int
-    num_comp: int
+    tests: tuple[RowsPlan, ...]
     table_sizes: tuple[int, ...]
     coord_table: int
     fields: tuple[FieldPlan, ...]
     writes: frozenset[str]
     geometry: str
+    facet: bool = False
     needs_x: bool = False
+    needs_n: bool = False
+    hessian_tables: frozenset[int] = frozenset()
+    num_state: int = 0
     precision: str = "double"
     scatter: str = "evector"
     source: str = "lvector"
@@ -123,6 +161,8 @@ class Plan:
     def _check_transposed(self) -> None:
         if self.target not in ("residual", "action"):
             raise PlanError(f"schedule transposed computes residuals and actions, not a {self.target}; use schedule cell")
+        if self.facet:
+            raise PlanError("schedule transposed serves cells, not facets; use schedule cell")
         for name, value in (("-petscfe_num_blocks", self.num_blocks), ("-petscfe_num_batches", self.num_batches)):
             if value < 1:
                 raise PlanError(f"{name} {value}: expected at least 1")
@@ -138,14 +178,14 @@ class Plan:
         return self.target
 
     @property
-    def num_basis(self) -> int:
-        """Basis functions of the test space per cell."""
-        return self.table_sizes[0]
+    def num_comp(self) -> int:
+        """Components of the test function."""
+        return sum(test.num_comp for test in self.tests)
 
     @property
     def num_rows(self) -> int:
-        """Basis functions times components of the test space."""
-        return self.num_basis * self.num_comp
+        """Basis functions times components of the test function, all fields together."""
+        return sum(test.size for test in self.tests)
 
     @property
     def block_size(self) -> int:
@@ -191,7 +231,12 @@ class Plan:
     @property
     def needs_coords(self) -> bool:
         """Whether the coordinates of the cell are read."""
-        return self.needs_x or self.geometry.endswith("recomputed")
+        return self.needs_x or self.geometry.endswith("recomputed") or self.bends
+
+    @property
+    def bends(self) -> bool:
+        """Whether second derivatives of the cell's map enter: those of fields in cells that are not affine."""
+        return bool(self.hessian_tables) and self.geometry.startswith("points")
 
     @property
     def real_bytes(self) -> int:
@@ -215,6 +260,11 @@ class Plan:
         return {"affine_stored": words, "points_stored": words * self.num_qpts}.get(self.geometry, 0)
 
     @property
+    def flux_words(self) -> int:
+        """Numbers per point and component that pass from the points to the basis rows (`transposed`)."""
+        return ("f0" in self.writes) + self.dim * ("f1" in self.writes)
+
+    @property
     def flux_buffers(self) -> int:
         """Buffers for what passes from the points to the basis rows: two where staging has no barrier of its own (`transposed`)."""
         return 1 if self.staged else 2
@@ -227,7 +277,7 @@ class Plan:
             words += sum(field.size for field in self.fields)
             words += self.num_coord_basis * self.dim if self.needs_coords else 0
             words += self.geometry_words if self.geometry == "affine_stored" else 0
-        words += self.flux_buffers * self.num_qpts * self.num_comp * (("f0" in self.writes) + self.dim * ("f1" in self.writes))
+        words += self.flux_buffers * self.num_qpts * self.num_comp * self.flux_words
         return words * self.real_bytes
 
     @property
@@ -237,8 +287,11 @@ class Plan:
 
     @property
     def table_words(self) -> int:
-        """Numbers in all tabulations and the weights."""
-        return self.num_qpts * (1 + sum(size * (1 + self.dim) for size in self.table_sizes))
+        """Numbers in the weights, the normal and all tabulations, for one facet where there are facets."""
+        words = self.num_qpts + self.dim * self.facet
+        for number, size in enumerate(self.table_sizes):
+            words += self.num_qpts * size * (1 + self.dim + self.dim**2 * (number in self.hessian_tables))
+        return words
 
     @property
     def tables_in_source(self) -> bool:
@@ -247,7 +300,7 @@ class Plan:
         Items of one work-group of `transposed` read different entries, which constant memory serialises.
         """
         fits = self.table_words * self.real_bytes <= CONSTANT_TABLE_BYTES
-        return fits and self.gpu and self.schedule == "cell"
+        return fits and self.gpu and self.schedule == "cell" and not self.facet
 
     def global_size(self, num_cells: int) -> int:
         """Work-items to launch for a number of cells."""
@@ -259,9 +312,12 @@ class Plan:
         """Bytes that one cell moves when each of its words is read or written once; no reuse between cells counted."""
         index = 4 if self.source == "lvector" else 0
         total = sum(field.size * self.scalar_bytes + field.num_basis * index for field in self.fields)
-        total += self.geometry_words * self.real_bytes
+        total += (self.geometry_words + self.num_qpts * self.num_state) * self.real_bytes
+        total += 4 * self.facet
         if self.needs_coords:
             total += self.num_coord_basis * (4 + self.dim * self.real_bytes)
+        if self.target == "state":
+            return total
         if self.target == "functional":
             return total + 8
         if self.target == "matrix":
@@ -271,10 +327,10 @@ class Plan:
     def cell_flops(self, pointwise_flops: int) -> int:
         """Floating-point operations of one cell, counted on the untransformed algorithm."""
         dim, tensor = self.dim, 2 * self.dim**2
-        per_point = pointwise_flops + 1
+        per_point = pointwise_flops + 1 + (tensor + 2 * dim + 3) * self.facet
         for field in self.fields:
-            per_point += 2 * field.size * (field.value + dim * field.gradient)
-            per_point += tensor * field.num_comp * field.gradient
+            per_point += 2 * field.size * (field.value + dim * field.gradient + dim**2 * field.hessian)
+            per_point += tensor * field.num_comp * (field.gradient + 2 * dim * field.hessian)
         rebuild = 2 * self.num_coord_basis * dim**2 + {1: 1, 2: 8, 3: 42}[dim]
         if self.geometry == "points_recomputed":
             per_point += rebuild
@@ -282,9 +338,9 @@ class Plan:
             per_point += self.num_rows**2 * 2 * (1 + dim) + self.num_rows * self.num_comp * 2 * (1 + dim) ** 2
         elif self.target == "diagonal":
             per_point += self.num_rows * 2 * (1 + dim) ** 2
-        elif self.target != "functional":
-            per_point += 2 * self.num_rows * (("f0" in self.writes) + dim * ("f1" in self.writes))
-            per_point += tensor * self.num_comp * ("f1" in self.writes)
+        else:
+            per_point += sum(2 * test.size * (test.value + dim * test.gradient) for test in self.tests)
+            per_point += sum(tensor * test.num_comp * test.gradient for test in self.tests)
         return self.num_qpts * per_point + (rebuild if self.geometry == "affine_recomputed" else 0)
 
     def __str__(self) -> str:
@@ -293,7 +349,9 @@ class Plan:
         if self.schedule == "transposed":
             shape += f", {self.num_blocks} blocks x {self.num_batches} batches of {self.batch_cells} cells"
             shape += f", {self.group_chunks} chunks per group, {self.local_bytes} B local"
-        return (
-            f"{self.target}: {self.schedule} ({shape}), {self.num_basis} basis x {self.num_comp} comp, {self.num_qpts} points, "
-            f"{self.precision}, geometry {self.geometry}, scatter {self.scatter}"
-        )
+        rows = " + ".join(f"{test.num_basis} basis x {test.num_comp} comp" for test in self.tests)
+        parts = [f"{self.target}{' on facets' * self.facet}: {self.schedule} ({shape})", rows, f"{self.num_qpts} points"]
+        parts += [f"{self.num_state} stored numbers per point"] if self.num_state else []
+        parts += [self.precision, f"geometry {self.geometry}"]
+        parts += [f"scatter {self.scatter}"] if self.tests else []
+        return ", ".join(part for part in parts if part)

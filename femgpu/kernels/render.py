@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +17,11 @@ _OUTPUTS = {
     "residual": ("f0", "f1"),
     "action": ("f0", "f1"),
     "functional": ("f0",),
-    "diagonal": ("g0", "g1", "g2", "g3"),
-    "matrix": ("g0", "g1", "g2", "g3"),
+    "state": ("s",),
+    "diagonal": ("g0", "g1", "g2", "g3", "g4", "g5"),
+    "matrix": ("g0", "g1", "g2", "g3", "g4", "g5"),
 }
+_INPUTS = ("u", "u_x", "u_xx", "w", "w_x", "w_xx", "a", "a_x", "a_xx", "x", "n", "s")
 
 
 def render(plan: Plan, body: str, num_aux: int, tables: np.ndarray) -> str:
@@ -29,12 +31,12 @@ def render(plan: Plan, body: str, num_aux: int, tables: np.ndarray) -> str:
         plan: the kernel's plan.
         body: statements of the pointwise function.
         num_aux: components of all coefficients together.
-        tables: (plan.table_words,) weights, then B and D of each tabulation (`pack_tables`).
+        tables: (num_facets or 1, plan.table_words) what `pack_tables` makes.
 
     Returns:
         OpenCL C with one kernel, `plan.name`.
     """
-    outputs = _OUTPUTS[plan.target]
+    outputs = tuple(name for name in _OUTPUTS[plan.target] if name in plan.writes or name < "g4")
     shell = "matrix" if plan.target == "matrix" else plan.schedule
     parts = [
         "\n".join(_macros(plan)),
@@ -48,7 +50,10 @@ def render(plan: Plan, body: str, num_aux: int, tables: np.ndarray) -> str:
             outputs=outputs,
             arguments=", ".join(f"{kind} {name}" for name, kind in arguments(plan)),
             pointwise_arrays=_pointwise_arrays(plan, num_aux),
+            pointwise_arguments=", ".join([*(f"r_{name}" for name in _INPUTS), "d_constants", *outputs]),
             declare_outputs=_declare_outputs(plan, outputs),
+            trial_hessian=bool(plan.writes & {"g4", "g5"}),
+            apply_blocks=partial(_apply_blocks, plan),
         ),
     ]
     return "\n".join(parts)
@@ -71,30 +76,40 @@ def arguments(plan: Plan) -> tuple[tuple[str, str], ...]:
     if plan.needs_coords:
         entries.append(("d_coords", "__global const real *restrict"))
         entries.append(("d_coord_offsets", "__global const int *restrict"))
+    if plan.facet:
+        entries.append(("d_facets", "__global const int *restrict"))
     entries.append(("d_constants", "__global const real *restrict"))
     if not plan.tables_in_source:
         entries.append(("d_tables", "__global const real *restrict"))
     if plan.scatter == "atomic":
-        entries.append(("d_test_offsets", "__global const int *restrict"))
-    out = "double" if plan.target == "matrix" else "accum" if plan.target == "functional" else "scalar"
-    entries.append(("d_out", f"__global {out} *restrict"))
+        entries += [(f"d_test{i}_offsets", "__global const int *restrict") for i in range(len(plan.tests))]
+    if plan.num_state:
+        entries.append(("d_state", f"__global {'' if plan.target == 'state' else 'const '}real *restrict"))
+    if plan.target != "state":
+        out = "double" if plan.target == "matrix" else "accum" if plan.target == "functional" else "scalar"
+        entries.append(("d_out", f"__global {out} *restrict"))
     return tuple(entries)
 
 
-def pack_tables(weights: np.ndarray, tabulations: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """Weights and tabulations in the order of the program's table macros.
+def pack_tables(plan: Plan, weights: np.ndarray, normals: np.ndarray | None, tabulations: list[list[np.ndarray]]) -> np.ndarray:
+    """Weights, normal and tabulations in the order of the program's table macros.
 
     Args:
-        weights: (num_qpts,).
-        tabulations: (num_qpts, num_basis) and (num_qpts, num_basis, dim) of each.
+        plan: the plan.
+        weights: (num_qpts,), of facets (num_facets, num_qpts).
+        normals: (num_facets, dim) reference normals of facets.
+        tabulations: of each element values (num_qpts, num_basis), gradients (num_qpts, num_basis, dim) and, where the plan asks
+            for them, second derivatives (num_qpts, num_basis, dim, dim); of facets with num_facets as first axis.
 
     Returns:
-        (table_words,) float64.
+        (num_facets or 1, table_words) float64.
     """
-    pieces = [weights]
-    for values, gradients in tabulations:
-        pieces += [values.ravel(), gradients.ravel()]
-    return np.concatenate(pieces)
+    pieces = [weights] if normals is None else [weights, normals]
+    pieces += [array for arrays in tabulations for array in arrays]
+    count = 1 if normals is None else len(normals)
+    packed = np.concatenate([array.reshape(count, -1) for array in pieces], axis=1)
+    assert packed.shape == (count, plan.table_words)
+    return packed
 
 
 def _type_macros(precision: str) -> list[str]:
@@ -107,11 +122,13 @@ def _macros(plan: Plan) -> list[str]:
     sizes = {
         "DIM": plan.dim,
         "NUM_QPTS": plan.num_qpts,
-        "NUM_BASIS": plan.num_basis,
         "NUM_COMP": plan.num_comp,
+        "NUM_ROWS": plan.num_rows,
         "NUM_COORD_BASIS": plan.num_coord_basis,
         "GROUP_SIZE": plan.num_items,
     }
+    if plan.num_state:
+        sizes["NUM_STATE"] = plan.num_state
     if plan.schedule == "transposed":
         sizes |= {
             "CELLS": plan.batch_cells,
@@ -137,28 +154,44 @@ def _tables(plan: Plan, tables: np.ndarray) -> str:
     """Macros TABLE_W, TABLE_B, TABLE_D, and the numbers where they stand in the program."""
     lines = []
     if plan.tables_in_source:
-        numbers = ", ".join(f"R({float(value).hex()})" for value in tables)
-        lines += ["#define TABLE __constant", f"__constant real d_tables[{len(tables)}] = {{{numbers}}};"]
+        numbers = ", ".join(f"R({float(value).hex()})" for value in tables.ravel())
+        lines += ["#define TABLE __constant", f"__constant real d_tables[{tables.size}] = {{{numbers}}};"]
     else:
         lines.append("#define TABLE __global")
-    lines.append("#define TABLE_W(q) d_tables[q]")
+    base = f"(d_tables + facet * {plan.table_words})" if plan.facet else "d_tables"
+    lines.append(f"#define TABLE_W(q) {base}[q]")
     start = plan.num_qpts
+    if plan.facet:
+        lines.append(f"#define TABLE_N ({base} + {start})")
+        start += plan.dim
     for number, size in enumerate(plan.table_sizes):
-        lines.append(f"#define TABLE_B{number}(q) (d_tables + {start} + (q) * {size})")
-        start += plan.num_qpts * size
-        lines.append(f"#define TABLE_D{number}(q) (d_tables + {start} + (q) * {size * plan.dim})")
-        start += plan.num_qpts * size * plan.dim
-    lines += ["#define TABLE_B(i, q) TABLE_B##i(q)", "#define TABLE_D(i, q) TABLE_D##i(q)"]
+        widths = {"B": size, "D": size * plan.dim}
+        if number in plan.hessian_tables:
+            widths["H"] = size * plan.dim**2
+        for letter, width in widths.items():
+            lines.append(f"#define TABLE_{letter}{number}(q) ({base} + {start} + (q) * {width})")
+            start += plan.num_qpts * width
+    lines += [f"#define TABLE_{letter}(i, q) TABLE_{letter}##i(q)" for letter in "BDH"]
     return "\n".join(lines)
+
+
+def _apply_blocks(plan: Plan, block: str) -> str:
+    return _LOOKUP.get_template("blocks.mako").render(plan=plan, block=block, trial_hessian=bool(plan.writes & {"g4", "g5"}))
 
 
 def _pointwise_arrays(plan: Plan, num_aux: int) -> list[tuple[str, int]]:
     """Names and sizes of the arrays that the pointwise function reads; what it does not read has one entry."""
-    sizes = {"u": 1, "u_x": 1, "w": 1, "w_x": 1, "a": max(num_aux, 1), "a_x": max(num_aux * plan.dim, 1), "x": plan.dim}
+    dim = plan.dim
+    comps = {"a": num_aux} | {array: 0 for array in ("u", "w")}
     for field in plan.fields:
-        if field.array != "a":
-            sizes[field.array], sizes[field.array + "_x"] = field.num_comp, field.num_comp * plan.dim
-    return list(sizes.items())
+        comps[field.array] = max(comps[field.array], field.offset + field.num_comp)
+    sizes = {}
+    for array, size in comps.items():
+        sizes |= {array: max(size, 1), f"{array}_x": max(size * dim, 1)}
+        used = any(field.hessian for field in plan.fields if field.array == array)
+        sizes[f"{array}_xx"] = size * dim**2 if used else 1
+    sizes |= {"x": dim, "n": dim, "s": plan.num_state if plan.target != "state" and plan.num_state else 1}
+    return [(name, sizes[name]) for name in _INPUTS]
 
 
 def _declare_outputs(plan: Plan, outputs: tuple[str, ...]) -> str:
@@ -170,6 +203,9 @@ def _declare_outputs(plan: Plan, outputs: tuple[str, ...]) -> str:
         "g1": comp**2 * dim,
         "g2": comp**2 * dim,
         "g3": comp**2 * dim**2,
+        "g4": comp**2 * dim**2,
+        "g5": comp**2 * dim**3,
+        "s": plan.num_state,
     }
     parts = []
     for name in outputs:

@@ -1,9 +1,11 @@
 """Meshes: DMPlex made, read and understood; geometry and regions in bulk arrays."""
 
+from femgpu.mesh.block import Block
 from femgpu.mesh.box import box
 from femgpu.mesh.create import create
 from femgpu.mesh.mesh import Mesh
 from femgpu.mesh.read import read
 from femgpu.mesh.refine import refine
+from femgpu.mesh.restriction import FieldShape, set_fields
 
-__all__ = ["Mesh", "box", "create", "read", "refine"]
+__all__ = ["Block", "FieldShape", "Mesh", "box", "create", "read", "refine", "set_fields"]

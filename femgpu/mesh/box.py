@@ -2,6 +2,7 @@
 
 PETSc needs a mesh generator for triangles and tetrahedra. Here they come from Kuhn's split of a grid: dim! simplices per
 grid cell, one for each order of the axes (Kuhn, Some combinatorial lemmas in topology, 1960); neighbouring grid cells match.
+Prisms are the triangles of the plane, extruded.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +23,8 @@ from femgpu.mesh.regions import FACET_LABEL, exterior_facets
 # PETSc's value of "Face Sets" on the lower and upper side of each axis.
 SIDES = {1: ((1, 2),), 2: ((4, 2), (1, 3)), 3: ((6, 5), (3, 4), (1, 2))}
 MARKER_LABEL = "marker"
+# With two cells along a period both facets between them are one.
+MIN_PERIODIC = 3
 _INT32_MAX = np.iinfo(np.int32).max
 
 
@@ -30,26 +34,29 @@ def box(
     lower: float | Sequence[float] | None = None,
     upper: float | Sequence[float] | None = None,
     comm: PETSc.Comm | None = None,
+    periodic: bool | Sequence[bool] = False,
 ) -> PETSc.DMPlex:
     """A box, distributed over the ranks; collective.
 
     Sides are marked in the label "Face Sets" as PETSc does: x- 1, x+ 2 in 1D; y- 1, x+ 2, y+ 3, x- 4 in 2D; z- 1, z+ 2,
-    y- 3, y+ 4, x+ 5, x- 6 in 3D; the label "marker" is 1 on the whole boundary.
+    y- 3, y+ 4, x+ 5, x- 6 in 3D; the label "marker" is 1 on the whole boundary. A periodic direction has no sides: functions
+    go on where they come back.
 
     Args:
-        faces: grid cells per direction; simplices split each into dim! cells.
-        cell: interval, triangle, quadrilateral, tetrahedron or hexahedron.
+        faces: grid cells per direction; simplices split each into dim! cells, prisms (whose axis is z) into two.
+        cell: interval, triangle, quadrilateral, tetrahedron, hexahedron or prism.
         lower: corner with the smallest coordinates, default the origin.
         upper: corner with the largest coordinates, default all ones.
         comm: communicator, default PETSC_COMM_WORLD.
+        periodic: which directions are periodic, or whether all are.
 
     Returns:
         The DMPlex.
 
     Raises:
-        MeshError: for an unknown cell, a wrong number of entries, or an empty box.
+        MeshError: for an unknown cell, a wrong number of entries, an empty box, or fewer than three grid cells along a period.
     """
-    return distribute(serial_box(faces, cell, lower, upper, comm))
+    return distribute(serial_box(faces, cell, lower, upper, comm, periodic))
 
 
 def serial_box(
@@ -58,16 +65,23 @@ def serial_box(
     lower: float | Sequence[float] | None = None,
     upper: float | Sequence[float] | None = None,
     comm: PETSc.Comm | None = None,
+    periodic: bool | Sequence[bool] = False,
 ) -> PETSc.DMPlex:
     """As `box`, but all cells are left on the first rank."""
-    counts, low, high = _checked(faces, cell, lower, upper)
+    shape = _checked(faces, cell, lower, upper, periodic)
     comm = PETSc.COMM_WORLD if comm is None else comm
-    if cell in ("triangle", "tetrahedron"):
-        return _simplex_box(counts, low, high, comm)
-    default = PETSc.DMPlex()
+    if cell in ("triangle", "tetrahedron", "prism"):
+        return _cell_list_box(shape, cell, comm)
     # PETSc distributes here only when told to by options that belong to create().
-    dm = default.createBoxMesh(counts, low, high, simplex=False, interpolate=True, comm=comm)
-    return dm
+    return PETSc.DMPlex().createBoxMesh(
+        shape.counts,
+        shape.lower,
+        shape.upper,
+        simplex=False,
+        periodic=shape.periodic if any(shape.periodic) else False,
+        interpolate=True,
+        comm=comm,
+    )
 
 
 def distribute(dm: PETSc.DMPlex) -> PETSc.DMPlex:
@@ -78,13 +92,24 @@ def distribute(dm: PETSc.DMPlex) -> PETSc.DMPlex:
     return dm
 
 
-def _checked(faces, cell, lower, upper) -> tuple[list[int], list[float], list[float]]:  # type: ignore[no-untyped-def]
+@dataclass(frozen=True)
+class _Shape:
+    """Grid cells, corners and periods of a box, one entry per direction."""
+
+    counts: list[int]
+    lower: list[float]
+    upper: list[float]
+    periodic: list[bool]
+
+
+def _checked(faces, cell, lower, upper, periodic) -> _Shape:  # type: ignore[no-untyped-def]
     if cell not in CELL_NAMES:
         raise MeshError(f"box of cell {cell!r}: expected one of {', '.join(CELL_NAMES)}")
     dim = reference_cell(cell).dim
     counts = [faces] if np.ndim(faces) == 0 else list(faces)
     low, high = _corner(lower, 0.0, dim), _corner(upper, 1.0, dim)
-    for name, entries in (("faces", counts), ("lower", low), ("upper", high)):
+    around = [bool(periodic)] * dim if np.ndim(periodic) == 0 else [bool(entry) for entry in periodic]
+    for name, entries in (("faces", counts), ("lower", low), ("upper", high), ("periodic", around)):
         if len(entries) != dim:
             raise MeshError(f"box of {cell} cells with {name} {tuple(entries)}: expected {dim} entries")
     if any(int(count) != count or count < 1 for count in counts):
@@ -92,10 +117,15 @@ def _checked(faces, cell, lower, upper) -> tuple[list[int], list[float], list[fl
     if not all(math.isfinite(a) and math.isfinite(b) and a < b for a, b in zip(low, high, strict=True)):
         raise MeshError(f"box from {tuple(low)} to {tuple(high)}: expected every entry of lower below that of upper")
     counts = [int(count) for count in counts]
+    if any(count < MIN_PERIODIC for count, along in zip(counts, around, strict=True) if along):
+        raise MeshError(
+            f"box with faces {tuple(counts)}, periodic {tuple(around)}: expected at least {MIN_PERIODIC} cells along a period, "
+            "with fewer two cells would share more than one facet"
+        )
     points = math.prod(count + 1 for count in counts) * math.factorial(dim) * 8
     if points > _INT32_MAX and np.dtype(PETSc.IntType).itemsize == 4:
         raise MeshError(f"box with faces {tuple(counts)} is too large for 32-bit indices: make a coarser one and use -dm_refine")
-    return counts, low, high
+    return _Shape(counts, low, high, around)
 
 
 def _corner(values: float | Sequence[float] | None, default: float, dim: int) -> list[float]:
@@ -104,17 +134,52 @@ def _corner(values: float | Sequence[float] | None, default: float, dim: int) ->
     return [float(value) for value in np.atleast_1d(np.asarray(values, float))]
 
 
-def _simplex_box(counts: list[int], low: list[float], high: list[float], comm: PETSc.Comm) -> PETSc.DMPlex:
-    dim = len(counts)
+def _cell_list_box(shape: _Shape, cell: str, comm: PETSc.Comm) -> PETSc.DMPlex:
+    """A box of cells that PETSc cannot make, from a list of cells."""
+    dim, counts = len(shape.counts), np.array(shape.counts)
+    grid, cells, points = (
+        np.empty((0, dim), np.int32),
+        np.empty((0, reference_cell(cell).num_vertices), np.int32),
+        np.empty((0, dim)),
+    )
     if comm.getRank() == 0:
-        grid, cells = kuhn_split(counts)
-        step = (np.array(high) - low) / counts
-        points = np.where(grid == counts, high, low + grid * step)
-    else:
-        grid, cells = np.empty((0, dim), np.int32), np.empty((0, dim + 1), np.int32)
-        points = np.empty((0, dim))
-    dm = PETSc.DMPlex().createFromCellList(dim, cells, points, interpolate=True, comm=comm)
-    _mark_sides(dm, counts, grid, cells)
+        grid, cells = prism_split(shape.counts) if cell == "prism" else kuhn_split(shape.counts)
+        points = np.where(grid == counts, shape.upper, shape.lower + grid * ((np.array(shape.upper) - shape.lower) / counts))
+    # The vertices at the end of a period are those at its beginning.
+    kept = ~((grid == counts) & shape.periodic).any(axis=1)
+    number = (np.cumsum(kept) - 1)[_grid_numbers(np.where(shape.periodic, grid % counts, grid), shape.counts)]
+    dm = from_cell_list(cell, number[cells].astype(np.int32), points[kept], comm)
+    _mark_sides(dm, shape, cell, grid, cells)
+    if any(shape.periodic):
+        period = np.subtract(shape.upper, shape.lower)
+        # PETSc unwraps cells that are wider than this; -1 stands for directions without a period. Cells are at most a third of
+        # the period wide, and PETSc's own refinement, which halves the limit, can leave some tetrahedra as wide as before.
+        widest = np.where(shape.periodic, 0.6 * period, -1.0)
+        dm.setPeriodicity(widest, shape.lower, np.where(shape.periodic, period, -1.0))
+        dm.localizeCoordinates()
+    return dm
+
+
+def from_cell_list(cell: str, cells: npt.NDArray[np.int32], points: npt.NDArray[np.float64], comm: PETSc.Comm) -> PETSc.DMPlex:
+    """A DMPlex from cells by their vertices in PETSc's closure order; collective.
+
+    Args:
+        cell: type of the cells.
+        cells: (num_cells, num_vertices) vertices; none but on the first rank.
+        points: (num_vertices, dim) coordinates; none but on the first rank.
+        comm: communicator.
+    """
+    dim = reference_cell(cell).dim
+    if cell != "prism":
+        return PETSc.DMPlex().createFromCellList(dim, cells, points, interpolate=True, comm=comm)
+    dm = PETSc.DMPlex().createFromCellList(dim, cells, points, interpolate=False, comm=comm)
+    # By itself PETSc takes cells with six vertices for tensor prisms.
+    dm.createLabel("celltype")
+    label = dm.getCellTypeLabel()
+    for kind, (start, end) in (("TRI_PRISM", dm.getHeightStratum(0)), ("POINT", dm.getDepthStratum(0))):
+        members = PETSc.IS().createStride(end - start, start, 1, comm=PETSc.COMM_SELF)
+        label.insertIS(members, getattr(PETSc.DM.PolytopeType, kind))
+    dm.interpolate()
     return dm
 
 
@@ -131,7 +196,7 @@ def kuhn_split(counts: Sequence[int]) -> tuple[npt.NDArray[np.int32], npt.NDArra
     dim = len(counts)
     axes = [np.arange(count + 1, dtype=np.int32) for count in counts]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, dim)
-    strides = np.array([math.prod(count + 1 for count in counts[axis + 1 :]) for axis in range(dim)])
+    strides = _strides(counts)
     corner = (np.indices(counts).reshape(dim, -1).T @ strides).astype(np.int32)
     reference = reference_cell("triangle" if dim == 2 else "tetrahedron").vertices
     positive = np.linalg.det(reference[1:] - reference[0]) > 0
@@ -147,19 +212,42 @@ def kuhn_split(counts: Sequence[int]) -> tuple[npt.NDArray[np.int32], npt.NDArra
     return grid, cells.reshape(-1, dim + 1)
 
 
-def _mark_sides(dm: PETSc.DMPlex, counts: list[int], grid: npt.NDArray[np.int32], cells: npt.NDArray[np.int32]) -> None:
+def prism_split(counts: Sequence[int]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Splits a grid into prisms: triangles of `kuhn_split` in the plane, times z. As `kuhn_split`."""
+    base, triangles = kuhn_split(counts[:2])
+    layers = np.arange(counts[2] + 1, dtype=np.int32)
+    grid = np.concatenate([np.repeat(base, len(layers), axis=0), np.tile(layers, len(base))[:, None]], axis=1)
+    bottom = (triangles * len(layers))[:, None, :] + layers[:-1][None, :, None]
+    cells = np.concatenate([bottom[..., [0, 2, 1]], bottom + 1], axis=2)
+    return grid, cells.reshape(-1, 6).astype(np.int32)
+
+
+def _strides(counts: Sequence[int]) -> npt.NDArray[np.int64]:
+    return np.array([math.prod(count + 1 for count in counts[axis + 1 :]) for axis in range(len(counts))])
+
+
+def _grid_numbers(grid: npt.NDArray[np.int32], counts: Sequence[int]) -> npt.NDArray[np.int64]:
+    """(num,) numbers of vertices by their grid indices (num, dim)."""
+    return grid @ _strides(counts)
+
+
+def _mark_sides(dm: PETSc.DMPlex, shape: _Shape, cell: str, grid: npt.NDArray[np.int32], cells: npt.NDArray[np.int32]) -> None:
     """Labels the sides of a box whose cells still have the vertex order that they were made with."""
-    dim = len(counts)
     dm.createLabel(FACET_LABEL)
     dm.createLabel(MARKER_LABEL)
     sides, marker = dm.getLabel(FACET_LABEL), dm.getLabel(MARKER_LABEL)
     exterior = exterior_facets(dm)
-    facets = np.array(reference_cell("triangle" if dim == 2 else "tetrahedron").facets)
-    corners = grid[cells[exterior.cells[:, None], facets[exterior.local_facets]]]
-    for axis, values in enumerate(SIDES[dim]):
-        for value, position in zip(values, (0, counts[axis]), strict=True):
-            points = exterior.points[(corners[:, :, axis] == position).all(axis=1)]
+    low, high = np.empty((len(exterior.cells), grid.shape[1]), np.int32), np.empty((len(exterior.cells), grid.shape[1]), np.int32)
+    for local, facet in enumerate(reference_cell(cell).facets):
+        chosen = exterior.local_facets == local
+        corners = grid[cells[exterior.cells[chosen]][:, facet]]
+        low[chosen], high[chosen] = corners.min(axis=1), corners.max(axis=1)
+    for axis, values in enumerate(SIDES[grid.shape[1]]):
+        for value, on_side in zip(values, (high[:, axis] == 0, low[:, axis] == shape.counts[axis]), strict=True):
+            if shape.periodic[axis]:
+                continue
             # Every rank adds every value, so that labels agree before the mesh is distributed.
-            sides.insertIS(PETSc.IS().createGeneral(points, comm=PETSc.COMM_SELF), value)
-    marker.insertIS(PETSc.IS().createGeneral(exterior.points, comm=PETSc.COMM_SELF), 1)
+            sides.insertIS(PETSc.IS().createGeneral(exterior.points[on_side], comm=PETSc.COMM_SELF), value)
+    if not all(shape.periodic):
+        marker.insertIS(PETSc.IS().createGeneral(exterior.points, comm=PETSc.COMM_SELF), 1)
     dm.labelComplete(marker)

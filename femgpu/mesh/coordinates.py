@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from petsc4py import PETSc
 from femgpu import petsc_c
 from femgpu.element import LagrangeElement
 from femgpu.errors import MeshError, collective
+from femgpu.mesh.topology import Closure
 
 _Floats = npt.NDArray[np.float64]
 _Ints = npt.NDArray[np.int32]
@@ -42,8 +44,48 @@ def read_coordinates(dm: PETSc.DMPlex, cell: str, mpi: Any) -> tuple[LagrangeEle
     dofs = offsets // np.int32(dim)
     if dm.getCoordinatesLocalized():
         with collective(mpi):
-            coords, dofs = _with_cell_coordinates(dm, element, coords, dofs)
+            if element.degree > 1:
+                raise MeshError(
+                    f"a periodic mesh with {cell} cells of degree {element.degree} is not supported; expected straight "
+                    "edges: save it with first-order cells"
+                )
+            coords = _with_cell_coordinates(dm, coords, [(np.arange(len(dofs)), dofs)])
     return element, coords, dofs
+
+
+def read_vertices(dm: PETSc.DMPlex, closures: Sequence[Closure], mpi: Any) -> tuple[_Floats, list[_Ints]]:
+    """Reads the coordinates of a DM with straight edges and cells of any types, without a finite element; collective.
+
+    Args:
+        dm: the DMPlex.
+        closures: of the cells of each type.
+        mpi: its mpi4py communicator.
+
+    Returns:
+        The (num_nodes, dim) node coordinates, and for each type the (num_cells, num_vertices) nodes of the cells in closure
+        order. On a periodic mesh the cells that cross the period have nodes of their own.
+
+    Raises:
+        MeshError: when the coordinates are of degree above 1.
+    """
+    dim, section = dm.getDimension(), dm.getCoordinateSection()
+    first, last = dm.getDepthStratum(0)
+    values = dm.getCoordinatesLocal().getArray(readonly=True)
+    with collective(mpi):
+        offsets = section_offsets(section, first, last)
+        if len(values) != dim * (last - first):
+            raise MeshError(
+                f"the mesh has {len(values) // dim} coordinate nodes for {last - first} vertices; expected straight edges where "
+                "it has prisms or cells of several types: save it with first-order cells"
+            )
+        coords = values.reshape(-1, dim).copy()
+        dofs = [(offsets[closure.vertices - first] // dim).astype(np.int32) for closure in closures]
+        if dm.getCoordinatesLocalized():
+            start = dm.getHeightStratum(0)[0]
+            coords = _with_cell_coordinates(
+                dm, coords, [(each.cells - start, nodes) for each, nodes in zip(closures, dofs, strict=True)]
+            )
+        return coords, dofs
 
 
 def _coordinate_fe(dm: PETSc.DMPlex) -> PETSc.FE:
@@ -60,25 +102,47 @@ def _field(dm: PETSc.DMPlex) -> PETSc.Object | None:
     return coordinate_dm.getField(0)[0] if coordinate_dm.getNumFields() else None
 
 
-def _with_cell_coordinates(dm: PETSc.DMPlex, element: LagrangeElement, coords: _Floats, dofs: _Ints) -> tuple[_Floats, _Ints]:
-    """Appends the coordinates that PETSc keeps per cell, unwrapped, for cells across the period of a periodic mesh."""
+def _with_cell_coordinates(dm: PETSc.DMPlex, coords: _Floats, cells: Sequence[tuple[npt.NDArray, _Ints]]) -> _Floats:
+    """Appends the coordinates that PETSc keeps per cell, unwrapped, for cells across the period of a periodic mesh.
+
+    Args:
+        dm: the DMPlex.
+        coords: (num_nodes, dim) node coordinates.
+        cells: for each cell type the numbers of its cells, and their nodes in closure order; changed in place.
+
+    Returns:
+        (num_all_nodes, dim) the coordinates with those of the cells behind them.
+    """
     dim = coords.shape[1]
     start, end = dm.getHeightStratum(0)
     values = dm.getCellCoordinatesLocal().getArray(readonly=True)
-    bounds = np.append(_section_offsets(dm.getCellCoordinateSection(), start, end), len(values))
+    bounds = np.append(section_offsets(dm.getCellCoordinateSection(), start, end), len(values))
     sizes = np.diff(bounds)
-    cells = np.flatnonzero(sizes)
-    if element.degree > 1 or np.any(sizes[cells] != element.num_basis * dim):
+    for ids, nodes in cells:
+        own = np.flatnonzero(sizes[ids])
+        if np.any(sizes[ids[own]] != nodes.shape[1] * dim):
+            raise MeshError("the cells of a periodic mesh have coordinates beside those of their vertices; expected straight edges")
+        first = bounds[ids[own]] // dim
+        nodes[own] = len(coords) + first[:, None] + np.arange(nodes.shape[1])
+        _check_widths(dm, ids[own], values.reshape(-1, dim)[first[:, None] + np.arange(nodes.shape[1])])
+    return np.concatenate([coords, values.reshape(-1, dim)])
+
+
+def _check_widths(dm: PETSc.DMPlex, ids: npt.NDArray, x: _Floats) -> None:
+    """Refuses cells (num, num_vertices, dim) wider than half a period: fewer than three around it, or wrongly unwrapped."""
+    period = np.asarray(dm.getPeriodicity()[2])
+    if not len(period) or not len(x):
+        return
+    wide = (np.ptp(x, axis=1) > np.where(period > 0, 0.5 * period * (1 + 1e-9), np.inf)).any(axis=1)
+    if wide.any():
+        cell = int(np.argmax(wide))
         raise MeshError(
-            f"a periodic mesh with {element.cell} cells of degree {element.degree} is not supported; "
-            "expected straight edges: save it with first-order cells"
+            f"cell {ids[cell]} of a periodic mesh, with vertices {x[cell].tolist()}, is wider than half of the period "
+            f"{period.tolist()}; expected at least three cells along a period: refine such meshes with femgpu.mesh.refine"
         )
-    own = values.reshape(-1, dim)
-    dofs[cells] = len(coords) + np.arange(len(own), dtype=np.int32).reshape(len(cells), element.num_basis)
-    return np.concatenate([coords, own]), dofs
 
 
-def _section_offsets(section: PETSc.Section, start: int, end: int) -> npt.NDArray[np.int64]:
+def section_offsets(section: PETSc.Section, start: int, end: int) -> npt.NDArray[np.int64]:
     """Offsets of the points [start, end), in one call: broadcasting a section over a star forest returns the roots' offsets."""
     points = np.arange(start, end, dtype=PETSc.IntType)
     forest = PETSc.SF().create(PETSc.COMM_SELF)

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from petsc4py import PETSc
 
+from femgpu.element import reference_cell
 from femgpu.errors import MeshError
 from femgpu.mesh.box import serial_box
 from femgpu.mesh.read import describe, serial_read
-from femgpu.mesh.refine import is_curved, refine
+from femgpu.mesh.refine import is_curved, is_periodic, refine
 
-# Options that make PETSc refine by itself, at a moment when curved cells would be spoilt.
+# PETSc's words for the cells of -dm_plex_cell.
+_CELL_OPTIONS = {
+    "segment": "interval",
+    "triangle": "triangle",
+    "quadrilateral": "quadrilateral",
+    "tetrahedron": "tetrahedron",
+    "hexahedron": "hexahedron",
+    "triangular_prism": "prism",
+}
+
+# Options that make PETSc refine by itself, at a moment when curved and periodic cells would be spoilt.
 _OTHER_REFINEMENT = ("dm_refine_pre", "dm_refine_hierarchy", "dm_refine_volume_limit_pre")
 
 
 def create(comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
     """A mesh from the options -dm_plex_*, -dm_refine and -dm_distribute, as in PETSc; collective.
 
-    Boxes of triangles and tetrahedra are femgpu's own, because PETSc needs a mesh generator for them; everything else is PETSc's.
-    Curved meshes stay curved under -dm_refine.
+    Boxes of triangles and tetrahedra are femgpu's own, because PETSc needs a mesh generator for them; so are boxes of prisms
+    (-dm_plex_cell triangular_prism) and periodic ones (-dm_plex_box_bd). Everything else is PETSc's. Curved meshes stay curved
+    under -dm_refine.
 
     Args:
         comm: communicator, default PETSC_COMM_WORLD.
@@ -32,12 +44,12 @@ def create(comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
     options = PETSc.Options()
     if options.hasName("dm_plex_filename"):
         dm = serial_read(options.getString("dm_plex_filename"), comm)
-    elif _wants_simplex_box(options):
-        dm = _simplex_box(options, comm)
+    elif (cell := _own_box(options)) is not None:
+        dm = _box(options, cell, comm)
     else:
         dm = PETSc.DMPlex().create(comm)
-    if dm.getDimension() > 0 and is_curved(dm):
-        return _set_up_curved(dm, options)
+    if dm.getDimension() > 0 and (is_curved(dm) or is_periodic(dm)):
+        return _refine_by_femgpu(dm, options)
     return _set_from_options(dm)
 
 
@@ -49,10 +61,11 @@ def _set_from_options(dm: PETSc.DMPlex) -> PETSc.DMPlex:
     return dm
 
 
-def _set_up_curved(dm: PETSc.DMPlex, options: PETSc.Options) -> PETSc.DMPlex:
+def _refine_by_femgpu(dm: PETSc.DMPlex, options: PETSc.Options) -> PETSc.DMPlex:
+    """As `_set_from_options` for a curved or periodic mesh, whose refinement is not left to PETSc."""
     given = [name for name in _OTHER_REFINEMENT if options.hasName(name)]
     if given:
-        raise MeshError(f"-{given[0]} would straighten the curved cells of this mesh; expected -dm_refine")
+        raise MeshError(f"-{given[0]} would spoil the coordinates of this curved or periodic mesh; expected -dm_refine")
     if not options.hasName("dm_refine"):
         return _set_from_options(dm)
     levels = options.getInt("dm_refine")
@@ -67,23 +80,36 @@ def _set_up_curved(dm: PETSc.DMPlex, options: PETSc.Options) -> PETSc.DMPlex:
     return dm
 
 
-def _wants_simplex_box(options: PETSc.Options) -> bool:
+def _own_box(options: PETSc.Options) -> str | None:
+    """The cell type of a box that femgpu makes; None where the mesh is PETSc's."""
     elsewhere = ("dm_plex_reference_cell_domain", "dm_plex_boundary_filename")
     if any(options.hasName(name) for name in elsewhere) or options.getString("dm_plex_shape", "box") != "box":
-        return False
-    return options.getBool("dm_plex_simplex", True) and options.getInt("dm_plex_dim", 2) in (2, 3)
+        return None
+    dim, simplex = options.getInt("dm_plex_dim", 2), options.getBool("dm_plex_simplex", True)
+    cell = {1: "interval", 2: "triangle" if simplex else "quadrilateral", 3: "tetrahedron" if simplex else "hexahedron"}.get(dim)
+    if options.hasName("dm_plex_cell"):
+        name = options.getString("dm_plex_cell")
+        cell = _CELL_OPTIONS.get(name)
+        if cell is not None and reference_cell(cell).dim != dim:
+            raise MeshError(f"-dm_plex_cell {name} with -dm_plex_dim {dim}: expected -dm_plex_dim {reference_cell(cell).dim}")
+    own = cell in ("triangle", "tetrahedron", "prism") or (cell is not None and any(_periodic(options, dim)))
+    return cell if own else None
 
 
-def _simplex_box(options: PETSc.Options, comm: PETSc.Comm) -> PETSc.DMPlex:
-    dim = options.getInt("dm_plex_dim", 2)
-    if any(kind.strip() != "none" for kind in options.getString("dm_plex_box_bd", "none").lower().split(",")):
-        raise MeshError(
-            "-dm_plex_box_bd: periodic boxes of triangles or tetrahedra are not supported; expected none, or -dm_plex_simplex 0"
-        )
+def _periodic(options: PETSc.Options, dim: int) -> list[bool]:
+    """Which directions -dm_plex_box_bd makes periodic."""
+    kinds = [kind.strip().lower() for kind in options.getString("dm_plex_box_bd", ",".join(["none"] * dim)).split(",")]
+    if len(kinds) != dim or not set(kinds) <= {"none", "periodic"}:
+        raise MeshError(f"-dm_plex_box_bd {','.join(kinds)}: expected {dim} entries separated by commas, each none or periodic")
+    return [kind == "periodic" for kind in kinds]
+
+
+def _box(options: PETSc.Options, cell: str, comm: PETSc.Comm) -> PETSc.DMPlex:
+    dim = reference_cell(cell).dim
     faces = _numbers(options, "dm_plex_box_faces", [4 - dim] * dim, int)
     lower = _numbers(options, "dm_plex_box_lower", [0.0] * dim, float)
     upper = _numbers(options, "dm_plex_box_upper", [1.0] * dim, float)
-    return serial_box(faces, "triangle" if dim == 2 else "tetrahedron", lower, upper, comm)
+    return serial_box(faces, cell, lower, upper, comm, _periodic(options, dim))
 
 
 def _numbers(options: PETSc.Options, name: str, default: list, kind: type) -> list:

@@ -97,6 +97,7 @@ def check_orientation(
     coords: npt.NDArray[np.float64],
     dofs: npt.NDArray[np.int32],
     affine: npt.NDArray[np.bool_],
+    ids: npt.NDArray[np.int32],
     points: npt.NDArray[np.float64],
 ) -> None:
     """Refuses cells that are inverted or collapsed at any of the points.
@@ -106,6 +107,7 @@ def check_orientation(
         coords: (num_nodes, dim) node coordinates.
         dofs: (num_cells, num_basis) nodes of each cell.
         affine: (num_cells,) mask of affine cells, for which one point is enough.
+        ids: (num_cells,) numbers of the cells within the mesh.
         points: (num_points, dim) reference points.
 
     Raises:
@@ -125,18 +127,20 @@ def check_orientation(
             bad.append(wrong + part.start)
             worst = min(worst, float(det[wrong].min()))
     if bad:
-        _refuse_inverted(element, coords, dofs, np.concatenate(bad), worst)
+        cells = np.concatenate(bad)
+        count = f"{len(cells)} of {len(dofs)}"
+        raise MeshError(_inverted(element, coords[dofs[cells[0]]], int(ids[cells[0]]), count, worst))
 
 
-def _refuse_inverted(element: LagrangeElement, coords: npt.NDArray, dofs: npt.NDArray, cells: npt.NDArray, worst: float) -> None:
-    first = int(cells[0])
-    vertices = vertex_nodes(element)
-    corners = ", ".join("(" + ", ".join(f"{v:.6g}" for v in coords[node]) + ")" for node in dofs[first, vertices])
-    raise MeshError(
-        f"{len(cells)} of {len(dofs)} {element.cell} cells have det J <= 0 (inverted or collapsed; smallest det J "
-        f"{worst:.3g}); the first is cell {first} with vertices {corners}. Expected positively oriented cells in PETSc's "
+def _inverted(element: LagrangeElement, nodes: npt.NDArray, cell: int, count: str, worst: float) -> str:
+    """The message about inverted cells, of which `nodes` are the coordinates of the first one's nodes."""
+    vertices = nodes[vertex_nodes(element)]
+    corners = ", ".join("(" + ", ".join(f"{v:.6g}" for v in vertex) + ")" for vertex in vertices)
+    return (
+        f"{count} {element.cell} cells have det J <= 0 (inverted or collapsed; smallest det J "
+        f"{worst:.3g}); the first is cell {cell} with vertices {corners}. Expected positively oriented cells in PETSc's "
         "vertex order: fix the mesh, or call dm.orient(); VTK-ordered tetrahedra given to createFromCellList need the "
-        "permutation [0, 2, 1, 3], hexahedra [0, 3, 2, 1, 4, 5, 6, 7]"
+        "permutation [0, 2, 1, 3], hexahedra [0, 3, 2, 1, 4, 5, 6, 7], prisms [0, 2, 1, 3, 4, 5]"
     )
 
 
@@ -144,3 +148,8 @@ def vertex_nodes(element: LagrangeElement) -> npt.NDArray[np.int64]:
     """(num_vertices,) node number at each vertex of the reference cell."""
     distance = np.abs(element.nodes[None, :, :] - element.reference.vertices[:, None, :]).max(axis=2)
     return distance.argmin(axis=1)
+
+
+def node_vertices(element: LagrangeElement) -> npt.NDArray[np.int64]:
+    """(num_basis,) vertex of the reference cell at each node of an element of degree 1."""
+    return np.argsort(vertex_nodes(element))

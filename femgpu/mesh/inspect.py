@@ -8,31 +8,33 @@ import numpy as np
 from petsc4py import PETSc
 
 from femgpu import petsc_c
+from femgpu.element import CELL_NAMES
 from femgpu.errors import MeshError, collective
+from femgpu.mesh.topology import POLYTOPES
 
-_POLYTOPES = {
-    PETSc.DM.PolytopeType.SEGMENT: "interval",
-    PETSc.DM.PolytopeType.TRIANGLE: "triangle",
-    PETSc.DM.PolytopeType.QUADRILATERAL: "quadrilateral",
-    PETSc.DM.PolytopeType.TETRAHEDRON: "tetrahedron",
-    PETSc.DM.PolytopeType.HEXAHEDRON: "hexahedron",
-}
 _POLYTOPE_NAMES = {value: name.lower().replace("_", " ") for name, value in vars(PETSc.DM.PolytopeType).items() if name.isupper()}
 
 
-def cell_name(dm: PETSc.DMPlex, mpi: Any) -> str:
-    """The name of the one cell type of a mesh; collective.
+_TENSOR_HINT = (
+    ". createFromCellList and -dm_plex_transform_extrude_use_tensor 1 make tensor prisms: extrude with "
+    "-dm_plex_transform_extrude_use_tensor 0, read gmsh files with -dm_plex_gmsh_hybrid 0, or set the cell types to TRI_PRISM "
+    "before dm.interpolate()"
+)
+
+
+def cell_names(dm: PETSc.DMPlex, mpi: Any) -> tuple[str, ...]:
+    """The names of the cell types of a mesh; collective.
 
     Args:
         dm: the DMPlex.
         mpi: its mpi4py communicator.
 
     Returns:
-        A name of `femgpu.element.CELL_NAMES`, also on ranks without cells.
+        Names of `femgpu.element.CELL_NAMES` in the order of that list, the same on all ranks.
 
     Raises:
-        MeshError: for meshes that are not interpolated, overlap, lie on a surface, are empty, mix cell types or hold cells
-            that are not supported.
+        MeshError: for meshes that are not interpolated, overlap, lie on a surface, are empty, or hold cells that are not
+            supported.
     """
     with collective(mpi):
         _check_supported(dm)
@@ -40,14 +42,13 @@ def cell_name(dm: PETSc.DMPlex, mpi: Any) -> str:
     label = dm.getCellTypeLabel()
     here = [int(value) for value in label.getValueIS().getIndices() if _holds_cells(label, int(value), start, end)]
     types = sorted({value for values in mpi.allgather(here if end > start else []) for value in values})
-    names = ", ".join(_POLYTOPE_NAMES.get(value, str(value)) for value in types)
     if not types:
         raise MeshError("the mesh has no cells; expected at least one")
-    if len(types) > 1:
-        raise MeshError(f"the mesh mixes cell types ({names}); expected one of {', '.join(_POLYTOPES.values())} throughout")
-    if types[0] not in _POLYTOPES:
-        raise MeshError(f"cells of type {names} are not supported; expected one of {', '.join(_POLYTOPES.values())}")
-    return _POLYTOPES[types[0]]
+    wrong = [_POLYTOPE_NAMES.get(value, str(value)) for value in types if POLYTOPES.get(value) not in CELL_NAMES]
+    if wrong:
+        hint = _TENSOR_HINT if any("tensor" in name for name in wrong) else ""
+        raise MeshError(f"cells of type {', '.join(wrong)} are not supported; expected {', '.join(CELL_NAMES)}{hint}")
+    return tuple(sorted((POLYTOPES[value] for value in types), key=CELL_NAMES.index))
 
 
 def _holds_cells(label: PETSc.DMLabel, value: int, start: int, end: int) -> bool:

@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
-from femgpu.element import LagrangeElement, ReferenceCell, basix_rule, reference_cell
-from femgpu.errors import collective
+from femgpu.element import LagrangeElement, ReferenceCell, basix_rule
+from femgpu.errors import MeshError, collective
 from femgpu.mesh import geometry, regions
-from femgpu.mesh.coordinates import read_coordinates
-from femgpu.mesh.inspect import cell_name
+from femgpu.mesh.block import Block
+from femgpu.mesh.coordinates import read_coordinates, read_vertices
+from femgpu.mesh.inspect import cell_names
+from femgpu.mesh.topology import Closure, Topology, closure
 
 _ATTRIBUTE = "__femgpu__"
 
@@ -29,20 +31,17 @@ class Mesh:
         comm: its petsc4py communicator.
         mpi: its mpi4py communicator.
         dim: topological and geometric dimension.
-        cell: name of the cell type.
         num_cells: cells of this rank.
         num_cells_global: cells of all ranks.
-        coord_element: the element of the coordinates; degree above 1 on curved meshes.
+        blocks: the cells of each type; the same types in the same order on all ranks.
+        kept: what other layers compute once per mesh, by name.
         coords: (num_coord_nodes, dim) node coordinates, float64.
-        coord_dofs: (num_cells, coord_element.num_basis) nodes of each cell, int32.
-        affine: (num_cells,) mask of cells whose map is affine.
+        has_petsc_elements: whether PETSc's own finite elements are right on this mesh: one simplex or tensor type.
     """
 
     dm: PETSc.DMPlex
-    coord_element: LagrangeElement
+    blocks: tuple[Block, ...]
     coords: npt.NDArray[np.float64]
-    coord_dofs: npt.NDArray[np.int32]
-    affine: npt.NDArray[np.bool_]
 
     def __init__(self, dm: PETSc.DMPlex) -> None:
         """Reads a DM; collective. Use `Mesh.of` instead, which makes one Mesh per DM.
@@ -55,7 +54,8 @@ class Mesh:
         """
         self.comm = dm.getComm()
         self.mpi = self.comm.tompi4py()
-        self.cell = cell_name(dm, self.mpi)
+        self._cells = cell_names(dm, self.mpi)
+        self.has_petsc_elements = len(self._cells) == 1 and self._cells[0] != "prism"
         self.dim = dm.getDimension()
         # The attribute with this object sits on the user's DM: keeping that DM here would be a cycle that nothing collects.
         self.dm = dm.clone()
@@ -64,10 +64,46 @@ class Mesh:
         start, end = self.dm.getHeightStratum(0)
         self.num_cells = end - start
         self.num_cells_global = self.mpi.allreduce(self.num_cells)
-        self.coord_element, self.coords, self.coord_dofs = read_coordinates(self.dm, self.cell, self.mpi)
-        self.affine = geometry.affine_mask(self.coord_element, self.coords, self.coord_dofs)
+        self.kept: dict[str, Any] = {}
+        self.blocks = self._read_blocks(self._cells)
+        self.coords = self.blocks[0].coords
         with collective(self.mpi):
-            geometry.check_orientation(self.coord_element, self.coords, self.coord_dofs, self.affine, self._orientation_points())
+            for block in self.blocks:
+                _check_orientation(block)
+
+    def _read_blocks(self, cells: tuple[str, ...]) -> tuple[Block, ...]:
+        if self.has_petsc_elements:
+            element, coords, dofs = read_coordinates(self.dm, cells[0], self.mpi)
+            return (self._make_block(0, np.arange(self.num_cells, dtype=np.int32), element, coords, dofs),)
+        coords, nodes = read_vertices(self.dm, self.closures, self.mpi)
+        start = self.dm.getHeightStratum(0)[0]
+        blocks = []
+        for index, cell in enumerate(cells):
+            element = LagrangeElement(cell, 1)
+            ids = self.topology.of_type(cell) - np.int32(start)
+            blocks.append(self._make_block(index, ids, element, coords, nodes[index][:, geometry.node_vertices(element)]))
+        return tuple(blocks)
+
+    @staticmethod
+    def _make_block(
+        index: int,
+        ids: npt.NDArray[np.int32],
+        element: LagrangeElement,
+        coords: npt.NDArray[np.float64],
+        dofs: npt.NDArray[np.int32],
+    ) -> Block:
+        return Block(index, element.cell, ids, element, coords, dofs, geometry.affine_mask(element, coords, dofs))
+
+    @cached_property
+    def topology(self) -> Topology:
+        """The points of this rank; collective on first use."""
+        with collective(self.mpi):
+            return Topology.of(self.dm)
+
+    @cached_property
+    def closures(self) -> tuple[Closure, ...]:
+        """The parts of the cells of each block; collective on first use."""
+        return tuple(closure(self.topology, cell, self.topology.of_type(cell)) for cell in self._cells)
 
     @classmethod
     def of(cls, dm: PETSc.DMPlex) -> Mesh:
@@ -115,9 +151,58 @@ class Mesh:
         return self.mpi.Dup()
 
     @property
+    def cell(self) -> str:
+        """Name of the cell type of a mesh that has one; raises a MeshError where there are several."""
+        return self._block.cell
+
+    @property
     def reference(self) -> ReferenceCell:
-        """The reference cell."""
-        return reference_cell(self.cell)
+        """The reference cell of a mesh of one cell type."""
+        return self._block.reference
+
+    @property
+    def coord_element(self) -> LagrangeElement:
+        """The element of the coordinates of a mesh of one cell type; degree above 1 on curved meshes."""
+        return self._block.coord_element
+
+    @property
+    def coord_dofs(self) -> npt.NDArray[np.int32]:
+        """(num_cells, coord_element.num_basis) nodes of each cell of a mesh of one cell type, int32."""
+        return self._block.coord_dofs
+
+    @property
+    def affine(self) -> npt.NDArray[np.bool_]:
+        """(num_cells,) mask of cells whose map is affine, on a mesh of one cell type."""
+        return self._block.affine
+
+    @property
+    def _block(self) -> Block:
+        """The one block of a mesh of one cell type."""
+        if len(self.blocks) > 1:
+            names = ", ".join(block.cell for block in self.blocks)
+            raise MeshError(f"the mesh has cells of several types ({names}); expected one type here: go over Mesh.blocks instead")
+        return self.blocks[0]
+
+    def locate(self, cells: npt.NDArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Which block cells are in, and where.
+
+        Args:
+            cells: (n,) numbers of cells of this rank.
+
+        Returns:
+            The block of each cell, and its index within the block; both (n,) int32.
+        """
+        cells = np.asarray(cells, np.int32)
+        block, index = self._places
+        return block[cells], index[cells]
+
+    @cached_property
+    def _places(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        block, index = np.zeros(self.num_cells, np.int32), np.zeros(self.num_cells, np.int32)
+        for each in self.blocks:
+            block[each.ids] = each.index
+            index[each.ids] = np.arange(each.num_cells, dtype=np.int32)
+        return block, index
 
     @cached_property
     def exterior(self) -> regions.ExteriorFacets:
@@ -125,7 +210,7 @@ class Mesh:
         return regions.exterior_facets(self.dm)
 
     def physical_points(self, points: npt.ArrayLike, cells: slice | npt.NDArray = slice(None)) -> npt.NDArray[np.float64]:
-        """Images of reference points in cells.
+        """Images of reference points in cells of a mesh of one cell type.
 
         Args:
             points: (num_points, dim) points of the reference cell.
@@ -134,11 +219,10 @@ class Mesh:
         Returns:
             (num_cells, num_points, dim), float64.
         """
-        values = self.coord_element.tabulate(points)[0]
-        return geometry.map_points(self.coords, self.coord_dofs[cells], values)
+        return self._block.physical_points(points, cells)
 
     def jacobians(self, points: npt.ArrayLike, cells: slice | npt.NDArray = slice(None)) -> npt.NDArray[np.float64]:
-        """Jacobians J[i, k] = dx_i / dX_k of the map from the reference cell.
+        """Jacobians J[i, k] = dx_i / dX_k of the map from the reference cell, on a mesh of one cell type.
 
         Args:
             points: (num_points, dim) points of the reference cell.
@@ -147,8 +231,7 @@ class Mesh:
         Returns:
             (num_cells, num_points, dim, dim), float64.
         """
-        grads = self.coord_element.tabulate(points)[1]
-        return geometry.map_jacobians(self.coords, self.coord_dofs[cells], grads)
+        return self._block.jacobians(points, cells)
 
     def cells(self, ids: int | tuple[int, ...], label: str = regions.CELL_LABEL) -> npt.NDArray[np.int32]:
         """Cells with any of the given label values; collective.
@@ -193,18 +276,25 @@ class Mesh:
 
     def view(self) -> str:
         """One line for `-femgpu_view`; collective."""
-        num_affine = self.mpi.allreduce(int(np.count_nonzero(self.affine)))
+        counts = np.array([[block.num_cells, np.count_nonzero(block.affine)] for block in self.blocks])
+        counts = self.mpi.allreduce(counts)
+        num_affine = int(counts[:, 1].sum())
         share = {0: "no cell affine", self.num_cells_global: "affine"}.get(num_affine, f"{num_affine} affine")
+        kinds = ", ".join(f"{count} {block.cell}" for (count, _), block in zip(counts, self.blocks, strict=True))
+        degree = self.blocks[0].coord_element.degree
         sets = "; ".join(f"{name} {','.join(map(str, values[:20]))}" for name, values in sorted(self.labels().items()) if values)
         return (
-            f"mesh: {self.num_cells_global} {self.cell} cells on {self.mpi.size} rank{'s' * (self.mpi.size > 1)}, "
-            f"coordinates of degree {self.coord_element.degree} ({share}){'; ' if sets else ''}{sets}"
+            f"mesh: {kinds} cells on {self.mpi.size} rank{'s' * (self.mpi.size > 1)}, "
+            f"coordinates of degree {degree} ({share}){'; ' if sets else ''}{sets}"
         )
 
-    def _orientation_points(self) -> npt.NDArray[np.float64]:
-        """(n, dim) points where det J is tested: the nodes of the coordinates and the points of a rule that integrates det J."""
-        rule = basix_rule(self.cell, max(1, self.dim * self.coord_element.degree))
-        return np.concatenate([self.coord_element.nodes, rule.points])
+
+def _check_orientation(block: Block) -> None:
+    """Tests det J at the nodes of the coordinates and the points of a rule that integrates it."""
+    element = block.coord_element
+    rule = basix_rule(element.cell, max(1, element.reference.dim * element.degree))
+    points = np.concatenate([element.nodes, rule.points])
+    geometry.check_orientation(element, block.coords, block.coord_dofs, block.affine, block.ids, points)
 
 
 def _coordinate_state(dm: PETSc.DMPlex) -> tuple[int, int]:

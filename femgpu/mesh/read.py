@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +77,27 @@ def _check_path(path: Path) -> None:
 
 def _read(name: str, comm: PETSc.Comm) -> PETSc.DMPlex:
     try:
-        dm = PETSc.DMPlex().createFromFile(name, interpolate=True, comm=comm)
+        with _plain_prisms():
+            dm = PETSc.DMPlex().createFromFile(name, interpolate=True, comm=comm)
     except PETSc.Error as error:
         raise MeshError(f"PETSc cannot read mesh file {name!r}: {describe(error)}; {EXPECTED}") from error
     if dm.getDimension() < 1:
         raise MeshError(f"mesh file {name!r} holds no cells; expected a mesh of dimension 1, 2 or 3")
     return dm
+
+
+@contextmanager
+def _plain_prisms() -> Iterator[None]:
+    """By itself PETSc makes tensor prisms, as for cohesive cells, of gmsh's prisms beside tetrahedra."""
+    options, name = PETSc.Options(), "dm_plex_gmsh_hybrid"
+    given = options.hasName(name)
+    if not given:
+        options.setValue(name, "0")
+    try:
+        yield
+    finally:
+        if not given:
+            options.delValue(name)
 
 
 def describe(error: PETSc.Error) -> str:

@@ -11,6 +11,7 @@ from petsc4py import PETSc
 from femgpu import petsc_c
 from femgpu.errors import MeshError
 from femgpu.mesh.inspect import shared_points
+from femgpu.mesh.topology import cone_offsets, point_types
 
 Region = str | int | tuple[int, ...] | tuple[str, Any]
 
@@ -41,15 +42,15 @@ def exterior_facets(dm: PETSc.DMPlex) -> ExteriorFacets:
     if end <= start:
         empty = np.empty(0, np.int32)
         return ExteriorFacets(empty, empty, empty)
-    cones = petsc_c.cones(dm, start, end)
-    facet = cones.reshape(-1) - np.int32(first)
+    facet = petsc_c.cones(dm, start, end) - np.int32(first)
+    offsets = cone_offsets(point_types(dm, start, end))
     single = np.bincount(facet, minlength=last - first) == 1
     chart = dm.getChart()[0]
     single &= ~shared[first - chart : last - chart]
     where = np.flatnonzero(single[facet])
     where = where[np.argsort(facet[where], kind="stable")]
-    cells, local = np.divmod(where, cones.shape[1])
-    return ExteriorFacets(facet[where] + np.int32(first), cells.astype(np.int32), local.astype(np.int32))
+    cells = np.searchsorted(offsets, where, side="right") - 1
+    return ExteriorFacets(facet[where] + np.int32(first), cells.astype(np.int32), (where - offsets[cells]).astype(np.int32))
 
 
 def labels(dm: PETSc.DMPlex, mpi: Any) -> dict[str, list[int]]:

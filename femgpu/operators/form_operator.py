@@ -10,11 +10,12 @@ from mpi4py import MPI
 
 from femgpu import log
 from femgpu.errors import DataError, FormError, collective
-from femgpu.forms import Form
+from femgpu.forms import Form, Pointwise, StateSplit
 from femgpu.operators.cell_kernel import REAL, SCALAR, CellKernel, DeviceArrays
-from femgpu.operators.gather import GatherSum, Segments
+from femgpu.operators.gather import GatherSum, Segments, num_rows
 from femgpu.operators.memory import least_bytes
-from femgpu.operators.term import make_terms
+from femgpu.operators.qdata import choose_split
+from femgpu.operators.term import Term, make_terms
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
 
@@ -42,7 +43,8 @@ class FormOperator:
         w: direction.
         out: result.
         terms: what is integrated where.
-        kernels: the kernels built so far, by target.
+        kernels: the kernels built so far, by target; `state` are those that fill what the action reads at the points.
+        splits: by kernel of the action, what of it is stored and what is computed.
     """
 
     def __init__(self, form: Form, settings: Settings, runtime: Runtime):
@@ -64,6 +66,8 @@ class FormOperator:
         self.kernels: dict[str, list[CellKernel]] = {}
         self._gathers: dict[str, GatherSum] = {}
         self._sums: dict[Any, GatherSum] = {}
+        self.splits: dict[CellKernel, StateSplit] = {}
+        self._state_is_fresh = False
         self._e_vector: Segments | None = None
         self._matrix: Any = None
 
@@ -93,6 +97,7 @@ class FormOperator:
         if not np.array_equal(constants, self._constants[: len(constants)]):
             self._constants[: len(constants)] = constants
             self.runtime.write(self._vectors["constants"], self._constants.astype(REAL[self.settings.precision]))
+            self.base_changed()
         states = [function.vec.stateGet() for function in self.form.coefficients]
         changed = np.array([state != old for state, old in zip(states, self._states, strict=True)], bool)
         if self.mpi.size > 1 and len(changed):
@@ -110,6 +115,11 @@ class FormOperator:
             with collective(self.mpi):
                 check_finite(local, f"coefficient {function.name}")
             self.runtime.write(self._vectors[f"a{i}"], local.astype(self.scalar))
+        self.base_changed()
+
+    def base_changed(self) -> None:
+        """Says that `base` holds another state: what the action keeps at the points is computed anew at its next use."""
+        self._state_is_fresh = False
 
     def constant_values(self) -> npt.NDArray[np.float64]:
         """Values of the form's constants, flattened in order."""
@@ -139,6 +149,9 @@ class FormOperator:
         Raises:
             FormError: when the form does not know its Jacobian.
         """
+        self._kernels("action")
+        if not self._state_is_fresh:
+            self._store_state()
         self._apply("action", self.out if out is None else out, "w", self.w if w is None else w)
 
     def diagonal(self) -> None:
@@ -161,6 +174,16 @@ class FormOperator:
                 result.append(self.runtime.read(self._matrix, host) if size else host)
         return result
 
+    def _store_state(self) -> None:
+        kernels = self.kernels.get("state", [])
+        if kernels:
+            with log.event(_EVENTS["action"], float(sum(kernel.flops for kernel in kernels))):
+                for kernel in kernels:
+                    kernel.kernel()
+                if log.is_active():
+                    self.runtime.finish()
+        self._state_is_fresh = True
+
     def _apply(self, target: str, out: Any, name: str, source: Any) -> None:
         kernels = self._kernels(target)
         with log.event(_EVENTS[target], float(sum(kernel.flops for kernel in kernels))):
@@ -173,8 +196,7 @@ class FormOperator:
                     kernel.bind("out", out)
                 kernel.kernel()
             if gather is not None:
-                gather.bind(out)
-                gather.kernel()
+                gather(out)
             if log.is_active():
                 # Only then does the event hold the kernels' time, and not that of handing them over.
                 self.runtime.finish()
@@ -191,16 +213,33 @@ class FormOperator:
         chosen = [(term, getattr(term.integral, _POINTWISE[target])) for term in self.terms]
         chosen = [(term, pointwise) for term, pointwise in chosen if pointwise is not None]
         if target == "matrix":
-            out = self._matrix_buffer([term.num_cells for term, _ in chosen])
+            out = self._matrix_buffer([term.num_cells * num_rows(term) ** 2 for term, _ in chosen])
             return [self._kernel(term, target, pointwise, out) for term, pointwise in chosen]
-        kernels = [self._kernel(term, target, pointwise, self.out) for term, pointwise in chosen]
+        if target == "action":
+            kernels = [self._action(term, pointwise) for term, pointwise in chosen]
+        else:
+            kernels = [self._kernel(term, target, pointwise, self.out) for term, pointwise in chosen]
         gathering = [kernel for kernel in kernels if kernel.plan.scatter == "evector"]
         if gathering:
             self._gathers[target] = self._gather(gathering)
         return kernels
 
-    def _kernel(self, term: Any, target: str, pointwise: Any, out: Any) -> CellKernel:
-        vectors = {**self._vectors, "u": self.u if target == "residual" else self.base}
+    def _action(self, term: Term, pointwise: Pointwise) -> CellKernel:
+        """The action of one term, and the kernel that stores what it reads at the points."""
+        split = choose_split(term, self.settings, self.runtime.device)
+        if split is None:
+            return self._kernel(term, "action", pointwise, self.out)
+        state = None
+        if split.state is not None:
+            words = term.num_cells * term.quadrature.num_qpts * split.num_scalars
+            state = self.runtime.empty(words * np.dtype(REAL[self.settings.precision]).itemsize)
+            self.kernels.setdefault("state", []).append(self._kernel(term, "state", split.state, None, state))
+        kernel = self._kernel(term, "action", split.action, self.out, state)
+        self.splits[kernel] = split
+        return kernel
+
+    def _kernel(self, term: Term, target: str, pointwise: Pointwise, out: Any, state: Any = None) -> CellKernel:
+        vectors = {**self._vectors, "u": self.u if target == "residual" else self.base, "state": state}
         return CellKernel(term, target, pointwise, vectors, out, self.settings, self.runtime, self._arrays)
 
     def _gather(self, kernels: list[CellKernel]) -> GatherSum:
@@ -218,10 +257,9 @@ class FormOperator:
             self._e_vector = Segments(self.runtime, self.terms, self.scalar.itemsize)
         return self._e_vector
 
-    def _matrix_buffer(self, num_cells: list[int]) -> Any:
+    def _matrix_buffer(self, sizes: list[int]) -> Any:
         """One buffer for the largest term's matrices: terms are read back one after the other."""
-        rows = self.space.element.num_basis * self.space.num_comp
-        self._matrix = self.runtime.empty(max(num_cells, default=0) * rows * rows * 8)
+        self._matrix = self.runtime.empty(max(sizes, default=0) * 8)
         return self._matrix
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -42,33 +43,34 @@ class Segments:
     Attributes:
         buffer: the whole E-vector.
         buffers: each term's part of it.
-        starts: first node of each segment; node i has the entries i * num_comp to (i + 1) * num_comp - 1.
+        starts: first entry of each segment.
     """
 
     # Sub-buffers start at multiples of the device's alignment, at most 4096 bits on the devices that femgpu meets.
     ALIGNMENT = 512
 
     def __init__(self, runtime: Runtime, terms: list[Term], itemsize: int):
-        space = terms[0].form.space
-        self.starts, nodes = [], 0
+        self.starts, size = [], 0
         for term in terms:
-            self.starts.append(nodes)
-            nodes += -(-term.num_cells * space.element.num_basis // self.ALIGNMENT) * self.ALIGNMENT
-        if nodes * space.num_comp >= 2**31:
-            raise PlanError(
-                f"an E-vector of {nodes * space.num_comp} entries exceeds 32-bit indices; use more ranks or -femgpu_scatter atomic"
-            )
-        width = space.num_comp * itemsize
-        self.buffer = runtime.empty(nodes * width)
-        ends = [*self.starts[1:], nodes]
+            self.starts.append(size)
+            size += -(-term.num_cells * num_rows(term) // self.ALIGNMENT) * self.ALIGNMENT
+        if size >= 2**31:
+            raise PlanError(f"an E-vector of {size} entries exceeds 32-bit indices; use more ranks or -femgpu_scatter atomic")
+        self.buffer = runtime.empty(size * itemsize)
+        ends = [*self.starts[1:], size]
         self.buffers = [
-            self.buffer.get_sub_region(start * width, (end - start) * width) if start and end > start else self.buffer
+            self.buffer.get_sub_region(start * itemsize, (end - start) * itemsize) if start and end > start else self.buffer
             for start, end in zip(self.starts, ends, strict=True)
         ]
 
 
+def num_rows(term: Term) -> int:
+    """Rows of one of the term's cells."""
+    return sum(term.element(field).num_basis * field.num_comp for field in term.rows)
+
+
 class GatherSum:
-    """Sums an E-vector of several terms into an L-vector.
+    """Sums an E-vector of several terms into an L-vector: one launch for all fields of equally many components.
 
     Args:
         runtime: the device.
@@ -80,7 +82,7 @@ class GatherSum:
 
     Attributes:
         covers_all: whether every entry of the L-vector is written.
-        kernel: the launchable kernel.
+        kernels: the launchable kernels.
     """
 
     def __init__(
@@ -93,34 +95,40 @@ class GatherSum:
         out: Any,
     ):
         space = terms[0].form.space
-        pieces = []
-        for number, cell_fastest in chosen:
-            offsets = terms[number].subset(space.offsets)
-            pieces.append((offsets.T if cell_fastest else offsets).ravel())
-        nodes, starts, entries = transpose(pieces[0] if len(pieces) == 1 else np.concatenate(pieces))
-        # Where each segment starts in the E-vector, less where it starts in the concatenation.
-        begins = np.cumsum([0, *(len(piece) for piece in pieces)])
-        for (number, _), begin, end in zip(reversed(chosen), reversed(begins[:-1]), reversed(begins[1:]), strict=True):
-            inside = (entries >= begin) & (entries < end) if begin or segments.starts[number] else slice(0)
-            entries[inside] += np.int32(segments.starts[number] - begin)
-        self.covers_all = len(nodes) * space.num_comp == space.num_local
-        self.kernel = Kernel(
-            runtime,
-            vector_kernels(precision),
-            "gather_sum",
-            [
-                np.int32(len(nodes)),
-                np.int32(space.num_comp),
-                runtime.upload(nodes),
-                runtime.upload(starts),
-                runtime.upload(entries),
-                segments.buffer,
-                out,
-            ],
-            len(nodes) * space.num_comp,
-            64,
-        )
+        self.kernels = []
+        covered = 0
+        for num_comp in dict.fromkeys(field.num_comp for field in space.fields):
+            pieces = [
+                piece
+                for number, cell_fastest in chosen
+                for piece in _entries(terms[number], segments.starts[number], num_comp, cell_fastest)
+            ]
+            dofs, places = (np.concatenate(part) if len(part) > 1 else part[0] for part in zip(*pieces, strict=True))
+            nodes, starts, order = transpose(dofs)
+            covered += len(nodes) * num_comp
+            buffers = [runtime.upload(array) for array in (nodes, starts, places[order])]
+            arguments = [np.int32(len(nodes)), np.int32(num_comp), *buffers, segments.buffer, out]
+            self.kernels.append(Kernel(runtime, vector_kernels(precision), "gather_sum", arguments, len(nodes) * num_comp, 64))
+        self.covers_all = covered == space.num_local
 
-    def bind(self, out: Any) -> None:
-        """Makes another buffer the result."""
-        self.kernel.set(6, out)
+    def __call__(self, out: Any) -> None:
+        """Enqueues the sums.
+
+        Args:
+            out: device buffer that receives them.
+        """
+        for kernel in self.kernels:
+            kernel.set(6, out)
+            kernel()
+
+
+def _entries(term: Term, start: int, num_comp: int, cell_fastest: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For each field with `num_comp` components: position of every node in the L-vector, and of its entry in the E-vector."""
+    first_row = 0
+    for field in term.rows:
+        offsets = term.offsets(field)
+        if field.num_comp == num_comp:
+            first = start + term.num_cells * first_row
+            places = np.arange(offsets.size, dtype=np.int32) * np.int32(num_comp) + np.int32(first)
+            yield (offsets.T if cell_fastest else offsets).ravel(), places
+        first_row += offsets.shape[1] * field.num_comp

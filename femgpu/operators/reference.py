@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,109 +14,173 @@ from femgpu.operators.term import FieldData, Term
 
 Vectors = Mapping[str, npt.NDArray[np.float64]]
 
+# Test function and direction of the blocks g0 to g5: t(est), d(irection); 0 value, 1 gradient, 2 second derivatives.
+_BLOCKS = {
+    "g0": ("eqi,eq,eqfg,eqj->eifjg", 0, 0),
+    "g1": ("eqi,eq,eqfgd,eqjd->eifjg", 0, 1),
+    "g2": ("eqid,eq,eqfgd,eqj->eifjg", 1, 0),
+    "g3": ("eqid,eq,eqfgdp,eqjp->eifjg", 1, 1),
+    "g4": ("eqi,eq,eqfgpr,eqjpr->eifjg", 0, 2),
+    "g5": ("eqid,eq,eqfgdpr,eqjpr->eifjg", 1, 2),
+}
+
 
 def element_vectors(term: Term, pointwise: Pointwise, vectors: Vectors, constants: npt.NDArray[np.float64]) -> np.ndarray:
-    """Residual or action of each cell: B^T W f0 + sum_k D_k^T W f1_k.
+    """Residual or action of each cell or facet: B^T W f0 + sum_k D_k^T W f1_k.
 
     Args:
         term: the term.
         pointwise: its residual or action.
-        vectors: L-vector of each field by name.
+        vectors: L-vector of each function by name.
         constants: values of the form's constants.
 
     Returns:
-        (num_cells, num_basis, num_comp).
+        (num_cells, num_rows), rows by field, basis function and component.
     """
-    outputs, weights, inverse = _at_points(term, pointwise, vectors, constants)
-    values, gradients = term.form.space.element.tabulate(term.quadrature.points)
-    result = np.zeros((term.num_cells, values.shape[1], term.form.space.num_comp))
-    if "f0" in outputs:
-        result += np.einsum("qb,eq,eqc->ebc", values, weights, outputs["f0"], optimize=True)
-    if "f1" in outputs:
-        result += np.einsum("qbk,eq,eqkd,eqcd->ebc", gradients, weights, inverse, outputs["f1"], optimize=True)
-    return result
+    points = Points(term)
+    outputs = points.evaluate(pointwise, vectors, constants)
+    result = []
+    for field in term.rows:
+        phi, phi_x, _ = points.basis(term.element(field), second=False)
+        part = slice(field.offset, field.offset + field.num_comp)
+        rows = np.zeros((term.num_cells, phi.shape[2], field.num_comp))
+        if "f0" in outputs:
+            rows += np.einsum("eqb,eq,eqc->ebc", phi, points.weights, outputs["f0"][:, :, part], optimize=True)
+        if "f1" in outputs:
+            rows += np.einsum("eqbd,eq,eqcd->ebc", phi_x, points.weights, outputs["f1"][:, :, part], optimize=True)
+        result.append(rows.reshape(term.num_cells, rows.shape[1] * field.num_comp))
+    return np.concatenate(result, axis=1)
 
 
 def element_matrices(term: Term, pointwise: Pointwise, vectors: Vectors, constants: npt.NDArray[np.float64]) -> np.ndarray:
-    """Element matrices from g0 to g3.
+    """Element matrices from g0 to g5.
 
     Args:
         term: the term.
         pointwise: its jacobian.
-        vectors: L-vector of each field by name.
+        vectors: L-vector of each function by name.
         constants: values of the form's constants.
 
     Returns:
-        (num_cells, num_basis * num_comp, num_basis * num_comp), rows and columns in the order (basis, component).
+        (num_cells, num_rows, num_rows), rows and columns by field, basis function and component.
     """
-    outputs, weights, inverse = _at_points(term, pointwise, vectors, constants)
-    phi, reference = term.form.space.element.tabulate(term.quadrature.points)
-    phi_x = np.einsum("qbk,eqkd->eqbd", reference, inverse, optimize=True)
-    num_basis, num_comp = phi.shape[1], term.form.space.num_comp
-    result = np.zeros((term.num_cells, num_basis, num_comp, num_basis, num_comp))
-    pieces = {
-        "g0": ("qi,eq,eqfg,qj->eifjg", phi, phi),
-        "g1": ("qi,eq,eqfgd,eqjd->eifjg", phi, phi_x),
-        "g2": ("eqid,eq,eqfgd,qj->eifjg", phi_x, phi),
-        "g3": ("eqid,eq,eqfgdp,eqjp->eifjg", phi_x, phi_x),
-    }
-    for name, (formula, test, trial) in pieces.items():
-        if name in outputs:
-            result += np.einsum(formula, test, weights, outputs[name], trial, optimize=True)
-    return result.reshape(term.num_cells, num_basis * num_comp, num_basis * num_comp)
+    points = Points(term)
+    outputs = points.evaluate(pointwise, vectors, constants)
+    second = bool({"g4", "g5"} & set(outputs))
+    lines = []
+    for test in term.rows:
+        blocks = []
+        for trial in term.rows:
+            psi, phi = (points.basis(term.element(field), second) for field in (test, trial))
+            rows, columns = (slice(field.offset, field.offset + field.num_comp) for field in (test, trial))
+            total = np.zeros((term.num_cells, psi[0].shape[2], test.num_comp, phi[0].shape[2], trial.num_comp))
+            for name, (formula, one, other) in _BLOCKS.items():
+                if name in outputs:
+                    g = outputs[name][:, :, rows, columns]
+                    total += np.einsum(formula, psi[one], points.weights, g, phi[other], optimize=True)
+            size = (psi[0].shape[2] * test.num_comp, phi[0].shape[2] * trial.num_comp)
+            blocks.append(total.reshape(term.num_cells, *size))
+        lines.append(np.concatenate(blocks, axis=2))
+    return np.concatenate(lines, axis=1)
 
 
 def cell_values(term: Term, pointwise: Pointwise, vectors: Vectors, constants: npt.NDArray[np.float64]) -> np.ndarray:
     """(num_cells,) integrals of a functional."""
-    outputs, weights, _ = _at_points(term, pointwise, vectors, constants)
-    return np.einsum("eq,eq->e", weights, outputs["f0"][..., 0])
+    points = Points(term)
+    outputs = points.evaluate(pointwise, vectors, constants)
+    return np.einsum("eq,eq->e", points.weights, outputs["f0"][..., 0])
 
 
 def scatter(term: Term, element: np.ndarray) -> npt.NDArray[np.float64]:
-    """E-vector (num_cells, num_basis, num_comp) summed into an L-vector (num_local,)."""
-    space = term.form.space
-    out = np.zeros(space.num_local)
-    positions = term.subset(space.offsets)[:, :, None] + np.arange(space.num_comp)
-    np.add.at(out, positions.ravel(), element.ravel())
+    """E-vector (num_cells, num_rows) summed into an L-vector (num_local,)."""
+    out = np.zeros(term.form.space.num_local)
+    np.add.at(out, term.dofs().ravel(), element.ravel())
     return out
 
 
-def _at_points(
-    term: Term, pointwise: Pointwise, vectors: Vectors, constants: npt.NDArray[np.float64]
-) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Outputs of the pointwise function (cell, point, ...), weights (cell, point) and inverse Jacobians at all points."""
-    if pointwise.evaluate is None:
-        raise FormError("a pointwise function given as C has no numpy twin")
-    points, dim = term.quadrature.points, term.mesh.dim
-    num_cells, num_qpts = term.num_cells, len(points)
-    geometry = np.broadcast_to(term.geometry(), (num_cells, num_qpts, dim * dim + 1))
-    inverse = geometry[..., :-1].reshape(num_cells, num_qpts, dim, dim)
-    offsets = term.form.coefficient_offsets
-    cells = slice(None) if term.cells is None else term.cells
-    data = {
-        "a": np.zeros((num_cells, num_qpts, offsets[-1])),
-        "a_x": np.zeros((num_cells, num_qpts, offsets[-1], dim)),
-        "x": term.mesh.physical_points(points, cells),
-    }
-    for field in term.fields(pointwise):
-        value, gradient = _interpolate(term, field, vectors[field.name], inverse)
-        if field.array == "a":
-            part = slice(field.offset, field.offset + field.space.num_comp)
-            data["a"][:, :, part], data["a_x"][:, :, part] = value, gradient
-        else:
-            data[field.array], data[field.array + "_x"] = value, gradient
-    flat = {name: array.reshape(num_cells * num_qpts, -1) for name, array in data.items()}
-    outputs = pointwise.evaluate({**flat, "constants": constants})
-    shaped = {name: array.reshape(num_cells, num_qpts, *array.shape[1:]) for name, array in outputs.items()}
-    return shaped, term.quadrature.weights * geometry[..., -1], inverse
+class Points:
+    """All quadrature points of a term: weights, geometry and tabulations, with the cell as first and the point as second axis.
 
+    Attributes:
+        weights: (num_cells, num_qpts) weights times the measure of cell or facet.
+        inverse: (num_cells, num_qpts, dim, dim) inverse Jacobians dX_k / dx_d.
+        normals: (num_cells, num_qpts, dim) outward unit normals; zero inside cells.
+    """
 
-def _interpolate(term: Term, field: FieldData, vector: np.ndarray, inverse: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Values (cell, point, comp) and gradients (cell, point, comp, dim) of a field."""
-    values, gradients = field.space.element.tabulate(term.quadrature.points)
-    positions = term.subset(field.space.offsets)[:, :, None] + np.arange(field.space.num_comp)
-    local = vector[positions]
-    return (
-        np.einsum("qb,ebc->eqc", values, local, optimize=True),
-        np.einsum("qbk,ebc,eqkd->eqcd", gradients, local, inverse, optimize=True),
-    )
+    def __init__(self, term: Term):
+        self.term = term
+        dim, shape = term.dim, (term.num_cells, term.quadrature.num_qpts)
+        geometry = np.broadcast_to(term.geometry(), (*shape, dim * dim + 1))
+        self.inverse = geometry[..., :-1].reshape(*shape, dim, dim)
+        self.weights = self._spread(term.weights) * geometry[..., -1]
+        self.normals = np.zeros((*shape, dim))
+        if term.normals is not None:
+            scaled = np.einsum("eqkd,ek->eqd", self.inverse, self._spread(term.normals))
+            length = np.linalg.norm(scaled, axis=-1)
+            self.weights = self.weights * length
+            self.normals = scaled / length[..., None]
+
+    def basis(self, element: Any, second: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Values (cell, point, basis), gradients (..., dim) and second derivatives (..., dim, dim) in physical coordinates.
+
+        Without `second` the latter are not a number.
+        """
+        values, gradients, *more = (self._spread(array) for array in self.term.tabulate(element, second))
+        physical = np.einsum("eqbk,eqkd->eqbd", gradients, self.inverse, optimize=True)
+        if not second:
+            return values, physical, np.broadcast_to(np.nan, (*physical.shape, self.term.dim))
+        hessians = more[0]
+        if not self.term.affine:
+            cells = self.term.subset(self.term.block.coord_dofs)
+            bend = self._spread(self.term.tabulate(self.term.coord_element, second=True)[2])
+            bend = np.einsum("eqbkl,ebm->eqmkl", bend, self.term.block.coords[cells], optimize=True)
+            hessians = hessians - np.einsum("eqbm,eqmkl->eqbkl", physical, bend, optimize=True)
+        second = np.einsum("eqki,eqbkl,eqlj->eqbij", self.inverse, hessians, self.inverse, optimize=True)
+        return values, physical, second
+
+    def evaluate(self, pointwise: Pointwise, vectors: Vectors, constants: npt.NDArray[np.float64]) -> dict[str, np.ndarray]:
+        """Outputs of a pointwise function, (cell, point, ...).
+
+        Raises:
+            FormError: for a function given as C.
+        """
+        if pointwise.evaluate is None:
+            raise FormError("a pointwise function given as C has no numpy twin")
+        term, dim = self.term, self.term.dim
+        num_cells, num_qpts = self.weights.shape
+        aux = term.form.coefficient_offsets[-1]
+        unknown = term.form.unknown.space if term.form.unknown is not None else term.form.space
+        sizes = {"a": aux, "u": 0 if unknown is None else unknown.num_comp, "w": sum(field.num_comp for field in term.rows)}
+        data = {"x": self._coordinates(), "n": self.normals}
+        for array, size in sizes.items():
+            for suffix, shape in (("", ()), ("_x", (dim,)), ("_xx", (dim, dim))):
+                data[array + suffix] = np.zeros((num_cells, num_qpts, size, *shape))
+        for field in term.fields(pointwise):
+            part = slice(field.offset, field.offset + field.field.num_comp)
+            for suffix, values in zip(("", "_x", "_xx"), self._interpolate(field, vectors[field.vector]), strict=True):
+                data[field.array + suffix][:, :, part] = values
+        flat = {name: array.reshape(num_cells * num_qpts, *array.shape[2:]) for name, array in data.items()}
+        outputs = pointwise.evaluate({**flat, "constants": constants})
+        return {name: array.reshape(num_cells, num_qpts, *array.shape[1:]) for name, array in outputs.items()}
+
+    def _interpolate(self, data: FieldData, vector: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Values (cell, point, comp), gradients (..., dim) and second derivatives (..., dim, dim) of a field."""
+        values, gradients, hessians = self.basis(self.term.element(data.field), data.hessian)
+        local = vector[self.term.offsets(data.field)[:, :, None] + np.arange(data.field.num_comp)]
+        return (
+            np.einsum("eqb,ebc->eqc", values, local, optimize=True),
+            np.einsum("eqbd,ebc->eqcd", gradients, local, optimize=True),
+            np.einsum("eqbij,ebc->eqcij", hessians, local, optimize=True) if data.hessian else np.zeros(()),
+        )
+
+    def _coordinates(self) -> np.ndarray:
+        """(cell, point, dim)."""
+        nodes = self.term.block.coords[self.term.subset(self.term.block.coord_dofs)]
+        values = self._spread(self.term.tabulate(self.term.coord_element, second=False)[0])
+        return np.einsum("eqb,ebd->eqd", values, nodes, optimize=True)
+
+    def _spread(self, array: np.ndarray) -> np.ndarray:
+        """An array over the rule's facets as one over the term's entries."""
+        if self.term.facets is None:
+            return np.broadcast_to(array[0], (self.term.num_cells, *array.shape[1:]))
+        return array[self.term.facets]

@@ -1,19 +1,21 @@
-"""A term: one integral on cells of one geometry kind, with everything that its kernels and their numpy twin need."""
+"""A term: one integral on cells or facets of one kind, with everything that its kernels and their numpy twin need."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.element import LagrangeElement, Quadrature, basix_rule, petsc_rule
+from femgpu.element import FacetQuadrature, LagrangeElement, Quadrature, basix_rule, facet_rules, petsc_facet_rules, petsc_rule
 from femgpu.errors import FormError
 from femgpu.forms import Form, Integral, Pointwise
-from femgpu.mesh import Mesh
+from femgpu.mesh import Block, Mesh
 from femgpu.options import Settings
-from femgpu.spaces import FunctionSpace
+from femgpu.spaces import Field, Space
 
 # Cells whose geometry is computed in one piece: bounds the memory of set-up.
 _CHUNK = 65536
@@ -24,71 +26,137 @@ class FieldData:
     """A field that a pointwise function reads.
 
     Attributes:
-        name: `u`, `w`, or `a0`, `a1`, ...
+        name: of the kernel's arguments, for example `u`, `w_velocity`, `a0`.
+        vector: whose L-vector it is read from: `u`, `w`, or `a0`, `a1`, ...
         array: pointwise array: `u`, `w` or `a`.
         offset: first component within it.
-        space: where the field lives.
+        field: where its dofs are.
         value: whether values are read.
         gradient: whether gradients are read.
+        hessian: whether second derivatives are read.
     """
 
     name: str
+    vector: str
     array: str
     offset: int
-    space: FunctionSpace
+    field: Field
     value: bool
     gradient: bool
+    hessian: bool
 
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """One integral on some cells, all affine or all not. Terms are compared by identity.
+    """One integral on some cells of one type or on some of their facets, all cells affine or all not. Compared by identity.
 
     Attributes:
         form: the form that the integral belongs to.
         integral: the integral.
         mesh: the mesh.
-        cells: (num_cells,) cell numbers, or None for all cells in order.
+        block: the cells of one type that the term is about.
+        cells: (num_cells,) numbers within the block, or None for all its cells in order; facets name the cell that they belong to,
+            which may occur several times.
         affine: whether the cells' maps are affine.
         quadrature: the rule.
+        facets: (num_cells,) which facet of the rule's list each is; None for integrals over cells.
     """
 
     form: Form
     integral: Integral
     mesh: Mesh
+    block: Block
     cells: npt.NDArray[np.int32] | None
     affine: bool
-    quadrature: Quadrature
+    quadrature: Quadrature | FacetQuadrature
+    facets: npt.NDArray[np.int32] | None = None
 
     @property
     def num_cells(self) -> int:
-        """Cells of this rank."""
-        return self.mesh.num_cells if self.cells is None else len(self.cells)
+        """Cells or facets of this rank."""
+        return self.block.num_cells if self.cells is None else len(self.cells)
 
-    def subset(self, offsets: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """Rows of a per-cell array for this term's cells."""
-        return offsets if self.cells is None else offsets[self.cells]
+    @property
+    def dim(self) -> int:
+        """Dimension of the cells."""
+        return self.block.dim
+
+    @property
+    def coord_element(self) -> LagrangeElement:
+        """The element of the coordinates."""
+        return self.block.coord_element
+
+    @property
+    def normals(self) -> npt.NDArray[np.float64] | None:
+        """(num_facets, dim) reference normals of the rule's facets; None for integrals over cells."""
+        return self.quadrature.normals if isinstance(self.quadrature, FacetQuadrature) else None
+
+    @property
+    def points(self) -> npt.NDArray[np.float64]:
+        """(num_facets, num_qpts, dim) points on the reference cell; one "facet" for integrals over cells."""
+        return self.quadrature.points.reshape(-1, self.quadrature.num_qpts, self.dim)
+
+    @property
+    def weights(self) -> npt.NDArray[np.float64]:
+        """(num_facets, num_qpts) weights."""
+        return self.quadrature.weights.reshape(-1, self.quadrature.num_qpts)
+
+    @cached_property
+    def groups(self) -> list[Any]:
+        """For each of the rule's facets the term's entries on it; everything for integrals over cells."""
+        if self.facets is None:
+            return [slice(None)]
+        return [np.flatnonzero(self.facets == number) for number in range(len(self.points))]
+
+    def subset(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of an array over the block's cells for this term's cells."""
+        return rows if self.cells is None else rows[self.cells]
+
+    def part(self, entries: npt.NDArray[np.int32]) -> Term:
+        """The term on some of its entries."""
+        cells = entries if self.cells is None else self.cells[entries]
+        facets = None if self.facets is None else self.facets[entries]
+        return Term(self.form, self.integral, self.mesh, self.block, cells, self.affine, self.quadrature, facets)
+
+    @property
+    def rows(self) -> tuple[Field, ...]:
+        """The fields of the test function; none in a functional."""
+        return () if self.form.space is None else self.form.space.fields
+
+    def dofs(self) -> npt.NDArray[np.int32]:
+        """(num_cells, num_rows) positions in the L-vector of the rows of each cell."""
+        return self.form.space.dofs(self.block.index, slice(None) if self.cells is None else self.cells)
 
     def fields(self, pointwise: Pointwise) -> list[FieldData]:
         """The fields that a pointwise function reads, state first, then direction, then coefficients."""
-        reads, form = pointwise.reads, self.form
-        found = []
-        for name, space in (("u", form.unknown.space if form.unknown is not None else form.space), ("w", form.space)):
-            if name in reads or f"{name}_x" in reads:
-                found.append(FieldData(name, name, 0, space, name in reads, f"{name}_x" in reads))
+        form = self.form
+        unknown = form.unknown.space if form.unknown is not None else form.space
+        found = list(_read("u", "u", unknown, 0, pointwise)) + list(_read("w", "w", form.space, 0, pointwise))
         for i, (function, offset) in enumerate(zip(form.coefficients, form.coefficient_offsets[:-1], strict=True)):
-            value, gradient = ("a", i) in reads, ("a_x", i) in reads
-            if value or gradient:
-                found.append(FieldData(f"a{i}", "a", offset, function.space, value, gradient))
+            found += _read(f"a{i}", "a", function.space, offset, pointwise)
         return found
+
+    def element(self, field: Field) -> LagrangeElement:
+        """A field's element on this term's cells."""
+        return field.elements[self.block.index]
+
+    def offsets(self, field: Field) -> npt.NDArray[np.int32]:
+        """(num_cells, num_basis) positions of a field's component 0 in its L-vector."""
+        return self.subset(field.offsets[self.block.index])
 
     def elements(self, fields: list[FieldData], needs_coords: bool) -> list[LagrangeElement]:
         """The distinct elements to tabulate: the test space's first."""
-        wanted = [self.form.space.element] if self.form.space is not None else []
-        wanted += [field.space.element for field in fields]
+        wanted = [self.element(field) for field in self.rows]
+        wanted += [self.element(data.field) for data in fields]
         if needs_coords or not wanted:
-            wanted.append(self.mesh.coord_element)
+            wanted.append(self.coord_element)
         return list(dict.fromkeys(wanted))
+
+    def tabulate(self, element: LagrangeElement, second: bool) -> list[npt.NDArray[np.float64]]:
+        """Values, gradients and, where asked for, second derivatives of an element at the points, facets first."""
+        flat = self.points.reshape(-1, self.dim)
+        arrays = [*element.tabulate(flat), *([element.hessians(flat)] if second else [])]
+        return [array.reshape(*self.points.shape[:2], *array.shape[1:]) for array in arrays]
 
     def geometry(self) -> npt.NDArray[np.float64]:
         """Inverse Jacobian and determinant per cell (affine) or per cell and point.
@@ -96,19 +164,35 @@ class Term:
         Returns:
             (num_cells, num_points, dim * dim + 1), num_points 1 where affine; dX_k / dx_d row by row, then det J.
         """
-        points = self.quadrature.points[:1] if self.affine else self.quadrature.points
-        dim = self.mesh.dim
-        out = np.empty((self.num_cells, len(points), dim * dim + 1))
-        for start in range(0, self.num_cells, _CHUNK):
-            part = slice(start, start + _CHUNK)
-            jacobians = self.mesh.jacobians(points, part if self.cells is None else self.cells[part])
-            out[part, :, -1] = np.linalg.det(jacobians)
-            out[part, :, :-1] = np.linalg.inv(jacobians).reshape(*jacobians.shape[:2], dim * dim)
+        points = self.points[:, :1] if self.affine else self.points
+        dim = self.dim
+        out = np.empty((self.num_cells, points.shape[1], dim * dim + 1))
+        everything = np.arange(self.num_cells, dtype=np.int32)
+        for at, entries in zip(points, self.groups, strict=True):
+            chosen = everything[entries]
+            for start in range(0, len(chosen), _CHUNK):
+                part = chosen[start : start + _CHUNK]
+                jacobians = self.block.jacobians(at, part if self.cells is None else self.cells[part])
+                out[part, :, -1] = np.linalg.det(jacobians)
+                out[part, :, :-1] = np.linalg.inv(jacobians).reshape(*jacobians.shape[:2], dim * dim)
         return out
 
 
+def _read(vector: str, array: str, space: Space | None, offset: int, pointwise: Pointwise) -> Iterable[FieldData]:
+    """The fields of one function of which a pointwise function reads components."""
+    for field in () if space is None else space.fields:
+        first = offset + field.offset
+        components = range(first, first + field.num_comp)
+        value, gradient, hessian = (
+            any((array + suffix, component) in pointwise.reads for component in components) for suffix in ("", "_x", "_xx")
+        )
+        if value or gradient or hessian:
+            name = vector if len(space.fields) == 1 else f"{vector}_{field.name}"  # type: ignore[union-attr]
+            yield FieldData(name, vector, array, first, field, value, gradient, hessian)
+
+
 def make_terms(form: Form, settings: Settings) -> list[Term]:
-    """Splits a form's integrals by subdomain and by affine and other cells; collective.
+    """Splits a form's integrals by subdomain, cell type, facet type, and by affine and other cells; collective.
 
     Args:
         form: the lowered form.
@@ -121,22 +205,51 @@ def make_terms(form: Form, settings: Settings) -> list[Term]:
         MeshError: for a subdomain that the mesh lacks.
     """
     mesh = form_mesh(form)
-    terms = []
-    for integral in form.integrals:
-        quadrature = _quadrature(form, integral, mesh, settings)
-        cells = mesh.cells(integral.subdomain) if integral.subdomain else None
-        chosen = mesh.affine if cells is None else mesh.affine[cells]
-        num_affine, num_other = mesh.mpi.allreduce(np.array([chosen.sum(), (~chosen).sum()]))
+    terms = [
+        term
+        for integral in form.integrals
+        for block in mesh.blocks
+        for term in (_cell_terms if integral.type == "cell" else _facet_terms)(form, integral, mesh, block, settings)
+    ]
+    counts = mesh.mpi.allreduce(np.array([term.num_cells for term in terms]))
+    return [term for term, count in zip(terms, counts, strict=True) if count]
+
+
+def _cell_terms(form: Form, integral: Integral, mesh: Mesh, block: Block, settings: Settings) -> Iterable[Term]:
+    order = settings.default_quadrature_order
+    if order < 0 and integral.degree is not None:
+        rule = basix_rule(block.cell, integral.degree)
+    else:
+        rule = petsc_rule(block.cell, _degree(form, block), None if order < 0 else order)
+    cells = None
+    if integral.subdomain:
+        numbers, indices = mesh.locate(mesh.cells(integral.subdomain))
+        cells = indices[numbers == block.index]
+    for affine in (True, False):
+        chosen = block.affine if cells is None else block.affine[cells]
+        if cells is None and (chosen == affine).all():
+            part = None
+        else:
+            part = (np.arange(block.num_cells, dtype=np.int32) if cells is None else cells)[chosen == affine]
+        yield Term(form, integral, mesh, block, part, affine, rule)
+
+
+def _facet_terms(form: Form, integral: Integral, mesh: Mesh, block: Block, settings: Settings) -> Iterable[Term]:
+    order = settings.default_quadrature_order
+    if order < 0 and integral.degree is not None:
+        rules = facet_rules(block.cell, integral.degree)
+    else:
+        rules = petsc_facet_rules(block.cell, _degree(form, block), None if order < 0 else order)
+    cells, facets = mesh.facets(integral.subdomain or "boundary")
+    numbers, indices = mesh.locate(cells)
+    for rule in rules:
+        place = np.full(len(block.reference.facets), -1, np.int32)
+        place[list(rule.facets)] = np.arange(len(rule.facets))
         for affine in (True, False):
-            if not (num_affine if affine else num_other):
-                continue
-            if cells is None and not (num_other if affine else num_affine):
-                part = None
-            else:
-                everything = np.arange(mesh.num_cells, dtype=np.int32) if cells is None else cells
-                part = everything[chosen == affine]
-            terms.append(Term(form, integral, mesh, part, affine, quadrature))
-    return terms
+            # Another block's cells are out of this one's range.
+            inside = np.flatnonzero(numbers == block.index)
+            mine = inside[(place[facets[inside]] >= 0) & (block.affine[indices[inside]] == affine)]
+            yield Term(form, integral, mesh, block, indices[mine], affine, rule, place[facets[mine]])
 
 
 def form_mesh(form: Form) -> Mesh:
@@ -155,10 +268,7 @@ def form_mesh(form: Form) -> Mesh:
     )
 
 
-def _quadrature(form: Form, integral: Integral, mesh: Mesh, settings: Settings) -> Quadrature:
-    if settings.default_quadrature_order < 0 and integral.degree is not None:
-        return basix_rule(mesh.cell, integral.degree)
+def _degree(form: Form, block: Block) -> int:
+    """The degree that PETSc chooses its points by."""
     space: Any = form.space if form.space is not None else form.unknown.space if form.unknown is not None else None
-    degree = space.element.degree if space is not None else mesh.coord_element.degree
-    order = settings.default_quadrature_order
-    return petsc_rule(mesh.cell, degree, None if order < 0 else order)
+    return space.degree if space is not None else block.coord_element.degree

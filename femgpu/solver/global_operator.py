@@ -103,6 +103,7 @@ class GlobalOperator:
         self.local.update()
         with self.staging.reading(x) as t:
             self.transfer.to_local(t, self.local.base, 1.0)
+        self.local.base_changed()
 
     def _ensure_scale(self, x: PETSc.Vec) -> None:
         if self._scaled:

@@ -111,15 +111,11 @@ class AssembledJacobian:
         numbers = layout.global_of_local.astype(PETSc.IntType)
         boundary = numbers[self.operator.rows.local]
         numbers[self.operator.rows.local] = -1
-        space = local.space
         rows, columns = [], []
         for term in local.terms:
             if term.integral.jacobian is None:
                 continue
-            cells = term.subset(space.offsets)
-            entries = numbers[
-                (cells[:, :, None] + np.arange(space.num_comp)).reshape(len(cells), space.element.num_basis * space.num_comp)
-            ]
+            entries = numbers[term.dofs()]
             shape = (*entries.shape, entries.shape[1])
             rows.append(np.broadcast_to(entries[:, :, None], shape).ravel())
             columns.append(np.broadcast_to(entries[:, None, :], shape).ravel())

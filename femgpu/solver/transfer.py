@@ -13,7 +13,7 @@ from femgpu.errors import DataError
 from femgpu.kernels import vector_kernels
 from femgpu.runtime import Kernel, Runtime
 from femgpu.solver.halo import Halo
-from femgpu.spaces import DirichletBC, FunctionSpace
+from femgpu.spaces import DirichletBC, Space
 
 
 class BoundaryRows:
@@ -30,9 +30,9 @@ class BoundaryRows:
         owned_values: (m,) float64 at `owned`.
     """
 
-    def __init__(self, space: FunctionSpace, bcs: Sequence[DirichletBC]):
+    def __init__(self, space: Space, bcs: Sequence[DirichletBC]):
         for bc in bcs:
-            if bc.space is not space:
+            if bc.space.root is not space:
                 raise DataError(
                     f"a boundary condition is on another space ({bc.space}) than the unknown ({space}); make it on the same"
                 )
@@ -83,7 +83,7 @@ class Transfer:
         direct: whether a T-vector is an L-vector as it stands: one rank, no prescribed dofs, no conversion.
     """
 
-    def __init__(self, space: FunctionSpace, rows: BoundaryRows, precision: str, runtime: Runtime):
+    def __init__(self, space: Space, rows: BoundaryRows, precision: str, runtime: Runtime):
         layout = space.layout
         self.rows = rows
         self.runtime = runtime

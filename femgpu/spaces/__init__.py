@@ -1,19 +1,34 @@
 """Function spaces, functions, constants and boundary conditions: where UFL and petsc4py meet."""
 
 from femgpu.spaces.boundary import DirichletBC
-from femgpu.spaces.function import Constant, Function
-from femgpu.spaces.function_space import FunctionSpace, coordinates, mesh_of, ufl_mesh
+from femgpu.spaces.cell_quantities import CELL_QUANTITIES, cell_quantity
+from femgpu.spaces.field import Field
+from femgpu.spaces.function import Constant, Function, SubFunction
+from femgpu.spaces.function_space import FunctionSpace
 from femgpu.spaces.layout import Layout
+from femgpu.spaces.mixed_space import MixedSpace, SubSpace
+from femgpu.spaces.rate import time_derivative, time_shift
 from femgpu.spaces.rigid_body import rigid_body_modes
+from femgpu.spaces.space import SingleSpace, Space, coordinates, mesh_of, ufl_mesh
 
 __all__ = [
+    "CELL_QUANTITIES",
     "Constant",
     "DirichletBC",
+    "Field",
     "Function",
     "FunctionSpace",
     "Layout",
+    "MixedSpace",
+    "SingleSpace",
+    "Space",
+    "SubFunction",
+    "SubSpace",
+    "cell_quantity",
     "coordinates",
     "mesh_of",
     "rigid_body_modes",
+    "time_derivative",
+    "time_shift",
     "ufl_mesh",
 ]

@@ -11,14 +11,15 @@ from petsc4py import PETSc
 from femgpu.errors import DataError, collective
 from femgpu.spaces.function import Function, node_values
 from femgpu.spaces.function_space import FunctionSpace
+from femgpu.spaces.space import SingleSpace
 
 
 class DirichletBC:
     """Prescribes a space's functions on a part of the boundary.
 
     Args:
-        space: the space of the unknown.
-        value: a number, one number per component, a callable of x (dim, num_points), or a Function of the space.
+        space: the space of the unknown, or a field of it: `W.sub("velocity")`.
+        value: a number, one number per component, a callable of x (dim, num_points), or a Function of the unknown's space.
         region: value(s) of the label "Face Sets", `(label name, values)`, or `"boundary"`.
         component: the one component that is prescribed; all where None. The value then is scalar.
 
@@ -27,10 +28,15 @@ class DirichletBC:
         DataError: for a component that does not exist.
     """
 
-    def __init__(self, space: FunctionSpace, value: Any, region: Any = "boundary", component: int | None = None):
+    def __init__(self, space: SingleSpace, value: Any, region: Any = "boundary", component: int | None = None):
+        if not isinstance(space, SingleSpace):
+            names = ", ".join(f"sub({field.name!r})" for field in getattr(space, "fields", ()))
+            raise DataError(
+                f"a boundary condition on {space}: expected a FunctionSpace" + (f" or a field: {names}" if names else "")
+            )
         if component is not None and not 0 <= component < space.num_comp:
             raise DataError(f"component {component} of a space with {space.num_comp} components; they count from 0")
-        if isinstance(value, Function) and value.space is not space:
+        if isinstance(value, Function) and value.space is not space.root:
             raise DataError(f"the boundary value {value.name} is in {value.space}; expected a Function of the unknown's own space")
         self.space = space
         self.value = value
@@ -42,9 +48,12 @@ class DirichletBC:
         """Positions in the L-vector of component 0 of the nodes on the region, ghosts included; sorted."""
         space = self.space
         cells, facets = space.mesh.facets(self.region)
+        numbers, indices = space.mesh.locate(cells)
         mark = np.zeros(space.num_local)
-        for facet, nodes in enumerate(space.element.facet_nodes()):
-            mark[space.offsets[cells[facets == facet]][:, nodes]] = 1
+        for number, (element, offsets) in enumerate(zip(space.field.elements, space.field.offsets, strict=True)):
+            for facet, nodes in enumerate(element.facet_nodes()):
+                chosen = indices[(numbers == number) & (facets == facet)]
+                mark[offsets[chosen][:, nodes]] = 1
         return np.flatnonzero(_spread(space, mark)).astype(np.int32)
 
     @property
@@ -94,13 +103,14 @@ class _ScalarTarget:
     value_shape: tuple[int, ...] = ()
 
 
-def _spread(space: FunctionSpace, mark: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+def _spread(space: SingleSpace, mark: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
     """Marks of any rank reach all ranks that hold the dof: a rank can hold a boundary dof without its facet."""
     if space.mesh.mpi.size == 1:
         return mark > 0
     if not space.layout.any_constrained:
         return _exchange(space.dm, mark)
     # The global vector has no place for constrained dofs: their marks travel in a space without constraints.
+    assert isinstance(space, FunctionSpace)  # only a user's own section constrains dofs
     free = space.unconstrained
     there = np.zeros(free.num_local)
     there[free.offsets] = mark[space.offsets]

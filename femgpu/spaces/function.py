@@ -13,14 +13,16 @@ from petsc4py import PETSc
 from femgpu import petsc_c
 from femgpu.errors import DataError, collective
 from femgpu.mesh import Mesh
-from femgpu.spaces.function_space import FunctionSpace, ufl_mesh
+from femgpu.spaces.field import Field
+from femgpu.spaces.mixed_space import MixedSpace, SubSpace
+from femgpu.spaces.space import SingleSpace, Space, ufl_mesh
 
 
 class Function(ufl.Coefficient):
     """A function of a space; its numbers are the T-vector `vec`.
 
     Args:
-        space: the space.
+        space: a FunctionSpace or a MixedSpace.
         name: for output.
 
     Attributes:
@@ -30,17 +32,35 @@ class Function(ufl.Coefficient):
         name: for output.
     """
 
-    def __init__(self, space: FunctionSpace, name: str = "u"):
+    def __init__(self, space: Space, name: str = "u"):
+        if not isinstance(space, Space) or space.root is not space:
+            raise DataError(
+                f"a Function in {space}: expected a FunctionSpace or a MixedSpace; sub(name).collapse() makes a field one"
+            )
         super().__init__(space)
         self.name = name
         self.vec = space.dm.createGlobalVec()
         self.vec.setName(name)
         self._constrained: npt.NDArray[np.float64] | None = None
+        self._parts: dict[str, SubFunction] = {}
 
     @property
-    def space(self) -> FunctionSpace:
+    def space(self) -> Any:
         """The space."""
         return self.ufl_function_space()
+
+    def sub(self, name: str) -> SubFunction:
+        """One field of a function in a mixed space: to interpolate, to write, and for forms.
+
+        Raises:
+            FormError: for a name that is not a field's.
+            DataError: when the space has one field only.
+        """
+        if not isinstance(self.space, MixedSpace):
+            raise DataError(f"{self.name} in {self.space} has no field {name!r}: sub() takes functions of a MixedSpace apart")
+        if name not in self._parts:
+            self._parts[name] = SubFunction(self, self.space.sub(name))
+        return self._parts[name]
 
     def interpolate(self, source: Callable[[np.ndarray], Any] | Function | float) -> None:
         """Sets the nodal values; collective.
@@ -58,13 +78,11 @@ class Function(ufl.Coefficient):
             source.vec.copy(self.vec)
             self._constrained = source._constrained
             return
-        space = self.space
-        local = np.zeros(space.num_local)
-        with collective(space.mesh.mpi):
-            positions, points = space.nodes()
-            values = node_values(source, points, space, f"values of {self.name}")
-            for component in range(space.num_comp):
-                local[positions + component] = values[:, component]
+        if not isinstance(self.space, SingleSpace):
+            names = ", ".join(f"{self.name}.sub({field.name!r})" for field in self.space.fields)
+            raise DataError(f"{self.name} has several fields; interpolate into each: {names}")
+        local = np.zeros(self.space.num_local)
+        _interpolate(local, self.space, source, self.name)
         self.set_local(local)
 
     def set_local(self, local: npt.NDArray[np.float64]) -> None:
@@ -98,6 +116,74 @@ class Function(ufl.Coefficient):
 
     def __str__(self) -> str:
         return self.name
+
+
+class SubFunction(ufl.Coefficient):
+    """One field of a function in a mixed space; made by `Function.sub`.
+
+    In forms it stands for the components of the mixed function, so that derivatives with respect to that see it.
+
+    Args:
+        parent: the mixed function.
+        space: the field's space.
+
+    Attributes:
+        parent: the mixed function.
+        name: for output.
+    """
+
+    def __init__(self, parent: Function, space: SubSpace):
+        super().__init__(space)
+        self.parent = parent
+        self.name = space.place.name
+
+    @property
+    def space(self) -> Any:
+        """The field's space."""
+        return self.ufl_function_space()
+
+    @property
+    def field(self) -> Field:
+        """The field as it stands among the components of the mixed space."""
+        return self.space.place
+
+    def local_array(self) -> npt.NDArray[np.float64]:
+        """A copy of the mixed function's L-vector, which the space's positions refer to; collective."""
+        return self.parent.local_array()
+
+    def interpolate(self, source: Any) -> None:
+        """Sets the field's nodal values and leaves the others; collective. See `Function.interpolate`.
+
+        Args:
+            source: as there; a Function must be in a space like this field's, as `SubSpace.collapse` makes it.
+
+        Raises:
+            DataError: when the values have another shape or are not finite.
+        """
+        local = self.local_array()
+        if isinstance(source, Function):
+            if source.space.ufl_element() != self.space.ufl_element() or source.space.mesh is not self.space.mesh:
+                raise DataError(f"{self.name} in {self.space} cannot take values of a Function in another space, {source.space}")
+            values = source.local_array()
+            for target, origin in zip(self.space.field.offsets, source.space.field.offsets, strict=True):
+                for component in range(self.space.num_comp):
+                    local[target + component] = values[origin + component]
+        else:
+            _interpolate(local, self.space, source, self.name)
+        self.parent.set_local(local)
+
+    def collapse(self) -> Function:
+        """A copy of the field as a Function with a vector of its own; collective."""
+        copy = Function(self.space.collapse(), self.name)
+        values, local = self.local_array(), np.zeros(copy.space.num_local)
+        for origin, target in zip(self.space.field.offsets, copy.space.field.offsets, strict=True):
+            for component in range(self.space.num_comp):
+                local[target + component] = values[origin + component]
+        copy.set_local(local)
+        return copy
+
+    def __str__(self) -> str:
+        return f"{self.parent.name}.{self.name}"
 
 
 class Constant(ufl.Constant):
@@ -134,7 +220,16 @@ class Constant(ufl.Constant):
         return self._value.ravel()
 
 
-def node_values(source: Any, points: npt.NDArray[np.float64], space: FunctionSpace, what: str) -> npt.NDArray[np.float64]:
+def _interpolate(local: npt.NDArray[np.float64], space: SingleSpace, source: Any, name: str) -> None:
+    """Writes nodal values into an L-vector; collective."""
+    with collective(space.mesh.mpi):
+        positions, points = space.nodes()
+        values = node_values(source, points, space, f"values of {name}")
+        for component in range(space.num_comp):
+            local[positions + component] = values[:, component]
+
+
+def node_values(source: Any, points: npt.NDArray[np.float64], space: SingleSpace, what: str) -> npt.NDArray[np.float64]:
     """Values of a callable, number or sequence at nodes.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Any
 
 import ufl
 from ufl.finiteelement import AbstractFiniteElement
-from ufl.pullback import identity_pullback
+from ufl.pullback import MixedPullback, identity_pullback
 from ufl.sobolevspace import H1, L2
 
 
@@ -71,3 +71,61 @@ class UFLLagrange(AbstractFiniteElement):
     def sub_elements(self) -> tuple[()]:
         """None: components are no elements of their own."""
         return ()
+
+
+class UFLMixed(AbstractFiniteElement):
+    """The element of a mixed space: the parts' components one after the other.
+
+    Args:
+        parts: the elements of the fields.
+    """
+
+    def __init__(self, parts: tuple[UFLLagrange, ...]):
+        self._parts = parts
+
+    def __repr__(self) -> str:
+        return f"UFLMixed({self._parts!r})"
+
+    def __str__(self) -> str:
+        return " x ".join(map(str, self._parts))
+
+    def __hash__(self) -> int:
+        return hash(("mixed", self._parts))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UFLMixed) and self._parts == other._parts
+
+    @property
+    def sobolev_space(self) -> Any:
+        """H1 where all parts are continuous, else L2."""
+        return H1 if all(part.sobolev_space is H1 for part in self._parts) else L2
+
+    @property
+    def pullback(self) -> Any:
+        """Part by part, each the identity."""
+        return MixedPullback(self)
+
+    @property
+    def embedded_superdegree(self) -> int:
+        """The largest degree of the parts."""
+        return max(part.embedded_superdegree for part in self._parts)
+
+    @property
+    def embedded_subdegree(self) -> int:
+        """The smallest degree of the parts."""
+        return min(part.embedded_subdegree for part in self._parts)
+
+    @property
+    def cell(self) -> ufl.Cell:
+        """The UFL cell."""
+        return self._parts[0].cell
+
+    @property
+    def reference_value_shape(self) -> tuple[int, ...]:
+        """All components in one axis."""
+        return (sum(part.reference_value_size for part in self._parts),)
+
+    @property
+    def sub_elements(self) -> tuple[UFLLagrange, ...]:
+        """The parts."""
+        return self._parts

@@ -3,8 +3,8 @@
 #define ACCUM double
 #define DIM 2
 #define NUM_QPTS 3
-#define NUM_BASIS 3
 #define NUM_COMP 1
+#define NUM_ROWS 3
 #define NUM_COORD_BASIS 3
 #define GROUP_SIZE 64
 #define UNROLL_POINTS
@@ -27,6 +27,11 @@ typedef ACCUM accum;
 #else
 #define ENTRY(cell, i, n) ((size_t)(cell) * (n) + (i))
 #endif
+// Where component c of basis function b stands in an E-vector: field after field, the first row of which is given.
+#define E_ENTRY(cell, b, c, first_row, num_basis, num_comp) \
+  ((size_t)num_cells * (first_row) + ENTRY(cell, b, num_basis) * (num_comp) + (c))
+// Where stored number i of a point stands.
+#define STATE(cell, q, i) ENTRY(cell, (q) * NUM_STATE + (i), NUM_QPTS * NUM_STATE)
 
 #if defined(ATOMIC_PTX64)
 inline void atomic_add_scalar(__global scalar *p, scalar x) {
@@ -61,6 +66,7 @@ inline void atomic_add_scalar(__global scalar *p, scalar x) {
 #define TABLE_D0(q) (d_tables + 12 + (q) * 6)
 #define TABLE_B(i, q) TABLE_B##i(q)
 #define TABLE_D(i, q) TABLE_D##i(q)
+#define TABLE_H(i, q) TABLE_H##i(q)
 // Actions of a tabulated basis at one point. Tables: B (num_basis), D (num_basis, DIM) of that point, in reference
 // coordinates; coefficients e (num_basis, num_comp). J_inv[k * DIM + d] = dX_k / dx_d.
 
@@ -128,6 +134,41 @@ inline void basis_gradient(TABLE const real *D, const int b, const real *J_inv, 
   }
 }
 
+// reference second derivatives out[c, k, l] = sum_b H[b, k, l] e[b, c]
+inline void reference_hessian(const int num_basis, const int num_comp, TABLE const real *H, const real *e, real *out) {
+  for (int i = 0; i < num_comp * DIM * DIM; ++i) out[i] = 0;
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c)
+      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] += H[b * DIM * DIM + i] * e[b * num_comp + c];
+}
+
+// In cells whose map bends: out[c, k, l] -= sum_m gradient[c, m] d^2 x_m / dX_k dX_l
+inline void subtract_map(const int num_comp, const real *gradient, const real *map_xx, real *out) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int m = 0; m < DIM; ++m)
+      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] -= gradient[c * DIM + m] * map_xx[m * DIM * DIM + i];
+}
+
+// out[i, j] = sum_kl J_inv[k, i] h[k, l] J_inv[l, j]
+inline void push_hessian(const real *J_inv, const real *h, real *out) {
+  for (int i = 0; i < DIM; ++i)
+    for (int j = 0; j < DIM; ++j) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k)
+        for (int l = 0; l < DIM; ++l) sum += J_inv[k * DIM + i] * h[k * DIM + l] * J_inv[l * DIM + j];
+      out[i * DIM + j] = sum;
+    }
+}
+
+// hessian[i, j] of basis function b in physical coordinates; gradient is its physical gradient, map_xx that of the cell's map
+inline void basis_hessian(TABLE const real *H, const int b, const real *J_inv, const real *gradient, const real *map_xx,
+                          const int bends, real *hessian) {
+  real reference_xx[DIM * DIM];
+  for (int i = 0; i < DIM * DIM; ++i) reference_xx[i] = H[b * DIM * DIM + i];
+  if (bends) subtract_map(1, gradient, map_xx, reference_xx);
+  push_hessian(J_inv, reference_xx, hessian);
+}
+
 // Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
 
 // Inverts J; returns the determinant.
@@ -173,8 +214,22 @@ inline real rebuild(const int num_basis, TABLE const real *D, const real *x_e, r
   return invert(J, J_inv);
 }
 
-inline void pointwise(const real *u, const real *u_x, const real *w, const real *w_x, const real *a, const real *a_x,
-                      const real *x, __global const real *constants, real *f0, real *f1) {
+// Outward unit normal n = J^-T N / |J^-T N| of a facet from that of the reference facet, N; returns |J^-T N|.
+inline real facet_normal(TABLE const real *N, const real *J_inv, real *n) {
+  real square = 0;
+  for (int d = 0; d < DIM; ++d) {
+    n[d] = 0;
+    for (int k = 0; k < DIM; ++k) n[d] += J_inv[k * DIM + d] * N[k];
+    square += n[d] * n[d];
+  }
+  const real length = sqrt(square);
+  for (int d = 0; d < DIM; ++d) n[d] /= length;
+  return length;
+}
+
+inline void pointwise(const real *u, const real *u_x, const real *u_xx, const real *w, const real *w_x, const real *w_xx,
+                      const real *a, const real *a_x, const real *a_xx, const real *x, const real *n, const real *s,
+                      __global const real *constants, real *f0, real *f1) {
   const int dim = DIM;
   (void)dim;
   const real s0 = R(0x1p+0 /* 1.0 */) + u[0] * u[0];
@@ -183,7 +238,7 @@ inline void pointwise(const real *u, const real *u_x, const real *w, const real 
   f1[1] = s0 * u_x[1];
 }
 
-// Schedule cell: one cell per work-item, everything private, no barrier.
+// Schedule cell: one cell (or one facet of a cell) per work-item, everything private, no barrier.
 // Index space: global id = cell, rounded up to the work-group; items past the last cell leave at once.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void residual(const int num_cells, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const real *restrict d_geometry, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const real *restrict d_tables, __global scalar *restrict d_out) {
@@ -204,37 +259,45 @@ void residual(const int num_cells, __global const scalar *restrict d_u, __global
   real J_inv[DIM * DIM], det_J;
   for (int i = 0; i < DIM * DIM; ++i) J_inv[i] = d_geometry[ENTRY(cell, i, DIM * DIM + 1)];
   det_J = d_geometry[ENTRY(cell, DIM * DIM, DIM * DIM + 1)];
-  accum r_f_e[NUM_BASIS * NUM_COMP];
-  for (int i = 0; i < NUM_BASIS * NUM_COMP; ++i) r_f_e[i] = 0;
+
+  accum r_f0_e[3];
+  for (int i = 0; i < 3; ++i) r_f0_e[i] = 0;
 
   UNROLL_POINTS
   for (int q = 0; q < NUM_QPTS; ++q) {
     // tabulate
+
     real r_u[1];
     real r_u_x[2];
+    real r_u_xx[1];
     real r_w[1];
     real r_w_x[1];
+    real r_w_xx[1];
     real r_a[1];
     real r_a_x[1];
+    real r_a_xx[1];
     real r_x[2];
+    real r_n[2];
+    real r_s[1];
     interpolate_value(3, 1, TABLE_B(0, q), r_u_e, r_u + 0);
     interpolate_gradient(3, 1, TABLE_D(0, q), r_u_e, J_inv, r_u_x + 0 * DIM);
     interpolate_value(NUM_COORD_BASIS, DIM, TABLE_B(0, q), r_x_e, r_x);
-
     const real weight = TABLE_W(q) * det_J;
+
 
     // pointwise
     real f0[1]; for (int i = 0; i < 1; ++i) f0[i] = 0;
     real f1[2]; for (int i = 0; i < 2; ++i) f1[i] = 0;
-    pointwise(r_u, r_u_x, r_w, r_w_x, r_a, r_a_x, r_x, d_constants, f0, f1);
+    pointwise(r_u, r_u_x, r_u_xx, r_w, r_w_x, r_w_xx, r_a, r_a_x, r_a_xx, r_x, r_n, r_s, d_constants, f0, f1);
 
     // integrate
-    integrate_value(NUM_BASIS, NUM_COMP, TABLE_B(0, q), weight, f0, r_f_e);
-    integrate_gradient(NUM_BASIS, NUM_COMP, TABLE_D(0, q), weight, J_inv, f1, r_f_e);
+    integrate_value(3, 1, TABLE_B(0, q), weight, f0 + 0, r_f0_e);
+    integrate_gradient(3, 1, TABLE_D(0, q), weight, J_inv, f1 + 0 * DIM, r_f0_e);
   }
 
   // scatter
   UNROLL
-  for (int b = 0; b < NUM_BASIS; ++b)
-    for (int c = 0; c < NUM_COMP; ++c) d_out[ENTRY(cell, b, NUM_BASIS) * NUM_COMP + c] = (scalar)r_f_e[b * NUM_COMP + c];
+  for (int b = 0; b < 3; ++b)
+    for (int c = 0; c < 1; ++c)
+      d_out[E_ENTRY(cell, b, c, 0, 3, 1)] = (scalar)r_f0_e[b * 1 + c];
 }

@@ -3,8 +3,8 @@
 #define ACCUM double
 #define DIM 2
 #define NUM_QPTS 3
-#define NUM_BASIS 6
 #define NUM_COMP 1
+#define NUM_ROWS 6
 #define NUM_COORD_BASIS 6
 #define GROUP_SIZE 128
 #define CELL_FASTEST
@@ -30,6 +30,11 @@ typedef ACCUM accum;
 #else
 #define ENTRY(cell, i, n) ((size_t)(cell) * (n) + (i))
 #endif
+// Where component c of basis function b stands in an E-vector: field after field, the first row of which is given.
+#define E_ENTRY(cell, b, c, first_row, num_basis, num_comp) \
+  ((size_t)num_cells * (first_row) + ENTRY(cell, b, num_basis) * (num_comp) + (c))
+// Where stored number i of a point stands.
+#define STATE(cell, q, i) ENTRY(cell, (q) * NUM_STATE + (i), NUM_QPTS * NUM_STATE)
 
 #if defined(ATOMIC_PTX64)
 inline void atomic_add_scalar(__global scalar *p, scalar x) {
@@ -67,6 +72,7 @@ __constant real d_tables[66] = {R(0x0.0p+0), R(0x1.0000000000000p-6), R(0x1.0000
 #define TABLE_D1(q) (d_tables + 60 + (q) * 2)
 #define TABLE_B(i, q) TABLE_B##i(q)
 #define TABLE_D(i, q) TABLE_D##i(q)
+#define TABLE_H(i, q) TABLE_H##i(q)
 // Actions of a tabulated basis at one point. Tables: B (num_basis), D (num_basis, DIM) of that point, in reference
 // coordinates; coefficients e (num_basis, num_comp). J_inv[k * DIM + d] = dX_k / dx_d.
 
@@ -134,6 +140,41 @@ inline void basis_gradient(TABLE const real *D, const int b, const real *J_inv, 
   }
 }
 
+// reference second derivatives out[c, k, l] = sum_b H[b, k, l] e[b, c]
+inline void reference_hessian(const int num_basis, const int num_comp, TABLE const real *H, const real *e, real *out) {
+  for (int i = 0; i < num_comp * DIM * DIM; ++i) out[i] = 0;
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c)
+      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] += H[b * DIM * DIM + i] * e[b * num_comp + c];
+}
+
+// In cells whose map bends: out[c, k, l] -= sum_m gradient[c, m] d^2 x_m / dX_k dX_l
+inline void subtract_map(const int num_comp, const real *gradient, const real *map_xx, real *out) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int m = 0; m < DIM; ++m)
+      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] -= gradient[c * DIM + m] * map_xx[m * DIM * DIM + i];
+}
+
+// out[i, j] = sum_kl J_inv[k, i] h[k, l] J_inv[l, j]
+inline void push_hessian(const real *J_inv, const real *h, real *out) {
+  for (int i = 0; i < DIM; ++i)
+    for (int j = 0; j < DIM; ++j) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k)
+        for (int l = 0; l < DIM; ++l) sum += J_inv[k * DIM + i] * h[k * DIM + l] * J_inv[l * DIM + j];
+      out[i * DIM + j] = sum;
+    }
+}
+
+// hessian[i, j] of basis function b in physical coordinates; gradient is its physical gradient, map_xx that of the cell's map
+inline void basis_hessian(TABLE const real *H, const int b, const real *J_inv, const real *gradient, const real *map_xx,
+                          const int bends, real *hessian) {
+  real reference_xx[DIM * DIM];
+  for (int i = 0; i < DIM * DIM; ++i) reference_xx[i] = H[b * DIM * DIM + i];
+  if (bends) subtract_map(1, gradient, map_xx, reference_xx);
+  push_hessian(J_inv, reference_xx, hessian);
+}
+
 // Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
 
 // Inverts J; returns the determinant.
@@ -179,8 +220,22 @@ inline real rebuild(const int num_basis, TABLE const real *D, const real *x_e, r
   return invert(J, J_inv);
 }
 
-inline void pointwise(const real *u, const real *u_x, const real *w, const real *w_x, const real *a, const real *a_x,
-                      const real *x, __global const real *constants, real *g0, real *g1, real *g2, real *g3) {
+// Outward unit normal n = J^-T N / |J^-T N| of a facet from that of the reference facet, N; returns |J^-T N|.
+inline real facet_normal(TABLE const real *N, const real *J_inv, real *n) {
+  real square = 0;
+  for (int d = 0; d < DIM; ++d) {
+    n[d] = 0;
+    for (int k = 0; k < DIM; ++k) n[d] += J_inv[k * DIM + d] * N[k];
+    square += n[d] * n[d];
+  }
+  const real length = sqrt(square);
+  for (int d = 0; d < DIM; ++d) n[d] /= length;
+  return length;
+}
+
+inline void pointwise(const real *u, const real *u_x, const real *u_xx, const real *w, const real *w_x, const real *w_xx,
+                      const real *a, const real *a_x, const real *a_xx, const real *x, const real *n, const real *s,
+                      __global const real *constants, real *g0, real *g1, real *g2, real *g3) {
   const int dim = DIM;
   (void)dim;
   g0[0] = constants[0];
@@ -188,10 +243,10 @@ inline void pointwise(const real *u, const real *u_x, const real *w, const real 
   g3[3] = a[0];
 }
 
-// Schedule cell: one cell per work-item, everything private, no barrier.
+// Schedule cell: one cell (or one facet of a cell) per work-item, everything private, no barrier.
 // Index space: global id = cell, rounded up to the work-group; items past the last cell leave at once.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void diagonal(const int num_cells, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const int *restrict d_test_offsets, __global scalar *restrict d_out) {
+void diagonal(const int num_cells, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out) {
   const int cell = (int)get_global_id(0);
   if (cell >= num_cells) return;
 
@@ -205,52 +260,63 @@ void diagonal(const int num_cells, __global const scalar *restrict d_a0, __globa
   real J_inv[DIM * DIM], det_J;
   for (int i = 0; i < DIM * DIM; ++i) J_inv[i] = d_geometry[ENTRY(cell, i, DIM * DIM + 1)];
   det_J = d_geometry[ENTRY(cell, DIM * DIM, DIM * DIM + 1)];
-  accum r_f_e[NUM_BASIS * NUM_COMP];
-  for (int i = 0; i < NUM_BASIS * NUM_COMP; ++i) r_f_e[i] = 0;
+
+  accum r_f0_e[6];
+  for (int i = 0; i < 6; ++i) r_f0_e[i] = 0;
 
   UNROLL_POINTS
   for (int q = 0; q < NUM_QPTS; ++q) {
     // tabulate
+
     real r_u[1];
     real r_u_x[1];
+    real r_u_xx[1];
     real r_w[1];
     real r_w_x[1];
+    real r_w_xx[1];
     real r_a[1];
     real r_a_x[2];
+    real r_a_xx[1];
     real r_x[2];
+    real r_n[2];
+    real r_s[1];
     interpolate_value(1, 1, TABLE_B(1, q), r_a0_e, r_a + 0);
-
     const real weight = TABLE_W(q) * det_J;
+
 
     // pointwise
     real g0[1]; for (int i = 0; i < 1; ++i) g0[i] = 0;
     real g1[1]; for (int i = 0; i < 1; ++i) g1[i] = 0;
     real g2[1]; for (int i = 0; i < 1; ++i) g2[i] = 0;
     real g3[4]; for (int i = 0; i < 4; ++i) g3[i] = 0;
-    pointwise(r_u, r_u_x, r_w, r_w_x, r_a, r_a_x, r_x, d_constants, g0, g1, g2, g3);
+    pointwise(r_u, r_u_x, r_u_xx, r_w, r_w_x, r_w_xx, r_a, r_a_x, r_a_xx, r_x, r_n, r_s, d_constants, g0, g1, g2, g3);
 
     // integrate
     UNROLL
-    for (int b = 0; b < NUM_BASIS; ++b) {
-      real phi_x[DIM];
+    for (int b = 0; b < 6; ++b) {
       const real phi = TABLE_B(0, q)[b];
+      real phi_x[DIM];
       basis_gradient(TABLE_D(0, q), b, J_inv, phi_x);
-      for (int c = 0; c < NUM_COMP; ++c) {
-        const int cc = c * NUM_COMP + c;
-        real sum = 0;
-        sum += phi * g0[cc] * phi;
-        for (int i = 0; i < DIM; ++i) {
-          for (int j = 0; j < DIM; ++j) sum += phi_x[i] * g3[(cc * DIM + i) * DIM + j] * phi_x[j];
-        }
-        r_f_e[b * NUM_COMP + c] += (accum)(weight * sum);
+      for (int c = 0; c < 1; ++c) {
+        const int cc = (0 + c) * NUM_COMP + 0 + c;
+        real h0 = 0, h1[DIM];
+        for (int j = 0; j < DIM; ++j) h1[j] = 0;
+              h0 += phi * g0[cc];
+      for (int i = 0; i < DIM; ++i) {
+        for (int j = 0; j < DIM; ++j) h1[j] += phi_x[i] * g3[(cc * DIM + i) * DIM + j];
+      }
+
+        real sum = h0 * phi;
+        for (int j = 0; j < DIM; ++j) sum += h1[j] * phi_x[j];
+        r_f0_e[b * 1 + c] += (accum)(weight * sum);
       }
     }
   }
 
   // scatter
   UNROLL
-  for (int b = 0; b < NUM_BASIS; ++b) {
-    const int offset = d_test_offsets[ENTRY(cell, b, NUM_BASIS)];
-    for (int c = 0; c < NUM_COMP; ++c) atomic_add_scalar(d_out + offset + c, (scalar)r_f_e[b * NUM_COMP + c]);
+  for (int b = 0; b < 6; ++b) {
+    const int offset = d_test0_offsets[ENTRY(cell, b, 6)];
+    for (int c = 0; c < 1; ++c) atomic_add_scalar(d_out + offset + c, (scalar)r_f0_e[b * 1 + c]);
   }
 }

@@ -3,8 +3,8 @@
 #define ACCUM double
 #define DIM 2
 #define NUM_QPTS 4
-#define NUM_BASIS 4
 #define NUM_COMP 1
+#define NUM_ROWS 4
 #define NUM_COORD_BASIS 4
 #define GROUP_SIZE 64
 #define UNROLL_POINTS
@@ -27,6 +27,11 @@ typedef ACCUM accum;
 #else
 #define ENTRY(cell, i, n) ((size_t)(cell) * (n) + (i))
 #endif
+// Where component c of basis function b stands in an E-vector: field after field, the first row of which is given.
+#define E_ENTRY(cell, b, c, first_row, num_basis, num_comp) \
+  ((size_t)num_cells * (first_row) + ENTRY(cell, b, num_basis) * (num_comp) + (c))
+// Where stored number i of a point stands.
+#define STATE(cell, q, i) ENTRY(cell, (q) * NUM_STATE + (i), NUM_QPTS * NUM_STATE)
 
 #if defined(ATOMIC_PTX64)
 inline void atomic_add_scalar(__global scalar *p, scalar x) {
@@ -61,6 +66,7 @@ inline void atomic_add_scalar(__global scalar *p, scalar x) {
 #define TABLE_D0(q) (d_tables + 20 + (q) * 8)
 #define TABLE_B(i, q) TABLE_B##i(q)
 #define TABLE_D(i, q) TABLE_D##i(q)
+#define TABLE_H(i, q) TABLE_H##i(q)
 // Actions of a tabulated basis at one point. Tables: B (num_basis), D (num_basis, DIM) of that point, in reference
 // coordinates; coefficients e (num_basis, num_comp). J_inv[k * DIM + d] = dX_k / dx_d.
 
@@ -128,6 +134,41 @@ inline void basis_gradient(TABLE const real *D, const int b, const real *J_inv, 
   }
 }
 
+// reference second derivatives out[c, k, l] = sum_b H[b, k, l] e[b, c]
+inline void reference_hessian(const int num_basis, const int num_comp, TABLE const real *H, const real *e, real *out) {
+  for (int i = 0; i < num_comp * DIM * DIM; ++i) out[i] = 0;
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c)
+      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] += H[b * DIM * DIM + i] * e[b * num_comp + c];
+}
+
+// In cells whose map bends: out[c, k, l] -= sum_m gradient[c, m] d^2 x_m / dX_k dX_l
+inline void subtract_map(const int num_comp, const real *gradient, const real *map_xx, real *out) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int m = 0; m < DIM; ++m)
+      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] -= gradient[c * DIM + m] * map_xx[m * DIM * DIM + i];
+}
+
+// out[i, j] = sum_kl J_inv[k, i] h[k, l] J_inv[l, j]
+inline void push_hessian(const real *J_inv, const real *h, real *out) {
+  for (int i = 0; i < DIM; ++i)
+    for (int j = 0; j < DIM; ++j) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k)
+        for (int l = 0; l < DIM; ++l) sum += J_inv[k * DIM + i] * h[k * DIM + l] * J_inv[l * DIM + j];
+      out[i * DIM + j] = sum;
+    }
+}
+
+// hessian[i, j] of basis function b in physical coordinates; gradient is its physical gradient, map_xx that of the cell's map
+inline void basis_hessian(TABLE const real *H, const int b, const real *J_inv, const real *gradient, const real *map_xx,
+                          const int bends, real *hessian) {
+  real reference_xx[DIM * DIM];
+  for (int i = 0; i < DIM * DIM; ++i) reference_xx[i] = H[b * DIM * DIM + i];
+  if (bends) subtract_map(1, gradient, map_xx, reference_xx);
+  push_hessian(J_inv, reference_xx, hessian);
+}
+
 // Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
 
 // Inverts J; returns the determinant.
@@ -173,8 +214,22 @@ inline real rebuild(const int num_basis, TABLE const real *D, const real *x_e, r
   return invert(J, J_inv);
 }
 
-inline void pointwise(const real *u, const real *u_x, const real *w, const real *w_x, const real *a, const real *a_x,
-                      const real *x, __global const real *constants, real *g0, real *g1, real *g2, real *g3) {
+// Outward unit normal n = J^-T N / |J^-T N| of a facet from that of the reference facet, N; returns |J^-T N|.
+inline real facet_normal(TABLE const real *N, const real *J_inv, real *n) {
+  real square = 0;
+  for (int d = 0; d < DIM; ++d) {
+    n[d] = 0;
+    for (int k = 0; k < DIM; ++k) n[d] += J_inv[k * DIM + d] * N[k];
+    square += n[d] * n[d];
+  }
+  const real length = sqrt(square);
+  for (int d = 0; d < DIM; ++d) n[d] /= length;
+  return length;
+}
+
+inline void pointwise(const real *u, const real *u_x, const real *u_xx, const real *w, const real *w_x, const real *w_xx,
+                      const real *a, const real *a_x, const real *a_xx, const real *x, const real *n, const real *s,
+                      __global const real *constants, real *g0, real *g1, real *g2, real *g3) {
   const int dim = DIM;
   (void)dim;
   g0[0] = constants[0];
@@ -183,14 +238,13 @@ inline void pointwise(const real *u, const real *u_x, const real *w, const real 
 }
 
 // Element matrices: one row of one cell's matrix per work-item.
-// Index space: global id = cell * num_rows + row, row = b * NUM_COMP + c; the row is private and written at the end.
-#define NUM_ROWS (NUM_BASIS * NUM_COMP)
+// Index space: global id = cell * num_rows + row; rows and columns are ordered by field, basis function, component; the row is
+// private and written at the end.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void matrix(const int num_cells, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const real *restrict d_tables, __global double *restrict d_out) {
   const int cell = (int)(get_global_id(0) / NUM_ROWS);
   const int row = (int)(get_global_id(0) % NUM_ROWS);
   if (cell >= num_cells) return;
-  const int row_b = row / NUM_COMP, row_c = row % NUM_COMP;
 
   // gather
   real r_a0_e[4];
@@ -200,6 +254,7 @@ void matrix(const int num_cells, __global const scalar *restrict d_a0, __global 
     for (int c = 0; c < 1; ++c) r_a0_e[b * 1 + c] = (real)d_a0[offset + c];
   }
   real J_inv[DIM * DIM], det_J;
+
   accum r_row[NUM_ROWS];
   for (int i = 0; i < NUM_ROWS; ++i) r_row[i] = 0;
 
@@ -207,43 +262,56 @@ void matrix(const int num_cells, __global const scalar *restrict d_a0, __global 
     // tabulate
     for (int i = 0; i < DIM * DIM; ++i) J_inv[i] = d_geometry[ENTRY(cell, q * (DIM * DIM + 1) + i, NUM_QPTS * (DIM * DIM + 1))];
     det_J = d_geometry[ENTRY(cell, q * (DIM * DIM + 1) + DIM * DIM, NUM_QPTS * (DIM * DIM + 1))];
+
     real r_u[1];
     real r_u_x[1];
+    real r_u_xx[1];
     real r_w[1];
     real r_w_x[1];
+    real r_w_xx[1];
     real r_a[1];
     real r_a_x[2];
+    real r_a_xx[1];
     real r_x[2];
+    real r_n[2];
+    real r_s[1];
     interpolate_value(4, 1, TABLE_B(0, q), r_a0_e, r_a + 0);
-
     const real weight = TABLE_W(q) * det_J;
+
+    real phi = 0, phi_x[DIM];
+    int row_c = 0;
+    for (int d = 0; d < DIM; ++d) phi_x[d] = 0;
+    if (row >= 0 && row < 4) {
+      const int b = (row - 0) / 1;
+      row_c = 0 + (row - 0) % 1;
+      phi = TABLE_B(0, q)[b];
+      basis_gradient(TABLE_D(0, q), b, J_inv, phi_x);
+    }
 
     // pointwise
     real g0[1]; for (int i = 0; i < 1; ++i) g0[i] = 0;
     real g1[1]; for (int i = 0; i < 1; ++i) g1[i] = 0;
     real g2[1]; for (int i = 0; i < 1; ++i) g2[i] = 0;
     real g3[4]; for (int i = 0; i < 4; ++i) g3[i] = 0;
-    pointwise(r_u, r_u_x, r_w, r_w_x, r_a, r_a_x, r_x, d_constants, g0, g1, g2, g3);
+    pointwise(r_u, r_u_x, r_u_xx, r_w, r_w_x, r_w_xx, r_a, r_a_x, r_a_xx, r_x, r_n, r_s, d_constants, g0, g1, g2, g3);
 
-    // integrate: h0 multiplies the trial function's value, h1 its gradient
-    real phi_x[DIM];
-    const real phi = TABLE_B(0, q)[row_b];
-    basis_gradient(TABLE_D(0, q), row_b, J_inv, phi_x);
-    for (int c = 0; c < NUM_COMP; ++c) {
-      const int block = row_c * NUM_COMP + c;
+    // integrate: h0 multiplies the direction's value, h1 its gradient, h2 its second derivatives
+    for (int c = 0; c < 1; ++c) {
+      const int block = row_c * NUM_COMP + 0 + c;
       real h0 = 0, h1[DIM];
       for (int j = 0; j < DIM; ++j) h1[j] = 0;
-      h0 += phi * g0[block];
+            h0 += phi * g0[block];
       for (int i = 0; i < DIM; ++i) {
         for (int j = 0; j < DIM; ++j) h1[j] += phi_x[i] * g3[(block * DIM + i) * DIM + j];
       }
+
       real flux[DIM];
       pull_back_flux(J_inv, weight, h1, flux);
       h0 *= weight;
-      for (int b = 0; b < NUM_BASIS; ++b) {
+      for (int b = 0; b < 4; ++b) {
         real sum = TABLE_B(0, q)[b] * h0;
         for (int k = 0; k < DIM; ++k) sum += TABLE_D(0, q)[b * DIM + k] * flux[k];
-        r_row[b * NUM_COMP + c] += (accum)sum;
+        r_row[0 + b * 1 + c] += (accum)sum;
       }
     }
   }

@@ -3,8 +3,8 @@
 #define ACCUM float
 #define DIM 2
 #define NUM_QPTS 1
-#define NUM_BASIS 3
 #define NUM_COMP 1
+#define NUM_ROWS 3
 #define NUM_COORD_BASIS 3
 #define GROUP_SIZE 96
 #define CELLS 48
@@ -35,6 +35,11 @@ typedef ACCUM accum;
 #else
 #define ENTRY(cell, i, n) ((size_t)(cell) * (n) + (i))
 #endif
+// Where component c of basis function b stands in an E-vector: field after field, the first row of which is given.
+#define E_ENTRY(cell, b, c, first_row, num_basis, num_comp) \
+  ((size_t)num_cells * (first_row) + ENTRY(cell, b, num_basis) * (num_comp) + (c))
+// Where stored number i of a point stands.
+#define STATE(cell, q, i) ENTRY(cell, (q) * NUM_STATE + (i), NUM_QPTS * NUM_STATE)
 
 #if defined(ATOMIC_PTX64)
 inline void atomic_add_scalar(__global scalar *p, scalar x) {
@@ -71,6 +76,7 @@ inline void atomic_add_scalar(__global scalar *p, scalar x) {
 #define TABLE_D1(q) (d_tables + 11 + (q) * 2)
 #define TABLE_B(i, q) TABLE_B##i(q)
 #define TABLE_D(i, q) TABLE_D##i(q)
+#define TABLE_H(i, q) TABLE_H##i(q)
 // Actions of a tabulated basis at one point. Tables: B (num_basis), D (num_basis, DIM) of that point, in reference
 // coordinates; coefficients e (num_basis, num_comp). J_inv[k * DIM + d] = dX_k / dx_d.
 
@@ -138,6 +144,41 @@ inline void basis_gradient(TABLE const real *D, const int b, const real *J_inv, 
   }
 }
 
+// reference second derivatives out[c, k, l] = sum_b H[b, k, l] e[b, c]
+inline void reference_hessian(const int num_basis, const int num_comp, TABLE const real *H, const real *e, real *out) {
+  for (int i = 0; i < num_comp * DIM * DIM; ++i) out[i] = 0;
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c)
+      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] += H[b * DIM * DIM + i] * e[b * num_comp + c];
+}
+
+// In cells whose map bends: out[c, k, l] -= sum_m gradient[c, m] d^2 x_m / dX_k dX_l
+inline void subtract_map(const int num_comp, const real *gradient, const real *map_xx, real *out) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int m = 0; m < DIM; ++m)
+      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] -= gradient[c * DIM + m] * map_xx[m * DIM * DIM + i];
+}
+
+// out[i, j] = sum_kl J_inv[k, i] h[k, l] J_inv[l, j]
+inline void push_hessian(const real *J_inv, const real *h, real *out) {
+  for (int i = 0; i < DIM; ++i)
+    for (int j = 0; j < DIM; ++j) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k)
+        for (int l = 0; l < DIM; ++l) sum += J_inv[k * DIM + i] * h[k * DIM + l] * J_inv[l * DIM + j];
+      out[i * DIM + j] = sum;
+    }
+}
+
+// hessian[i, j] of basis function b in physical coordinates; gradient is its physical gradient, map_xx that of the cell's map
+inline void basis_hessian(TABLE const real *H, const int b, const real *J_inv, const real *gradient, const real *map_xx,
+                          const int bends, real *hessian) {
+  real reference_xx[DIM * DIM];
+  for (int i = 0; i < DIM * DIM; ++i) reference_xx[i] = H[b * DIM * DIM + i];
+  if (bends) subtract_map(1, gradient, map_xx, reference_xx);
+  push_hessian(J_inv, reference_xx, hessian);
+}
+
 // Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
 
 // Inverts J; returns the determinant.
@@ -183,8 +224,22 @@ inline real rebuild(const int num_basis, TABLE const real *D, const real *x_e, r
   return invert(J, J_inv);
 }
 
-inline void pointwise(const real *u, const real *u_x, const real *w, const real *w_x, const real *a, const real *a_x,
-                      const real *x, __global const real *constants, real *f0, real *f1) {
+// Outward unit normal n = J^-T N / |J^-T N| of a facet from that of the reference facet, N; returns |J^-T N|.
+inline real facet_normal(TABLE const real *N, const real *J_inv, real *n) {
+  real square = 0;
+  for (int d = 0; d < DIM; ++d) {
+    n[d] = 0;
+    for (int k = 0; k < DIM; ++k) n[d] += J_inv[k * DIM + d] * N[k];
+    square += n[d] * n[d];
+  }
+  const real length = sqrt(square);
+  for (int d = 0; d < DIM; ++d) n[d] /= length;
+  return length;
+}
+
+inline void pointwise(const real *u, const real *u_x, const real *u_xx, const real *w, const real *w_x, const real *w_xx,
+                      const real *a, const real *a_x, const real *a_xx, const real *x, const real *n, const real *s,
+                      __global const real *constants, real *f0, real *f1) {
   const int dim = DIM;
   (void)dim;
   f0[0] = R(0x1p+2 /* 4.0 */);
@@ -196,10 +251,9 @@ inline void pointwise(const real *u, const real *u_x, const real *w, const real 
 // the points and of the rows (unless the device is too small for a block), an item keeps its point and its row. The last
 // batch is masked by num_cells.
 // Index space: a group holds CHUNKS chunks of ITEMS = num_blocks * block_size items; local id = chunk * ITEMS + item.
-#define NUM_ROWS (NUM_BASIS * NUM_COMP)
 #define NUM_FLUX (NUM_COMP * (HAS_F0 + DIM * HAS_F1))
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void residual(const int num_cells, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const real *restrict d_tables, __global const int *restrict d_test_offsets, __global scalar *restrict d_out) {
+void residual(const int num_cells, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const real *restrict d_tables, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out) {
   const int item = (int)get_local_id(0) % ITEMS;
   const int chunk = (int)get_local_id(0) / ITEMS;
   // No barrier parts the integration of one batch from the evaluation of the next: they take turns between two buffers.
@@ -228,18 +282,23 @@ void residual(const int num_cells, __global const scalar *restrict d_u, __global
       const real det_J = d_geometry[at + DIM * DIM];
     real r_u[1];
     real r_u_x[2];
+    real r_u_xx[1];
     real r_w[1];
     real r_w_x[1];
+    real r_w_xx[1];
     real r_a[1];
     real r_a_x[2];
+    real r_a_xx[1];
     real r_x[2];
+    real r_n[2];
+    real r_s[1];
     interpolate_gradient(3, 1, TABLE_D(0, q), r_u_e, J_inv, r_u_x + 0 * DIM);
     interpolate_value(1, 1, TABLE_B(1, q), r_a0_e, r_a + 0);
+    const real weight = TABLE_W(q) * det_J;
 
-      const real weight = TABLE_W(q) * det_J;
       real f0[1]; for (int i = 0; i < 1; ++i) f0[i] = 0;
     real f1[2]; for (int i = 0; i < 2; ++i) f1[i] = 0;
-      pointwise(r_u, r_u_x, r_w, r_w_x, r_a, r_a_x, r_x, d_constants, f0, f1);
+      pointwise(r_u, r_u_x, r_u_xx, r_w, r_w_x, r_w_xx, r_a, r_a_x, r_a_xx, r_x, r_n, r_s, d_constants, f0, f1);
       for (int c = 0; c < NUM_COMP; ++c) {
         __local real *s_out = s_f + (cell * NUM_QPTS + q) * NUM_FLUX + c * (HAS_F0 + DIM * HAS_F1);
         s_out[0] = weight * f0[c];
@@ -251,16 +310,16 @@ void residual(const int num_cells, __global const scalar *restrict d_u, __global
     barrier(CLK_LOCAL_MEM_FENCE);
 
     // integration phase and scatter
-    for (int i = item; i < count * NUM_ROWS; i += ITEMS) {
-      const int cell = i / NUM_ROWS, row = i % NUM_ROWS;
-      const int b = row / NUM_COMP, comp = row % NUM_COMP;
+    for (int i = item; i < count * 3; i += ITEMS) {
+      const int cell = i / 3, row = i % 3;
+      const int b = row / 1, c = row % 1;
       accum sum = 0;
       for (int p = 0; p < NUM_QPTS; ++p) {
-        __local const real *s_in = s_f + (cell * NUM_QPTS + p) * NUM_FLUX + comp * (HAS_F0 + DIM * HAS_F1);
+        __local const real *s_in = s_f + (cell * NUM_QPTS + p) * NUM_FLUX + (0 + c) * (HAS_F0 + DIM * HAS_F1);
         sum += TABLE_B(0, p)[b] * s_in[0];
         for (int k = 0; k < DIM; ++k) sum += TABLE_D(0, p)[b * DIM + k] * s_in[HAS_F0 + k];
       }
-      atomic_add_scalar(d_out + d_test_offsets[(size_t)(first + cell) * NUM_BASIS + b] + comp, (scalar)sum);
+      atomic_add_scalar(d_out + d_test0_offsets[(size_t)(first + cell) * 3 + b] + c, (scalar)sum);
     }
   }
 }

@@ -3,15 +3,17 @@
 import numpy as np
 import pytest
 from forms_cases import CASES
-from forms_support import compiled, random_data, times_direction, total
+from forms_field_cases import FIELD_CASES
+from forms_support import compiled, names, random_data, times_direction, total
 
 from femgpu.forms import lower_form
 
-pytestmark = pytest.mark.parametrize("name", CASES)
+ALL = CASES | FIELD_CASES
+pytestmark = pytest.mark.parametrize("name", ALL)
 
 
 def _lowered(name):
-    F, u, expected = CASES[name]()
+    F, u, expected = ALL[name]()
     form = lower_form(F, u)
     dim = u.ufl_function_space().ufl_domain().geometric_dimension
     return form, dim, random_data(form, dim), expected
@@ -34,7 +36,7 @@ def test_compiled_bodies_equal_the_numpy_twin(name, tmp_path):
     for integral in form.integrals:
         for entry in integral.pointwise:
             twin = entry.evaluate(data)
-            assert set(twin) == entry.writes
+            assert set(twin) == names(entry.writes)
             for key, values in compiled(entry, form, dim, tmp_path)(data).items():
                 _close(values, twin[key])
 
@@ -67,15 +69,14 @@ def test_nothing_is_read_that_is_not_declared(name):
     for integral in form.integrals:
         for entry in integral.pointwise:
             poisoned = {key: values.copy() for key, values in data.items()}
-            for key in ("u", "u_x", "w", "w_x", "x"):
-                if key not in entry.reads:
+            for key in poisoned:
+                if key in ("x", "n") and (key, 0) not in entry.reads:
                     poisoned[key][:] = np.nan
-            for i, (first, last) in enumerate(zip(form.coefficient_offsets, form.coefficient_offsets[1:], strict=False)):
-                for key in ("a", "a_x"):
-                    if (key, i) not in entry.reads:
-                        poisoned[key][:, first:last] = np.nan
+                elif key[0] in "uwa":
+                    poisoned[key][:, [i for i in range(data[key].shape[1]) if (key, i) not in entry.reads]] = np.nan
             for key, values in entry.evaluate(poisoned).items():
                 assert np.isfinite(values).all(), key
+                assert {(key, c) for c in range(values.shape[1]) if values[:, c].any()} <= entry.writes
 
 
 def test_signature_is_the_same_for_fresh_coefficients(name):
@@ -83,4 +84,4 @@ def test_signature_is_the_same_for_fresh_coefficients(name):
 
 
 def _moved(data, h):
-    return {**data, "u": data["u"] + h * data["w"], "u_x": data["u_x"] + h * data["w_x"]}
+    return {**data, **{f"u{suffix}": data[f"u{suffix}"] + h * data[f"w{suffix}"] for suffix in ("", "_x", "_xx")}}

@@ -16,10 +16,9 @@ u, v, du, f = Function(V), TestFunction(V), TrialFunction(V), Function(V)
 b, n, x = Function(W), ufl.FacetNormal(MESH), ufl.SpatialCoordinate(MESH)
 
 
-def _mixed():
-    element = basix.ufl.mixed_element([basix.ufl.element("P", "triangle", 2), basix.ufl.element("P", "triangle", 1)])
-    M = ufl.FunctionSpace(MESH, element)
-    return Function(M), ufl.split(TestFunction(M))[0]
+def _mixed_mapped():
+    element = basix.ufl.mixed_element([basix.ufl.element("RT", "triangle", 1), basix.ufl.element("P", "triangle", 1)])
+    return Function(ufl.FunctionSpace(MESH, element))
 
 
 def _mapped(family):
@@ -40,17 +39,16 @@ def _other_mesh():
 
 
 RESIDUALS = {
-    "exterior facets": (
-        lambda: u * v * dx - f * v * ds,
-        r"ds \(integrals over exterior_facets\) is not supported yet.*w_",
-    ),
     "interior facets": (
         lambda: u * v * dx - ufl.avg(u) * ufl.jump(v) * dS,
-        r"dS .* is not supported; expected dx: .*v_0",
+        r"dS .* is not supported; expected dx or ds: .*v_0",
     ),
     "points": (lambda: u * v * dx - f * v * ufl.dP, "vertex .* is not supported"),
-    "second derivatives": (lambda: div(grad(u)) * v * dx, r"second derivatives are not supported: grad\(grad\(w_"),
-    "second derivatives of the test function": (lambda: u * div(grad(v)) * dx, "second derivatives .*grad.*v_0"),
+    "third derivatives": (lambda: div(grad(u.dx(0))) * v * dx, r"third derivatives are not supported: grad\(grad\(grad\(w_"),
+    "second derivatives of the test function": (
+        lambda: u * div(grad(v)) * dx,
+        "second derivatives of the test function v_0 are not supported; integrate by parts",
+    ),
     "square of the test function": (lambda: u * v**2 * dx, "not linear in the test or trial function: v_0 [*][*] 2"),
     "product of test functions": (lambda: u * v * v * dx, "(quadratic|not linear) in the test or trial function"),
     "gradients of test functions": (lambda: u * inner(grad(v), grad(v)) * dx, "quadratic in the test"),
@@ -76,16 +74,16 @@ RESIDUALS = {
     "Raviart-Thomas": (lambda: u * v * dx + div(_mapped("RT")) * v * dx, "ContravariantPiola"),
     "Nedelec": (lambda: u * v * dx + dot(_mapped("N1E"), b) * v * dx, "CovariantPiola"),
     "symmetric tensors": (lambda: u * v * dx + _symmetric()[0, 1] * v * dx, "SymmetricPullback"),
-    "mixed coefficient": (lambda: u * v * dx + _mixed()[0][0] * v * dx, "mixed spaces are not supported yet"),
-    "mixed test function": (lambda: u * _mixed()[1] * dx, "mixed spaces are not supported yet"),
-    "MixedFunctionSpace": (_parts, "mixed spaces are not supported yet"),
+    "Raviart-Thomas in a mixed space": (lambda: u * v * dx + _mixed_mapped()[2] * v * dx, "ContravariantPiola"),
+    "MixedFunctionSpace": (_parts, "is part 0 of a MixedFunctionSpace, which is not supported; expected the parts that ufl.split"),
     "coefficient on another mesh": (lambda: u * v * dx + _other_mesh() * v * dx(MESH), "two meshes in one form"),
     "constant on another mesh": (lambda: Constant(make_mesh(2)) * u * v * dx(MESH), "two meshes in one form"),
     "integrals over two meshes": (lambda: u * v * dx(MESH) + u * v * dx(make_mesh(2)), "two meshes in one form"),
-    "facet normal": (lambda: u * dot(n, grad(v)) * dx, "FacetNormal"),
-    "cell volume": (lambda: ufl.CellVolume(MESH) * u * v * dx, "CellVolume is not supported yet: volume"),
-    "circumradius": (lambda: ufl.Circumradius(MESH) * u * v * dx, "Circumradius is not supported yet: circumradius"),
-    "cell diameter": (lambda: ufl.CellDiameter(MESH) * u * v * dx, "CellDiameter is not supported yet"),
+    "facet normal": (lambda: u * dot(n, grad(v)) * dx, "FacetNormal where there is no facet.*expected ds"),
+    "cell volume": (lambda: ufl.CellVolume(MESH) * u * v * dx, "CellVolume on <Mesh.*which is not a mesh of femgpu's: volume"),
+    "facet area": (lambda: ufl.FacetArea(MESH) * u * v * ds, "FacetArea is not supported: facetarea; expected .*CellVolume"),
+    "facet edge": (lambda: ufl.MinFacetEdgeLength(MESH) * u * v * ds, "MinFacetEdgeLength is not supported"),
+    "otherwise": (lambda: u * v * dx + f * v * ds("otherwise"), "subdomain 'otherwise' is not supported; expected label values"),
     "shape derivative": (lambda: derivative(u * v * dx, x, b), "CoordinateDerivative"),
     "complex numbers": (lambda: 1j * u * v * dx, "UFL refuses the form: Unexpected complex value"),
     "imaginary part": (lambda: ufl.imag(u) * v * dx, "UFL refuses the form: Unexpected imag"),
@@ -117,7 +115,7 @@ JACOBIANS = {
         lambda: TrialFunction(Space(MESH, 1)) * v * dx,
         "in the Jacobian lives in .*expected the space of the unknown",
     ),
-    "facets": (lambda: du * v * ds, "the Jacobian: ds"),
+    "facets": (lambda: du * v * dS, "the Jacobian: dS"),
     "zero": (lambda: 0 * du * v * dx(MESH), "the Jacobian is zero"),
     "zero after lowering": (lambda: du * v * dx - du * v * dx, "the Jacobian J is zero"),
 }
@@ -135,6 +133,14 @@ def test_jacobian_without_unknown():
         lower_form(f * v * dx, None, J=du * v * dx)
 
 
+def test_derivative_of_the_normal():
+    mesh = ufl.Mesh(basix.ufl.element("Lagrange", "triangle", 2, shape=(2,)))
+    C = Space(mesh, 2)
+    w = Function(C)
+    with pytest.raises(FormError, match=r"derivatives of a geometric quantity, grad\(n\) or div\(n\)"):
+        lower_form(div(ufl.FacetNormal(mesh)) * w * TestFunction(C) * ds, w)
+
+
 def test_unknown_that_is_no_function():
     with pytest.raises(FormError, match="the unknown is of type SpatialCoordinate; expected a Function"):
         lower_form(u * v * dx, x)
@@ -142,9 +148,9 @@ def test_unknown_that_is_no_function():
 
 FUNCTIONALS = {
     "test function": (lambda: u * v * dx, "the functional has 1 arguments; expected no test function"),
-    "facets": (lambda: u * ds, "the functional: ds"),
+    "facets": (lambda: u * dS, "the functional: dS"),
     "zero": (lambda: ufl.as_ufl(0) * u * dx(MESH), "the functional is zero"),
-    "second derivatives": (lambda: div(grad(u)) ** 2 * dx, "second derivatives are not supported"),
+    "third derivatives": (lambda: div(grad(u.dx(1))) ** 2 * dx, "third derivatives are not supported"),
     "no form": (lambda: 3.0, "of type float; expected a ufl.Form"),
 }
 

@@ -70,11 +70,11 @@ def test_declared_reads_and_writes():
     V, u, v = problem()
     kappa, f = Function(V), Function(V)
     (integral,) = lower_form(kappa * inner(grad(u), grad(v)) * dx - u * f * v * dx, u).integrals
-    names = {("a", 0), ("a", 1)}
-    assert integral.residual.reads == {"u", "u_x"} | names
-    assert integral.residual.writes == {"f0", "f1"}
-    assert integral.action.reads == {"w", "w_x"} | names
-    assert integral.jacobian.writes == {"g0", "g3"}
+    coefficients = {("a", 0), ("a", 1)}
+    assert integral.residual.reads == {("u", 0), ("u_x", 0)} | coefficients
+    assert integral.residual.writes == {("f0", 0), ("f1", 0)}
+    assert integral.action.reads == {("w", 0), ("w_x", 0)} | coefficients
+    assert integral.jacobian.writes == {("g0", 0), ("g3", 0)}
     assert [entry.kind for entry in integral.pointwise] == ["residual", "action", "jacobian"]
 
 
@@ -200,7 +200,7 @@ def test_functional(tmp_path):
     np.testing.assert_allclose(first.evaluate(data)["f0"][:, 0], expected)
     np.testing.assert_allclose(second.evaluate(data)["f0"], np.full((7, 1), data["constants"][0]))
     np.testing.assert_allclose(compiled(first, form, 2, tmp_path)(data)["f0"][:, 0], expected)
-    assert first.reads == {("a", 0), ("a_x", 0), "x"} and first.writes == {"f0"}
+    assert first.reads == {("a", 0), ("a", 1), ("a_x", 0), ("a_x", 1), ("x", 0)} and first.writes == {("f0", 0)}
 
 
 def test_variation_of_an_energy_equals_the_form_by_hand():

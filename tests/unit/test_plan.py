@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from femgpu import runtime
 from femgpu.errors import PlanError
-from femgpu.kernels import FieldPlan, Plan, render, vector_kernels
+from femgpu.kernels import FieldPlan, Plan, RowsPlan, render, vector_kernels
 from femgpu.kernels.plan import LEAST_ITEMS
 from femgpu.model import Beta
 
@@ -37,7 +37,7 @@ def transposed(num_basis=3, num_comp=1, num_qpts=1, **changes):
         schedule="transposed",
         dim=2,
         num_qpts=num_qpts,
-        num_comp=num_comp,
+        tests=(RowsPlan(0, 0, num_basis, num_comp),),
         table_sizes=(num_basis,),
         coord_table=0,
         fields=(field("u", "u", num_basis, num_comp),),
@@ -210,12 +210,61 @@ CASES = {
         _JACOBIAN,
         1,
     ),
+    "facet_residual_q2_double": (
+        transposed(
+            9,
+            1,
+            3,
+            schedule="cell",
+            facet=True,
+            needs_x=True,
+            needs_n=True,
+            geometry="points_recomputed",
+            table_sizes=(9, 4),
+            coord_table=1,
+            fields=(field("u", "u", 9, gradient=False),),
+            tests=(RowsPlan(0, 0, 9, 1, gradient=False),),
+            writes=frozenset({"f0"}),
+        ),
+        "f0[0] = u[0] * (n[0] * x[0] + n[1] * x[1]);",
+        0,
+    ),
+    "taylor_hood_action_double": (
+        transposed(
+            schedule="cell",
+            target="action",
+            num_qpts=6,
+            scatter="atomic",
+            table_sizes=(6, 3),
+            fields=(field("w_velocity", "w", 6, 2, value=False), field("w_pressure", "w", 3, table=1, offset=2, gradient=False)),
+            tests=(RowsPlan(0, 0, 6, 2, 0, value=False), RowsPlan(2, 1, 3, 1, 12, gradient=False)),
+        ),
+        "f0[2] = -(w_x[0] + w_x[3]);\nfor (int i = 0; i < 4; ++i) f1[i] = w_x[i];\nf1[0] -= w[2];\nf1[3] -= w[2];",
+        0,
+    ),
+    "second_derivatives_matrix_q2_double": (
+        transposed(
+            9,
+            1,
+            9,
+            schedule="cell",
+            target="matrix",
+            geometry="points_recomputed",
+            table_sizes=(9, 4),
+            coord_table=1,
+            hessian_tables=frozenset({0, 1}),
+            fields=(replace(field("u", "u", 9), hessian=True),),
+            writes=frozenset({"g3", "g5"}),
+        ),
+        "g3[0] = u_xx[0];\ng3[3] = u_xx[3];\ng5[0] = u_x[0];",
+        0,
+    ),
 }
 
 
 def program(plan, body, num_aux):
     # Numbers that print alike everywhere, where those of an element may differ in the last digit.
-    return render(plan, body, num_aux, np.arange(plan.table_words) / 64)
+    return render(plan, body, num_aux, np.arange(plan.table_words)[None] / 64)
 
 
 @pytest.mark.parametrize("name", CASES)

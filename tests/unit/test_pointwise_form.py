@@ -52,9 +52,10 @@ def test_poisson(tmp_path):
     assert form.unknown is u and form.space is V and form.coefficients == (kappa,) and form.constants == (c,)
     (integral,) = form.integrals
     assert integral.degree is None and integral.subdomain == () and form.has_jacobian
-    assert integral.residual.reads == {"u_x", "x", ("a", 0)} and integral.residual.writes == {"f0", "f1"}
-    assert integral.action.reads == {"w_x", ("a", 0)} and integral.action.writes == {"f1"}
-    assert integral.jacobian.reads == {("a", 0)} and integral.jacobian.writes == {"g3"}
+    assert integral.residual.reads == {("u_x", 0), ("x", 0), ("a", 0)}
+    assert integral.residual.writes == {("f0", 0), ("f1", 0)}
+    assert integral.action.reads == {("w_x", 0), ("a", 0)} and integral.action.writes == {("f1", 0)}
+    assert integral.jacobian.reads == {("a", 0)} and integral.jacobian.writes == {("g3", 0)}
     assert integral.residual.evaluate is None
     data = random_data(form, 2)
     found = run(form, "residual", data, tmp_path)
@@ -124,18 +125,19 @@ def test_degree_and_signature():
 
 
 REFUSED = {
-    "facets": (dict(f0="f0[0] = 1;", facets={3: dict(f0="f0[0] = -1.0;")}), "facets is not supported yet"),
     "nothing": (dict(), "neither f0 nor f1"),
     "only blocks": (dict(g0="g0[0] = 1;"), "neither f0 nor f1"),
-    "time derivative": (dict(f0="f0[0] = u_t[0];"), "f0 uses 'u_t': time derivatives are not supported yet: f0"),
-    "coefficient's time derivative": (dict(f0="f0[0] = a_t[0];"), "uses 'a_t': time derivatives are not supported yet"),
-    "shift": (dict(f0="f0[0] = 1;", g0="g0[0] = u_tShift;"), "g0 uses 'u_tShift': time derivatives"),
+    "coefficient's time derivative": (dict(f0="f0[0] = a_t[0];"), "uses 'a_t': time derivatives of coefficients are not"),
+    "shift": (dict(f0="f0[0] = u_tShift;"), "f0 uses 'u_tShift', which g0, g1, g2, g3 have only"),
     "return": (dict(f0="if (dim > 2) return; f0[0] = 1;"), "f0 uses 'return': the body is pasted into a kernel"),
     "wrong output": (dict(f0="f1[0] = 1;"), r"f0 never writes f0\[...\]"),
     "no text": (dict(f0=3.0), "f0 is of type float; expected a string"),
     "aux": (dict(f0="f0[0] = a[0];", aux=[1.0]), "aux holds 1.0; expected Functions"),
     "aux elsewhere": (dict(f0="f0[0] = a[0];", aux=[Function(Space(make_mesh(2)))]), "two meshes in one form"),
     "constants": (dict(f0="f0[0] = 1;", constants=[2.0]), "constants holds 2.0; expected Constants"),
+    "time": (dict(f0="f0[0] = t;", t=3.0), "t is 3.0; expected a scalar Constant"),
+    "vector of times": (dict(f0="f0[0] = t;", t=Constant(MESH, (2,))), "expected a scalar Constant"),
+    "fields": (dict(f0={"u": "f0[0] = 1;"}), "f0 is a dict; expected a string, the space has one field only"),
     "degree": (dict(f0="f0[0] = 1;", degree=-1), "degree -1; expected an integer of at least 0"),
 }
 
@@ -147,9 +149,15 @@ def test_refused(name):
         PointwiseForm(V, **arguments)
 
 
-def test_several_fields_are_refused():
-    with pytest.raises(FormError, match="several fields are not supported yet"):
+def test_a_dict_of_spaces_is_refused():
+    with pytest.raises(FormError, match="V is of type dict; expected a FunctionSpace, or femgpu.MixedSpace for several fields"):
         PointwiseForm({"velocity": V2, "pressure": V}, f0="f0[0] = 1;")
+
+
+def test_the_unknown_in_aux_is_refused():
+    u = Function(V)
+    with pytest.raises(FormError, match="aux holds the unknown w_.*; expected bodies that read it as u and u_x"):
+        PointwiseForm(V, f0="f0[0] = a[0];", aux=[u]).lower(u)
 
 
 def test_unknown_of_another_space_is_refused():

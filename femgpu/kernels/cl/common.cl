@@ -17,6 +17,11 @@ typedef ACCUM accum;
 #else
 #define ENTRY(cell, i, n) ((size_t)(cell) * (n) + (i))
 #endif
+// Where component c of basis function b stands in an E-vector: field after field, the first row of which is given.
+#define E_ENTRY(cell, b, c, first_row, num_basis, num_comp) \
+  ((size_t)num_cells * (first_row) + ENTRY(cell, b, num_basis) * (num_comp) + (c))
+// Where stored number i of a point stands.
+#define STATE(cell, q, i) ENTRY(cell, (q) * NUM_STATE + (i), NUM_QPTS * NUM_STATE)
 
 #if defined(ATOMIC_PTX64)
 inline void atomic_add_scalar(__global scalar *p, scalar x) {

@@ -3,7 +3,6 @@
 // the points and of the rows (unless the device is too small for a block), an item keeps its point and its row. The last
 // batch is masked by num_cells.
 // Index space: a group holds CHUNKS chunks of ITEMS = num_blocks * block_size items; local id = chunk * ITEMS + item.
-#define NUM_ROWS (NUM_BASIS * NUM_COMP)
 #define NUM_FLUX (NUM_COMP * (HAS_F0 + DIM * HAS_F1))
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${plan.name}(${arguments}) {
@@ -99,9 +98,8 @@ void ${plan.name}(${arguments}) {
       const real det_J = rebuild(NUM_COORD_BASIS, TABLE_D(${plan.coord_table}, q), r_x_e, J_inv);
 % endif
 <%include file="point_values.mako"/>
-      const real weight = TABLE_W(q) * det_J;
       ${declare_outputs}
-      pointwise(r_u, r_u_x, r_w, r_w_x, r_a, r_a_x, r_x, d_constants, ${', '.join(outputs)});
+      pointwise(${pointwise_arguments});
       for (int c = 0; c < NUM_COMP; ++c) {
         __local real *s_out = s_f + (cell * NUM_QPTS + q) * NUM_FLUX + c * (HAS_F0 + DIM * HAS_F1);
 % if "f0" in plan.writes:
@@ -117,24 +115,26 @@ void ${plan.name}(${arguments}) {
     barrier(CLK_LOCAL_MEM_FENCE);
 
     // integration phase and scatter
-    for (int i = item; i < count * NUM_ROWS; i += ITEMS) {
-      const int cell = i / NUM_ROWS, row = i % NUM_ROWS;
-      const int b = row / NUM_COMP, comp = row % NUM_COMP;
+% for i, test in enumerate(plan.tests):
+    for (int i = item; i < count * ${test.size}; i += ITEMS) {
+      const int cell = i / ${test.size}, row = i % ${test.size};
+      const int b = row / ${test.num_comp}, c = row % ${test.num_comp};
       accum sum = 0;
       for (int p = 0; p < NUM_QPTS; ++p) {
-        __local const real *s_in = s_f + (cell * NUM_QPTS + p) * NUM_FLUX + comp * (HAS_F0 + DIM * HAS_F1);
-% if "f0" in plan.writes:
-        sum += TABLE_B(0, p)[b] * s_in[0];
+        __local const real *s_in = s_f + (cell * NUM_QPTS + p) * NUM_FLUX + (${test.offset} + c) * (HAS_F0 + DIM * HAS_F1);
+% if test.value:
+        sum += TABLE_B(${test.table}, p)[b] * s_in[0];
 % endif
-% if "f1" in plan.writes:
-        for (int k = 0; k < DIM; ++k) sum += TABLE_D(0, p)[b * DIM + k] * s_in[HAS_F0 + k];
+% if test.gradient:
+        for (int k = 0; k < DIM; ++k) sum += TABLE_D(${test.table}, p)[b * DIM + k] * s_in[HAS_F0 + k];
 % endif
       }
 % if plan.scatter == "atomic":
-      atomic_add_scalar(d_out + d_test_offsets[(size_t)(first + cell) * NUM_BASIS + b] + comp, (scalar)sum);
+      atomic_add_scalar(d_out + d_test${i}_offsets[(size_t)(first + cell) * ${test.num_basis} + b] + c, (scalar)sum);
 % else:
-      d_out[(size_t)(first + cell) * NUM_ROWS + row] = (scalar)sum;
+      d_out[E_ENTRY(first + cell, b, c, ${test.first_row}, ${test.num_basis}, ${test.num_comp})] = (scalar)sum;
 % endif
     }
+% endfor
   }
 }

@@ -1,13 +1,13 @@
 // Kernels between vectors. T-vectors are double, L- and E-vectors scalar. An empty map (null) stands for the identity.
 
-// E -> L in fixed order: L[node + c] = sum over the node's entries of E[entry * num_comp + c]
+// E -> L in fixed order: L[node + c] = sum over the node's entries of E[entry + c]
 __kernel void gather_sum(const int num_nodes, const int num_comp, __global const int *d_nodes, __global const int *d_starts,
                          __global const int *d_entries, __global const scalar *d_e, __global scalar *d_l) {
   const int i = (int)get_global_id(0);
   if (i >= num_nodes * num_comp) return;
   const int node = i / num_comp, c = i - node * num_comp;
   accum sum = 0;
-  for (int k = d_starts[node]; k < d_starts[node + 1]; ++k) sum += d_e[(size_t)d_entries[k] * num_comp + c];
+  for (int k = d_starts[node]; k < d_starts[node + 1]; ++k) sum += d_e[(size_t)d_entries[k] + c];
   d_l[d_nodes[node] + c] = (scalar)sum;
 }
 

@@ -1,0 +1,56 @@
+"""Parts of mixed Functions in forms: each is replaced by the components of its parent before anything else."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import ufl
+from ufl.algorithms.map_integrands import map_integrand_dags
+from ufl.algorithms.replace import Replacer
+from ufl.corealg.map_dag import map_expr_dag
+from ufl.corealg.traversal import unique_pre_traversal
+
+from femgpu.errors import FormError
+from femgpu.forms.show import show
+from femgpu.spaces import SubFunction
+
+
+def expand_parts(expression: Any) -> Any:
+    """Writes a form or an expression in terms of whole Functions.
+
+    Raises:
+        FormError: for a derivative with respect to a part.
+    """
+    parts = _parts(expression)
+    return map_integrand_dags(_Expander({part: _components(part) for part in parts}), expression) if parts else expression
+
+
+def _parts(expression: Any) -> list[Any]:
+    roots = [entry.integrand() for entry in expression.integrals()] if isinstance(expression, ufl.Form) else [expression]
+    found = {node: None for root in roots for node in unique_pre_traversal(root) if isinstance(node, SubFunction)}
+    return list(found)
+
+
+def _components(part: Any) -> Any:
+    first = part.field.offset
+    entries = [part.parent[first + i] for i in range(prod(part.ufl_shape))]
+    return ufl.as_tensor(np.array(entries, object).reshape(part.ufl_shape).tolist()) if part.ufl_shape else entries[0]
+
+
+class _Expander(Replacer):
+    """Replaces below derivatives too, which UFL's Replacer refuses.
+
+    A derivative with respect to the parent must see the components of the parent in its integrand.
+    """
+
+    def coefficient_derivative(self, o: Any) -> Any:
+        integrand, *directions = o.ufl_operands
+        for entry in directions:
+            for part in _parts(entry):
+                raise FormError(
+                    f"derivative with respect to, or in the direction of, {show(part)}, a part of {show(part.parent)}; "
+                    f"expected the parts that ufl.split({show(part.parent)}) gives"
+                )
+        return o._ufl_expr_reconstruct_(map_expr_dag(self, integrand), *directions)

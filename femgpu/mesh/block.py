@@ -1,0 +1,75 @@
+"""The cells of one type in a mesh: what kernels, which know one cell type each, run over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from femgpu.element import LagrangeElement, ReferenceCell, reference_cell
+from femgpu.mesh import geometry
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The cells of one type of this rank; a rank may have none.
+
+    Attributes:
+        index: position in `Mesh.blocks`.
+        cell: name of the cell type.
+        ids: (num_cells,) numbers of the cells within the mesh, increasing, int32.
+        coord_element: the element of the coordinates; degree above 1 on curved meshes.
+        coords: (num_coord_nodes, dim) node coordinates, float64; one array for all blocks of a mesh.
+        coord_dofs: (num_cells, coord_element.num_basis) nodes of each cell, int32.
+        affine: (num_cells,) mask of cells whose map is affine.
+    """
+
+    index: int
+    cell: str
+    ids: npt.NDArray[np.int32]
+    coord_element: LagrangeElement
+    coords: npt.NDArray[np.float64]
+    coord_dofs: npt.NDArray[np.int32]
+    affine: npt.NDArray[np.bool_]
+
+    @property
+    def num_cells(self) -> int:
+        """Cells of this type on this rank."""
+        return len(self.ids)
+
+    @property
+    def reference(self) -> ReferenceCell:
+        """The reference cell."""
+        return reference_cell(self.cell)
+
+    @property
+    def dim(self) -> int:
+        """Topological and geometric dimension."""
+        return self.reference.dim
+
+    def physical_points(self, points: npt.ArrayLike, cells: slice | npt.NDArray = slice(None)) -> npt.NDArray[np.float64]:
+        """Images of reference points in cells.
+
+        Args:
+            points: (num_points, dim) points of the reference cell.
+            cells: which cells, counted within the block; default all.
+
+        Returns:
+            (num_cells, num_points, dim), float64.
+        """
+        values = self.coord_element.tabulate(points)[0]
+        return geometry.map_points(self.coords, self.coord_dofs[cells], values)
+
+    def jacobians(self, points: npt.ArrayLike, cells: slice | npt.NDArray = slice(None)) -> npt.NDArray[np.float64]:
+        """Jacobians J[i, k] = dx_i / dX_k of the map from the reference cell.
+
+        Args:
+            points: (num_points, dim) points of the reference cell.
+            cells: which cells, counted within the block; default all.
+
+        Returns:
+            (num_cells, num_points, dim, dim), float64.
+        """
+        grads = self.coord_element.tabulate(points)[1]
+        return geometry.map_jacobians(self.coords, self.coord_dofs[cells], grads)

@@ -1,0 +1,49 @@
+"""A field: one Lagrange component group of a space, with its place in the space's vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from femgpu.element import LagrangeElement
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """One field of a space.
+
+    Attributes:
+        name: as fieldsplit and files call it.
+        offset: its first component among those of the space.
+        shape: value shape.
+        elements: the scalar element on each of the mesh's blocks.
+        offsets: (num_cells, num_basis) int32 positions of component 0 in the L-vector, one array per block.
+    """
+
+    name: str
+    offset: int
+    shape: tuple[int, ...]
+    elements: tuple[LagrangeElement, ...]
+    offsets: tuple[npt.NDArray[np.int32], ...]
+
+    @property
+    def num_comp(self) -> int:
+        """Components of a value."""
+        return int(np.prod(self.shape, dtype=int))
+
+    @property
+    def degree(self) -> int:
+        """Polynomial degree, the same on all blocks."""
+        return self.elements[0].degree
+
+    @property
+    def continuous(self) -> bool:
+        """Whether neighbouring cells share nodes."""
+        return self.elements[0].continuous
+
+    def dofs(self, block: int, cells: slice | npt.NDArray = slice(None)) -> npt.NDArray[np.int32]:
+        """(num_cells, num_basis * num_comp) positions in the L-vector of the dofs of a block's cells, components fastest."""
+        first = self.offsets[block][cells]
+        return (first[:, :, None] + np.arange(self.num_comp, dtype=np.int32)).reshape(len(first), first.shape[1] * self.num_comp)

@@ -1,0 +1,163 @@
+"""What all function spaces have in common."""
+
+from __future__ import annotations
+
+import weakref
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import ufl
+from petsc4py import PETSc
+
+from femgpu.element import CELL_NAMES
+from femgpu.errors import MeshError
+from femgpu.mesh import Mesh
+from femgpu.spaces.field import Field
+from femgpu.spaces.layout import Layout
+from femgpu.spaces.ufl_element import UFLLagrange
+
+# Cells whose node positions are computed in one piece: bounds the memory of set-up.
+_CHUNK = 65536
+
+_ufl_meshes: weakref.WeakKeyDictionary[Mesh, ufl.Mesh] = weakref.WeakKeyDictionary()
+_meshes: weakref.WeakValueDictionary[int, Mesh] = weakref.WeakValueDictionary()
+
+
+def ufl_cell(mesh: Mesh) -> str:
+    """The cell that UFL takes the mesh to consist of: on mixed meshes the last type, about which UFL assumes least."""
+    return max((block.cell for block in mesh.blocks), key=CELL_NAMES.index)
+
+
+def ufl_mesh(mesh: Mesh) -> ufl.Mesh:
+    """The one UFL mesh of a mesh."""
+    if mesh not in _ufl_meshes:
+        degree = max(block.coord_element.degree for block in mesh.blocks)
+        element = UFLLagrange(ufl_cell(mesh), degree, (mesh.dim,))
+        _ufl_meshes[mesh] = ufl.Mesh(element)
+        _meshes[id(_ufl_meshes[mesh])] = mesh
+    return _ufl_meshes[mesh]
+
+
+def mesh_of(domain: ufl.Mesh) -> Mesh | None:
+    """The mesh that a UFL mesh stands for; None for one that femgpu did not make, or whose mesh is gone."""
+    return _meshes.get(id(domain))
+
+
+def coordinates(dm: PETSc.DM) -> ufl.SpatialCoordinate:
+    """The position x as a UFL expression."""
+    return ufl.SpatialCoordinate(ufl_mesh(Mesh.of(dm)))
+
+
+class Space(ufl.FunctionSpace):
+    """A space of one or several fields on a mesh.
+
+    Args:
+        mesh: the mesh.
+        dm: the DM whose section the space's vectors have.
+        fields: the fields, in the order of their components.
+        num_local: length of the L-vector.
+        element: the UFL element.
+
+    Attributes:
+        mesh: the mesh.
+        dm: the DM with this space's section.
+        fields: the fields.
+        num_local: length of the L-vector.
+    """
+
+    def __init__(self, mesh: Mesh, dm: PETSc.DM, fields: tuple[Field, ...], num_local: int, element: Any):
+        self.mesh = mesh
+        self.dm = dm
+        self.fields = fields
+        self.num_local = num_local
+        super().__init__(ufl_mesh(mesh), element)
+
+    @property
+    def root(self) -> Space:
+        """The space that owns the vectors: the mixed space of a subspace, else the space itself."""
+        return self
+
+    @property
+    def num_comp(self) -> int:
+        """Components of a value, all fields together."""
+        return sum(field.num_comp for field in self.fields)
+
+    @property
+    def degree(self) -> int:
+        """The largest polynomial degree of the fields."""
+        return max(field.degree for field in self.fields)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The T-L map; the first access is collective."""
+        return Layout.of(self.dm)
+
+    @property
+    def comm(self) -> PETSc.Comm:
+        """PETSc's communicator of the mesh."""
+        return self.mesh.comm
+
+    @property
+    def num_dofs(self) -> int:
+        """Length of the global vector."""
+        return int(self.layout.ranges[-1])
+
+    def dofs(self, block: int, cells: slice | npt.NDArray = slice(None)) -> npt.NDArray[np.int32]:
+        """(num_cells, num_rows) positions in the L-vector of the dofs of a block's cells: field, basis function, component."""
+        return np.concatenate([field.dofs(block, cells) for field in self.fields], axis=1)
+
+    def __str__(self) -> str:
+        return str(self.ufl_element())
+
+
+class SingleSpace(Space):
+    """A space of one field, on vectors of its own or those of a mixed space."""
+
+    @property
+    def field(self) -> Field:
+        """The field."""
+        return self.fields[0]
+
+    @property
+    def element(self) -> Any:
+        """The scalar element, on meshes of one cell type.
+
+        Raises:
+            MeshError: on meshes that mix cell types.
+        """
+        return self._only(self.field.elements)
+
+    @property
+    def offsets(self) -> npt.NDArray[np.int32]:
+        """(num_cells, num_basis) int32 positions of component 0 in the L-vector, on meshes of one cell type.
+
+        Raises:
+            MeshError: on meshes that mix cell types.
+        """
+        return self._only(self.field.offsets)
+
+    def nodes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+        """The nodes of this rank, ghosts included.
+
+        Returns:
+            Positions (num_nodes,) of component 0 in the L-vector, and coordinates (num_nodes, dim).
+        """
+        where = np.empty((self.num_local, self.mesh.dim))
+        present = np.zeros(self.num_local, bool)
+        for block, element, offsets in zip(self.mesh.blocks, self.field.elements, self.field.offsets, strict=True):
+            for start in range(0, len(offsets), _CHUNK):
+                cells = slice(start, start + _CHUNK)
+                where[offsets[cells]] = block.physical_points(element.nodes, cells)
+                present[offsets[cells]] = True
+        positions = np.flatnonzero(present).astype(np.int32)
+        return positions, where[positions]
+
+    def _only(self, entries: tuple[Any, ...]) -> Any:
+        if len(entries) != 1:
+            names = ", ".join(block.cell for block in self.mesh.blocks)
+            raise MeshError(
+                f"the mesh mixes cell types ({names}), each with an element of its own; ask space.field and mesh.blocks"
+            )
+        return entries[0]
