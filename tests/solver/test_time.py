@@ -106,7 +106,9 @@ def test_order_in_space(set_options, degree):
     set_options("s_", **DIRECT | dict(ts_type="cn"))
     errors = []
     for count in (8, 16):
-        problem, exact = heat("s_", "sin", faces=(count, count), degree=degree, shape=lambda x, m: m.sin(3 * x[0] + 1) * m.cos(2 * x[1]))
+        problem, exact = heat(
+            "s_", "sin", faces=(count, count), degree=degree, shape=lambda x, m: m.sin(3 * x[0] + 1) * m.cos(2 * x[1])
+        )
         problem.solve(0.04, 0.01)
         errors.append(error(problem, exact))
     assert abs(math.log2(errors[0] / errors[1]) - degree - 1) <= 0.15
