@@ -15,7 +15,7 @@ from femgpu.errors import MeshError, collective
 from femgpu.mesh import geometry, regions
 from femgpu.mesh.block import Block
 from femgpu.mesh.coordinates import read_coordinates, read_vertices
-from femgpu.mesh.inspect import cell_names
+from femgpu.mesh.inspect import cell_names, has_petsc_elements
 from femgpu.mesh.topology import Closure, Topology, closure
 
 _ATTRIBUTE = "__femgpu__"
@@ -55,7 +55,7 @@ class Mesh:
         self.comm = dm.getComm()
         self.mpi = self.comm.tompi4py()
         self._cells = cell_names(dm, self.mpi)
-        self.has_petsc_elements = len(self._cells) == 1 and self._cells[0] != "prism"
+        self.has_petsc_elements = has_petsc_elements(self._cells)
         self.dim = dm.getDimension()
         # The attribute with this object sits on the user's DM: keeping that DM here would be a cycle that nothing collects.
         self.dm = dm.clone()
