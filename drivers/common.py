@@ -102,6 +102,22 @@ def manufactured(dm, function):
     return expression, values
 
 
+def manufactured_in_time(dm, t, function):
+    """A function of position and time in its two forms, as `manufactured`.
+
+    Args:
+        dm: the mesh.
+        t: the Constant of the time.
+        function: called with x, t and the module.
+
+    Returns:
+        The UFL expression, its time derivative, and a callable of points that takes the time from t when it is called.
+    """
+    now = ufl.variable(t)
+    expression, values = manufactured(dm, lambda x, module: function(x, now if module is ufl else t.value, module))
+    return expression, ufl.diff(expression, now), values
+
+
 def l2_error(u, exact):
     """The L2 norm of u - exact, by a rule that is exact for twice the degree of u and a little more."""
     return math.sqrt(femgpu.assemble(inner(u - exact, u - exact) * dx(degree=2 * u.space.element.degree + 3)))
@@ -161,3 +177,29 @@ def write(u, options):
 
         draw(picture, u)
         say(f"wrote {picture}")
+
+
+def integrate(problem, options, t_end, dt):
+    """Solves a problem in time; PETSc's -ts_max_time and -ts_time_step go before t_end and dt.
+
+    -series <file.pvd>      states for ParaView, at every -series_every <1> steps
+    -checkpoint <file.h5>   written at every -checkpoint_every <10> steps and at the end
+    -restart                go on from the checkpoint, where there is one
+    """
+    series, checkpoint = options.getString("series", ""), options.getString("checkpoint", "")
+    if options.getBool("restart", False):
+        if not checkpoint:
+            raise OptionError("-restart: expected -checkpoint <file.h5> beside it, which says from where")
+        if Path(checkpoint).is_file():
+            problem.restart(checkpoint)
+            say(f"restart from {checkpoint}: step {problem.step}, t = {problem.t.value:.6g}")
+    if series:
+        problem.output(series, every=number(options, "series_every", 1, minimum=1))
+    if checkpoint:
+        problem.checkpoint(checkpoint, every=number(options, "checkpoint_every", 10, minimum=1))
+    problem.solve(t_end, dt)
+    ts = problem.ts
+    say(
+        f"{ts.getType()}: {problem.step} steps to t = {problem.t.value:.6g}, {ts.getStepRejections()} rejected; "
+        f"{ts.getSNESIterations()} Newton and {ts.getKSPIterations()} linear iterations"
+    )
