@@ -27,13 +27,15 @@ Run lines:
 
     python drivers/hyperelasticity.py -dm_plex_box_faces 12,12 -petscspace_degree 2 -snes_monitor -pc_type lu
     python drivers/hyperelasticity.py -dm_plex_simplex 0 -dm_plex_box_faces 24,4 -dm_plex_box_upper 6,1 \
-        -load displacement -clamped 4 -pulled 2 -displacement 2,-2 -load_steps 4 -petscspace_degree 2 -pc_type lu -picture hyperelasticity.png
+        -load displacement -clamped 4 -pulled 2 -displacement 2,-2 -load_steps 4 -petscspace_degree 2 -pc_type lu \
+        -picture hyperelasticity.png
     python drivers/hyperelasticity.py -dm_plex_dim 3 -dm_plex_box_faces 3,3,3 -petscspace_degree 2 -ksp_type cg \
         -pc_type gamg -snes_monitor
     python drivers/hyperelasticity.py -dm_plex_dim 3 -dm_plex_simplex 0 -dm_plex_box_faces 4,4,4 -ksp_type cg \
         -pc_type gamg -snes_monitor
     mpiexec -n 2 python drivers/hyperelasticity.py -dm_plex_filename meshes/bracket.msh -load body -force 0,0,-5e4 \
-        -mu 1e6 -lambda 2e6 -load_steps 2 -snes_linesearch_type cp -snes_monitor -ksp_type cg -pc_type gamg -output hyperelasticity.vtu
+        -mu 1e6 -lambda 2e6 -load_steps 2 -snes_linesearch_type cp -femgpu_jacobian assembled -ksp_type cg -pc_type gamg \
+        -snes_monitor -output hyperelasticity.vtu
 """
 
 import math

@@ -150,6 +150,7 @@ class Expression:
         shape: shape of the value.
         mesh: the mesh that it lives on; None for constants and for meshes that are not femgpu's.
         signature: equal for expressions that differ in the values of coefficients and constants only.
+        is_zero: whether all values vanish whatever those of coefficients and constants.
     """
 
     coefficients: tuple[Any, ...]
@@ -158,6 +159,7 @@ class Expression:
     shape: tuple[int, ...]
     mesh: Any
     signature: str
+    is_zero: bool
 
     @property
     def num_values(self) -> int:

@@ -31,6 +31,10 @@ def create(comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
     (-dm_plex_cell triangular_prism) and periodic ones (-dm_plex_box_bd). Everything else is PETSc's. Curved meshes stay curved
     under -dm_refine.
 
+    Prisms over a mesh of triangles, and hexahedra over quadrilaterals, come from PETSc's extrusion, with
+    `-dm_extrude <layers> -dm_plex_transform_extrude_use_tensor 0 -dm_plex_transform_extrude_thickness <height>` beside the
+    options of the plane mesh (without `use_tensor 0` PETSc makes tensor prisms, which have no continuous elements).
+
     Args:
         comm: communicator, default PETSC_COMM_WORLD.
 

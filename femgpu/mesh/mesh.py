@@ -16,6 +16,7 @@ from femgpu.mesh import geometry, regions
 from femgpu.mesh.block import Block
 from femgpu.mesh.coordinates import read_coordinates, read_vertices
 from femgpu.mesh.inspect import cell_names
+from femgpu.mesh.locate_points import FoundPoints, find_points
 from femgpu.mesh.topology import Closure, Topology, closure
 
 _ATTRIBUTE = "__femgpu__"
@@ -142,6 +143,8 @@ class Mesh:
     def clone_dm(self) -> PETSc.DMPlex:
         """A new clone of the DM for one space, without fields; `Mesh.of` knows it. Collective."""
         dm = self.dm.clone()
+        if dm.handle == self._user_handle:  # the user's DM is gone, and its handle has come back
+            self._user_handle = None
         self.attach(dm)
         return dm
 
@@ -269,6 +272,20 @@ class Mesh:
             return exterior.cells, exterior.local_facets
         found = regions.labelled_facets(self._label_dm(), self.mpi, exterior, *parsed)
         return exterior.cells[found], exterior.local_facets[found]
+
+    def find_points(self, points: npt.ArrayLike) -> FoundPoints:
+        """Finds the cells that points lie in; collective.
+
+        Args:
+            points: (num_points, dim), the same on all ranks.
+
+        Returns:
+            For each point one cell of one rank, and the coordinates in it; see `FoundPoints`.
+
+        Raises:
+            DataError: on all ranks, for points of another shape, not finite, or not the same on all ranks.
+        """
+        return find_points(self, points)
 
     def labels(self) -> dict[str, list[int]]:
         """The labels of the mesh and their values over all ranks; collective."""

@@ -14,7 +14,7 @@ from femgpu.forms import Form, Pointwise, StateSplit
 from femgpu.operators.cell_kernel import REAL, SCALAR, CellKernel, DeviceArrays
 from femgpu.operators.gather import GatherSum, Segments, num_rows
 from femgpu.operators.memory import least_bytes
-from femgpu.operators.qdata import choose_split
+from femgpu.operators.qdata import Way, candidate_splits, fastest
 from femgpu.operators.term import Term, make_terms
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
@@ -216,37 +216,53 @@ class FormOperator:
             if target != "residual" and not self.form.has_jacobian:
                 raise FormError(f"the form knows no Jacobian, so it has no {target}; give g0 to g3")
             with collective(self.mpi):
-                self.kernels[target] = self._build(target)
+                ways = self._ways() if target == "action" else []
+                kernels = self._build(target) if target != "action" else []
+            if target == "action":
+                kernels = self._choose(ways)
+            with collective(self.mpi):
+                gathering = [kernel for kernel in kernels if kernel.plan.scatter == "evector" and target != "matrix"]
+                if gathering:
+                    self._gathers[target] = self._gather(gathering)
+            self.kernels[target] = kernels
         return self.kernels[target]
 
+    def _chosen(self, target: str) -> list[tuple[Term, Pointwise]]:
+        """The terms that a target is about, and their pointwise functions."""
+        found = [(term, getattr(term.integral, _POINTWISE[target])) for term in self.terms]
+        return [(term, pointwise) for term, pointwise in found if pointwise is not None]
+
     def _build(self, target: str) -> list[CellKernel]:
-        chosen = [(term, getattr(term.integral, _POINTWISE[target])) for term in self.terms]
-        chosen = [(term, pointwise) for term, pointwise in chosen if pointwise is not None]
+        chosen, out = self._chosen(target), self.out
         if target == "matrix":
             out = self._matrix_buffer([term.num_cells * num_rows(term) ** 2 for term, _ in chosen])
-            return [self._kernel(term, target, pointwise, out) for term, pointwise in chosen]
-        if target == "action":
-            kernels = [self._action(term, pointwise) for term, pointwise in chosen]
-        else:
-            kernels = [self._kernel(term, target, pointwise, self.out) for term, pointwise in chosen]
-        gathering = [kernel for kernel in kernels if kernel.plan.scatter == "evector"]
-        if gathering:
-            self._gathers[target] = self._gather(gathering)
-        return kernels
+        return [self._kernel(term, target, pointwise, out) for term, pointwise in chosen]
 
-    def _action(self, term: Term, pointwise: Pointwise) -> CellKernel:
-        """The action of one term, and the kernel that stores what it reads at the points."""
-        split = choose_split(term, self.settings, self.runtime.device)
-        if split is None:
-            return self._kernel(term, "action", pointwise, self.out)
-        state = None
-        if split.state is not None:
-            words = term.num_cells * term.quadrature.num_qpts * split.num_scalars
-            state = self.runtime.empty(words * np.dtype(REAL[self.settings.precision]).itemsize)
-            self.kernels.setdefault("state", []).append(self._kernel(term, "state", split.state, None, state))
-        kernel = self._kernel(term, "action", split.action, self.out, state)
-        self.splits[kernel] = split
-        return kernel
+    def _ways(self) -> list[list[Way]]:
+        """For each term of the action the ways to compute it."""
+        device, settings = self.runtime.device, self.settings
+        return [
+            [self._way(term, split.action, split) for split in candidate_splits(term, settings, device)]
+            or [self._way(term, pointwise, None)]
+            for term, pointwise in self._chosen("action")
+        ]
+
+    def _way(self, term: Term, action: Pointwise, split: StateSplit | None) -> Way:
+        if split is None or split.state is None:
+            return Way(self._kernel(term, "action", action, self.out), None, split)
+        words = term.num_cells * term.quadrature.num_qpts * split.num_scalars
+        size = words * np.dtype(REAL[self.settings.precision]).itemsize
+        self.runtime.require(size, f"{split.num_scalars} numbers at each point (-femgpu_qdata recompute stores none)")
+        state = self.runtime.empty(size)
+        storing = self._kernel(term, "state", split.state, None, state)
+        return Way(self._kernel(term, "action", action, self.out, state), storing, split)
+
+    def _choose(self, ways: list[list[Way]]) -> list[CellKernel]:
+        """Takes the fastest way of each term; collective."""
+        chosen = [fastest(candidates, self.mpi) for candidates in ways]
+        self.kernels["state"] = [way.storing for way in chosen if way.storing is not None]
+        self.splits = {way.action: way.split for way in chosen if way.split is not None}
+        return [way.action for way in chosen]
 
     def _kernel(self, term: Term, target: str, pointwise: Pointwise, out: Any, state: Any = None) -> CellKernel:
         vectors = {**self._vectors, "u": self.u if target == "residual" else self.base, "state": state}

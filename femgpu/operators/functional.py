@@ -9,6 +9,7 @@ import numpy as np
 from femgpu import options
 from femgpu.errors import collective
 from femgpu.forms import functional
+from femgpu.forms.expression_values import check_inputs
 from femgpu.operators.cell_kernel import REAL, SCALAR, CellKernel, DeviceArrays
 from femgpu.operators.device import choose_runtime
 from femgpu.operators.form_operator import check_finite
@@ -32,6 +33,7 @@ def assemble(form: Any, options_prefix: str = "") -> float:
         DataError: when a coefficient holds numbers that are not finite.
     """
     lowered = functional(form)
+    check_inputs(lowered)
     settings = options.read(options_prefix)
     mesh = form_mesh(lowered)
     runtime = choose_runtime(settings, [function.vec for function in lowered.coefficients], mesh.mpi)

@@ -2,7 +2,8 @@
 
 from femgpu.solver.matrix import JacobianContext
 from femgpu.solver.problem import NonlinearProblem
+from femgpu.solver.projection import project
 from femgpu.solver.python_types import AssembledPC, FormMatrix
 from femgpu.solver.time_problem import TimeProblem
 
-__all__ = ["AssembledPC", "FormMatrix", "JacobianContext", "NonlinearProblem", "TimeProblem"]
+__all__ = ["AssembledPC", "FormMatrix", "JacobianContext", "NonlinearProblem", "TimeProblem", "project"]

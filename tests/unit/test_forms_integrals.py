@@ -60,6 +60,30 @@ def test_a_given_jacobian_on_facets():
     np.testing.assert_allclose(total(form, "jacobian", data, facets)["g0"], 5)
 
 
+def test_derivatives_of_too_high_an_order_vanish():
+    def lowered(degree, cell="triangle"):
+        mesh = make_mesh(2, cell)
+        space = Space(mesh, degree)
+        u, v = Function(space), TestFunction(space)
+        tau = ufl.SpatialCoordinate(mesh)[0]
+        strong = u - div(grad(u)) + (div(grad(u.dx(0))) if cell == "triangle" else 0)
+        return lower_form(u * v * dx + tau * strong * v.dx(0) * dx, u).integrals[0]
+
+    assert lowered(1).residual.reads == {("u", 0), ("x", 0)}
+    assert lowered(1, "quadrilateral").residual.reads == {("u", 0), ("u_xx", 0), ("x", 0)}
+    assert lowered(2).residual.reads == {("u", 0), ("u_xx", 0), ("x", 0)}
+    assert {name for name, _ in lowered(2).jacobian.writes} == {"g0", "g2", "g5"}
+    assert {name for name, _ in lowered(1).jacobian.writes} == {"g0", "g2"}
+
+
+def test_derivatives_of_piecewise_constant_fields_vanish():
+    space = Mixed(MESH, a=("P", 2, (2,)), b=("DG", 0, ()), c=("P", 1, ()))
+    w = Function(space)
+    form = lower_form(inner(grad(w), grad(TestFunction(space))) * dx, w)
+    assert form.integrals[0].residual.writes == {("f1", 0), ("f1", 1), ("f1", 3)}
+    assert functional(inner(grad(grad(w)), grad(grad(w))) * dx).integrals[0].functional.reads == {("a_xx", 0), ("a_xx", 1)}
+
+
 def test_functionals_on_facets():
     n, x = FacetNormal(MESH), ufl.SpatialCoordinate(MESH)
     form = functional(dot(n, x) * ds + u * ds(3) + u**2 * ds(3, degree=1) + u * dx("everywhere") + 1 * ds(MESH))
