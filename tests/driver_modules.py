@@ -17,6 +17,8 @@ import hyperelasticity  # noqa: E402
 import plaplace  # noqa: E402
 import poisson  # noqa: E402
 
+import femgpu  # noqa: E402
+
 __all__ = [
     "FOLDER",
     "NONLINEAR",
@@ -46,11 +48,11 @@ class Case:
     solve: Callable[[], Any]
 
     def error(self):
-        return common.l2_error(self.problem.u, self.exact)
+        return femgpu.error_norm(self.problem.u, self.exact)
 
 
 def _poisson(dm, degree):
-    problem, exact, _ = poisson.discretise(dm, degree, "nonlinear", "trigonometric")
+    problem, exact = poisson.discretise(dm, degree, "nonlinear", "trigonometric")
     return Case(problem, exact, problem.solve)
 
 
@@ -70,14 +72,14 @@ def _helmholtz(dm, degree):
 
 
 def _elasticity(dm, degree):
-    problem, exact, _ = elasticity.discretise(dm, degree, 1.0, 1.5, "elas_trig")
-    problem.set_near_nullspace(elasticity.femgpu.rigid_body_modes(problem.u.space))
+    problem, exact = elasticity.discretise(dm, degree, (1.0, 1.5), "elas_trig")
+    problem.set_near_nullspace(femgpu.rigid_body_modes(problem.u.space))
     return Case(problem, exact, problem.solve)
 
 
 def _hyperelasticity(dm, degree):
     problem, t, exact = hyperelasticity.discretise(dm, degree, (1.0, 2.0))
-    problem.set_near_nullspace(hyperelasticity.femgpu.rigid_body_modes(problem.u.space))
+    problem.set_near_nullspace(femgpu.rigid_body_modes(problem.u.space))
     return Case(problem, exact, lambda: hyperelasticity.solve(problem, t, [1.0]))
 
 
