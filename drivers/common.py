@@ -12,6 +12,7 @@ import petsc4py
 petsc4py.init(sys.argv)
 
 import numpy as np  # noqa: E402
+import ufl  # noqa: E402
 from mpi4py import MPI  # noqa: E402
 from petsc4py import PETSc  # noqa: E402
 
@@ -79,6 +80,13 @@ def relative(dm):
     return [(x[i] - float(lower[i])) / float(upper[i] - lower[i]) for i in range(len(x))]
 
 
+def with_rate(t, function):
+    """A function of the time, given as a function of its argument, and its time derivative, both as UFL expressions."""
+    now = ufl.variable(t)
+    expression = function(now)
+    return expression, ufl.diff(expression, now)
+
+
 def largest(u):
     """The largest length of a nodal value over all ranks."""
     nodal = u.vec.array_r.reshape(-1, u.space.num_comp)
@@ -133,3 +141,29 @@ def write(u, options):
 
         draw(picture, u)
         say(f"wrote {picture}")
+
+
+def integrate(problem, options, t_end, dt):
+    """Solves a problem in time; PETSc's -ts_max_time and -ts_time_step go before t_end and dt.
+
+    -series <file.pvd>      states for ParaView, at every -series_every <1> steps
+    -checkpoint <file.h5>   written at every -checkpoint_every <10> steps and at the end
+    -restart                go on from the checkpoint, where there is one
+    """
+    series, checkpoint = options.getString("series", ""), options.getString("checkpoint", "")
+    if options.getBool("restart", False):
+        if not checkpoint:
+            raise OptionError("-restart: expected -checkpoint <file.h5> beside it, which says from where")
+        if Path(checkpoint).is_file():
+            problem.restart(checkpoint)
+            say(f"restart from {checkpoint}: step {problem.step}, t = {problem.t.value:.6g}")
+    if series:
+        problem.output(series, every=number(options, "series_every", 1, minimum=1))
+    if checkpoint:
+        problem.checkpoint(checkpoint, every=number(options, "checkpoint_every", 10, minimum=1))
+    problem.solve(t_end, dt)
+    ts = problem.ts
+    say(
+        f"{ts.getType()}: {problem.step} steps to t = {problem.t.value:.6g}, {ts.getStepRejections()} rejected; "
+        f"{ts.getSNESIterations()} Newton and {ts.getKSPIterations()} linear iterations"
+    )

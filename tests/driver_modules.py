@@ -9,13 +9,16 @@ from typing import Any
 FOLDER = Path(__file__).parents[1] / "drivers"
 sys.path.insert(0, str(FOLDER))
 
+import advection_diffusion  # noqa: E402
 import bratu  # noqa: E402
 import common  # noqa: E402
 import elasticity  # noqa: E402
+import heat  # noqa: E402
 import helmholtz  # noqa: E402
 import hyperelasticity  # noqa: E402
 import plaplace  # noqa: E402
 import poisson  # noqa: E402
+import reaction_diffusion  # noqa: E402
 
 import femgpu  # noqa: E402
 
@@ -23,13 +26,16 @@ __all__ = [
     "FOLDER",
     "NONLINEAR",
     "PROBLEMS",
+    "advection_diffusion",
     "bratu",
     "common",
     "elasticity",
+    "heat",
     "helmholtz",
     "hyperelasticity",
     "plaplace",
     "poisson",
+    "reaction_diffusion",
 ]
 
 

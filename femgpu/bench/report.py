@@ -24,8 +24,13 @@ _PACKAGES = ("petsc4py", "pyopencl", "numpy")
 class Result(Protocol):
     """What a workload measured: `stem` and `variant` name the files, the others fill them."""
 
-    stem: str
-    variant: str
+    @property
+    def stem(self) -> str:
+        """First part of the files' names."""
+
+    @property
+    def variant(self) -> str:
+        """Last part of the files' names."""
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per timing."""

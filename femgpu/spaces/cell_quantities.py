@@ -50,7 +50,7 @@ def _volume(block: Block) -> npt.NDArray[np.float64]:
 def _diameter(block: Block) -> npt.NDArray[np.float64]:
     vertices = _vertices(block)
     pairs = itertools.combinations(range(vertices.shape[1]), 2)
-    return np.max([np.linalg.norm(vertices[:, i] - vertices[:, j], axis=1) for i, j in pairs], axis=0, initial=0)
+    return np.array([np.linalg.norm(vertices[:, i] - vertices[:, j], axis=1) for i, j in pairs]).max(axis=0)
 
 
 def _circumradius(block: Block) -> npt.NDArray[np.float64]:
