@@ -1,4 +1,4 @@
-"""What all drivers need besides their mathematics: PETSc's start, options, manufactured solutions, reports, files, errors.
+"""What all drivers need besides their mathematics: PETSc's start, options, scaled coordinates, reports, files, errors.
 
 Importing it starts PETSc with the options of the command line, so that it stands first in a driver.
 """
@@ -15,7 +15,6 @@ import numpy as np  # noqa: E402
 import ufl  # noqa: E402
 from mpi4py import MPI  # noqa: E402
 from petsc4py import PETSc  # noqa: E402
-from ufl import dx, inner  # noqa: E402
 
 import femgpu  # noqa: E402
 from femgpu.errors import FemgpuError, OptionError  # noqa: E402
@@ -75,52 +74,17 @@ def bounding_box(dm):
     return np.array(dm.getBoundingBox()).T
 
 
-def relative(dm, x):
-    """Coordinates that go from 0 to 1 over the mesh's bounding box, as a list; x in UFL or in numbers."""
-    lower, upper = bounding_box(dm)
-    return [(x[i] - float(lower[i])) / float(upper[i] - lower[i]) for i in range(len(lower))]
+def relative(dm):
+    """Coordinates that go from 0 to 1 over the mesh's bounding box, as a list of UFL expressions."""
+    x, (lower, upper) = femgpu.coordinates(dm), bounding_box(dm)
+    return [(x[i] - float(lower[i])) / float(upper[i] - lower[i]) for i in range(len(x))]
 
 
-def manufactured(dm, function):
-    """A function of the position in its two forms, from one definition.
-
-    Args:
-        dm: the mesh.
-        function: called with the coordinates x and with the module whose sin, exp and so on it shall use, ufl or numpy; returns a
-            scalar, or a list of components.
-
-    Returns:
-        The UFL expression, and a callable of points (dim, num_points) for boundary values.
-    """
-    expression = function(femgpu.coordinates(dm), ufl)
-    expression = ufl.as_vector(expression) if isinstance(expression, list) else expression
-
-    def values(points):
-        result = function(points, np)
-        return np.stack(result) if isinstance(result, list) else result
-
-    return expression, values
-
-
-def manufactured_in_time(dm, t, function):
-    """A function of position and time in its two forms, as `manufactured`.
-
-    Args:
-        dm: the mesh.
-        t: the Constant of the time.
-        function: called with x, t and the module.
-
-    Returns:
-        The UFL expression, its time derivative, and a callable of points that takes the time from t when it is called.
-    """
+def with_rate(t, function):
+    """A function of the time, given as a function of its argument, and its time derivative, both as UFL expressions."""
     now = ufl.variable(t)
-    expression, values = manufactured(dm, lambda x, module: function(x, now if module is ufl else t.value, module))
-    return expression, ufl.diff(expression, now), values
-
-
-def l2_error(u, exact):
-    """The L2 norm of u - exact, by a rule that is exact for twice the degree of u and a little more."""
-    return math.sqrt(femgpu.assemble(inner(u - exact, u - exact) * dx(degree=2 * u.space.element.degree + 3)))
+    expression = function(now)
+    return expression, ufl.diff(expression, now)
 
 
 def largest(u):
@@ -135,18 +99,18 @@ def report(problem, exact=None):
     snes, space = problem.snes, problem.u.space
     say(f"Newton iterations: {snes.getIterationNumber()}, linear iterations: {snes.getLinearSolveIterations()}")
     if exact is not None:
-        say(f"L2 error: {l2_error(problem.u, exact):.6e} ({space.num_dofs} dofs, degree {space.element.degree})")
+        say(f"L2 error: {femgpu.error_norm(problem.u, exact):.6e} ({space.num_dofs} dofs, degree {space.degree})")
 
 
-def check_residuals(problem, exact, exact_values):
+def check_residuals(problem, exact):
     """Checks of the discretisation without a solve, as PETSc's tutorials print them for -run_type test.
 
     The initial residual is PETSc's: zero with the boundary values inserted, whose rows then vanish.
     """
     u = problem.u
-    u.interpolate(exact_values)
+    u.interpolate(exact)
     residual, zero = u.vec.duplicate(), u.vec.duplicate()
-    say(f"L_2 error of the interpolant: {l2_error(u, exact):.12e}")
+    say(f"L_2 error of the interpolant: {femgpu.error_norm(u, exact):.12e}")
     problem.residual(u.vec, residual)
     say(f"L_2 residual of the interpolant: {residual.norm():.12e}")
     problem.linearise(u.vec)

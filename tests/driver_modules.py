@@ -9,25 +9,33 @@ from typing import Any
 FOLDER = Path(__file__).parents[1] / "drivers"
 sys.path.insert(0, str(FOLDER))
 
+import advection_diffusion  # noqa: E402
 import bratu  # noqa: E402
 import common  # noqa: E402
 import elasticity  # noqa: E402
+import heat  # noqa: E402
 import helmholtz  # noqa: E402
 import hyperelasticity  # noqa: E402
 import plaplace  # noqa: E402
 import poisson  # noqa: E402
+import reaction_diffusion  # noqa: E402
+
+import femgpu  # noqa: E402
 
 __all__ = [
     "FOLDER",
     "NONLINEAR",
     "PROBLEMS",
+    "advection_diffusion",
     "bratu",
     "common",
     "elasticity",
+    "heat",
     "helmholtz",
     "hyperelasticity",
     "plaplace",
     "poisson",
+    "reaction_diffusion",
 ]
 
 
@@ -46,11 +54,11 @@ class Case:
     solve: Callable[[], Any]
 
     def error(self):
-        return common.l2_error(self.problem.u, self.exact)
+        return femgpu.error_norm(self.problem.u, self.exact)
 
 
 def _poisson(dm, degree):
-    problem, exact, _ = poisson.discretise(dm, degree, "nonlinear", "trigonometric")
+    problem, exact = poisson.discretise(dm, degree, "nonlinear", "trigonometric")
     return Case(problem, exact, problem.solve)
 
 
@@ -70,14 +78,14 @@ def _helmholtz(dm, degree):
 
 
 def _elasticity(dm, degree):
-    problem, exact, _ = elasticity.discretise(dm, degree, 1.0, 1.5, "elas_trig")
-    problem.set_near_nullspace(elasticity.femgpu.rigid_body_modes(problem.u.space))
+    problem, exact = elasticity.discretise(dm, degree, (1.0, 1.5), "elas_trig")
+    problem.set_near_nullspace(femgpu.rigid_body_modes(problem.u.space))
     return Case(problem, exact, problem.solve)
 
 
 def _hyperelasticity(dm, degree):
     problem, t, exact = hyperelasticity.discretise(dm, degree, (1.0, 2.0))
-    problem.set_near_nullspace(hyperelasticity.femgpu.rigid_body_modes(problem.u.space))
+    problem.set_near_nullspace(femgpu.rigid_body_modes(problem.u.space))
     return Case(problem, exact, lambda: hyperelasticity.solve(problem, t, [1.0]))
 
 
