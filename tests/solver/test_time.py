@@ -189,6 +189,28 @@ JACOBIAN = dict(
 )
 
 
+def test_boundary_values_of_every_kind(set_options):
+    """Callables that read t, UFL expressions of t, t itself, and Functions that a callback of TS keeps up to date."""
+    set_options("u_", **DIRECT | dict(ts_type="beuler"))
+    dm = femgpu.mesh.box((3, 3), cell="triangle")
+    V = femgpu.FunctionSpace(dm, "Lagrange", 2)
+    v, held = ufl.TestFunction(V), femgpu.Function(V, name="held")
+    t = femgpu.Constant(dm, 0.0)
+    results = []
+    for value in (lambda x: np.full(x.shape[1], t.value), 1.0 * t, t, held):
+        t.value = 0.0
+        held.interpolate(0.0)
+        u = femgpu.Function(V)
+        F = (femgpu.time_derivative(u) * v + inner(grad(u), grad(v))) * dx
+        problem = femgpu.TimeProblem(F, u, femgpu.DirichletBC(V, value, 1), t, options_prefix="u_")
+        problem.ts.setPreStep(lambda ts: held.interpolate(ts.getTime() + ts.getTimeStep()))
+        problem.solve(0.5, 0.1)
+        results.append(u.vec.array.copy())
+    assert results[0].max() == pytest.approx(0.5)
+    for other in results[1:]:
+        np.testing.assert_allclose(other, results[0], rtol=1e-12)
+
+
 def test_adaptive_steps(set_options):
     """PETSc chooses the steps; a tighter tolerance takes more of them and gives less error."""
     results = []
