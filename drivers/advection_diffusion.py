@@ -67,7 +67,7 @@ def main():
     problem.solve()
     common.report(problem, exact)
     common.say(f"Values from {problem.u.vec.min()[1]:.6e} to {problem.u.vec.max()[1]:.6e}")
-    common.write(problem.u, options)
+    common.write(options, problem.u)
 
 
 def tensor(text, dim):

@@ -49,7 +49,7 @@ def main():
     problem.solve()
     common.report(problem, exact)
     common.say(f"Largest value: {problem.u.vec.max()[1]:.12e}")
-    common.write(problem.u, options)
+    common.write(options, problem.u)
 
 
 def discretise(dm, degree, strength, solution="manufactured"):

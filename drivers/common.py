@@ -130,16 +130,16 @@ def check_outputs(options):
             raise OptionError(f"-{name} {path}: expected a file that ends in {', '.join(legal)}, in a folder that exists")
 
 
-def write(u, options):
-    """Writes the files that -output and -picture name."""
+def write(options, *functions):
+    """Writes the files that -output and -picture name; the picture is of the first function."""
     output, picture = options.getString("output", ""), options.getString("picture", "")
     if output:
-        femgpu.write(output, u)
+        femgpu.write(output, *functions)
         say(f"wrote {output}")
     if picture:
         from femgpu.io import picture as draw
 
-        draw(picture, u)
+        draw(picture, functions[0])
         say(f"wrote {picture}")
 
 

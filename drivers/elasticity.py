@@ -77,7 +77,7 @@ def main():
     problem.solve()
     common.report(problem, exact)
     common.say(f"Largest displacement: {common.largest(problem.u):.6e}")
-    common.write(problem.u, options)
+    common.write(options, problem.u)
 
 
 def stress(u, mu, lam):

@@ -56,7 +56,7 @@ def main():
     common.integrate(problem, options, 1.0, 0.05)
     space = problem.u.space
     common.say(f"L2 error: {femgpu.error_norm(problem.u, exact):.6e} ({space.num_dofs} dofs, degree {degree})")
-    common.write(problem.u, options)
+    common.write(options, problem.u)
 
 
 def discretise(dm, degree, conductivity="linear"):

@@ -46,7 +46,7 @@ def main():
     problem, exact = discretise(femgpu.mesh.create(), degree, wavenumber)
     problem.solve()
     common.report(problem, exact)
-    common.write(problem.u, options)
+    common.write(options, problem.u)
 
 
 def discretise(dm, degree, wavenumber):

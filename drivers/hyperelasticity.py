@@ -73,7 +73,7 @@ def main():
     solve(problem, t, load_factors(load, steps), common.say)
     common.report(problem, exact)
     common.say(f"Largest displacement: {common.largest(problem.u):.6e}")
-    common.write(problem.u, options)
+    common.write(options, problem.u)
 
 
 def stress(u, mu, lam):

@@ -48,7 +48,7 @@ def main():
     problem, p, exact = discretise(femgpu.mesh.create(), degree, power, eps)
     solve(problem, p, power, steps)
     common.report(problem, exact)
-    common.write(problem.u, options)
+    common.write(options, problem.u)
 
 
 def discretise(dm, degree, power, eps):

@@ -80,7 +80,7 @@ def main():
         return
     problem.solve()
     common.report(problem, exact)
-    common.write(problem.u, options)
+    common.write(options, problem.u)
     if show_solution:
         problem.u.vec.view()
 
