@@ -232,6 +232,16 @@ def test_no_allocations_from_step_to_step(set_options):
     assert len(counts) == 6 and len(set(counts[2:])) == 1
 
 
+def test_dropped_problems_are_freed(set_options):
+    set_options("l_", **DIRECT)
+    sizes = []
+    for _ in range(6):
+        problem, _ = heat("l_", faces=(2, 2))
+        problem.solve(0.1, 0.1)
+        sizes.append(problem.runtime.allocated_bytes)
+    assert sizes[-1] <= sizes[2]
+
+
 def test_events(set_options, tmp_path):
     """A step ends where the event is; a restart does not lose it."""
     set_options("e_", **DIRECT)
@@ -498,9 +508,10 @@ def test_bad_problems(set_options):
     u, v = femgpu.Function(V), ufl.TestFunction(V)
     with pytest.raises(FormError, match="time_derivative"):
         femgpu.TimeProblem(inner(grad(u), grad(v)) * dx, u)
-    set_options("z_", ts_type="rk")
-    with pytest.raises(OptionError, match="-z_ts_type rk is explicit; .* bdf"):
-        femgpu.TimeProblem(femgpu.time_derivative(u) * v * dx + u * v * dx, u, options_prefix="z_")
+    for ts_type in ("rk", "alpha2"):
+        set_options("z_", ts_type=ts_type)
+        with pytest.raises(OptionError, match=f"-z_ts_type {ts_type} does not integrate .* expected bdf"):
+            femgpu.TimeProblem(femgpu.time_derivative(u) * v * dx + u * v * dx, u, options_prefix="z_")
 
 
 def test_checkpoints_of_something_else(set_options, tmp_path):
