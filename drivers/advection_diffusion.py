@@ -43,6 +43,7 @@ import numpy as np
 import ufl
 from petsc4py import PETSc
 from ufl import CellDiameter, div, dot, dx, grad, inner
+from ufl.domain import extract_unique_domain
 
 import femgpu
 from femgpu.errors import OptionError
@@ -110,7 +111,7 @@ def discretise(dm, degree, diffusion, velocity, reaction, solution="manufactured
         f = operator(exact)
     F = inner(K * grad(u), grad(v)) * dx + (dot(b, grad(u)) + c * u - f) * v * dx
     if supg:
-        F += tau(K, b, c, CellDiameter(v.ufl_domain()) / degree) * (operator(u) - f) * dot(b, grad(v)) * dx
+        F += tau(K, b, c, CellDiameter(extract_unique_domain(v)) / degree) * (operator(u) - f) * dot(b, grad(v)) * dx
     bc = femgpu.DirichletBC(space, 0.0 if exact is None else exact, "boundary")
     return femgpu.NonlinearProblem(F, u, bcs=[bc]), exact
 

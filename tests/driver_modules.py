@@ -1,10 +1,13 @@
-"""The drivers as modules, and their problems with exact solutions under one interface."""
+"""The drivers as modules, and their steady problems with exact solutions under one interface."""
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 FOLDER = Path(__file__).parents[1] / "drivers"
 sys.path.insert(0, str(FOLDER))
@@ -19,6 +22,7 @@ import hyperelasticity  # noqa: E402
 import plaplace  # noqa: E402
 import poisson  # noqa: E402
 import reaction_diffusion  # noqa: E402
+import stokes  # noqa: E402
 
 import femgpu  # noqa: E402
 
@@ -26,6 +30,7 @@ __all__ = [
     "FOLDER",
     "NONLINEAR",
     "PROBLEMS",
+    "Case",
     "advection_diffusion",
     "bratu",
     "common",
@@ -36,6 +41,7 @@ __all__ = [
     "plaplace",
     "poisson",
     "reaction_diffusion",
+    "stokes",
 ]
 
 
@@ -45,48 +51,67 @@ class Case:
 
     Attributes:
         problem: the NonlinearProblem.
-        exact: its exact solution.
         solve: solves it as the driver does.
+        errors: errors of the solution, in L2 unless the problem says otherwise.
+        orders: the rates at which they shall fall.
     """
 
     problem: Any
-    exact: Any
     solve: Callable[[], Any]
+    errors: Callable[[], list[float]]
+    orders: list[int]
 
-    def error(self):
-        return femgpu.error_norm(self.problem.u, self.exact)
+
+def single(problem, exact, degree, solve=None):
+    """The case of one field."""
+    return Case(problem, solve or problem.solve, lambda: [femgpu.error_norm(problem.u, exact)], [degree + 1])
 
 
 def _poisson(dm, degree):
-    problem, exact = poisson.discretise(dm, degree, "nonlinear", "trigonometric")
-    return Case(problem, exact, problem.solve)
+    return single(*poisson.discretise(dm, degree, "nonlinear", "trigonometric"), degree)
 
 
 def _bratu(dm, degree):
-    problem, exact = bratu.discretise(dm, degree, 3.0)
-    return Case(problem, exact, problem.solve)
+    return single(*bratu.discretise(dm, degree, 3.0), degree)
 
 
 def _plaplace(dm, degree):
     problem, p, exact = plaplace.discretise(dm, degree, 3.5, 0.1)
-    return Case(problem, exact, lambda: plaplace.solve(problem, p, 3.5, 1))
+    return single(problem, exact, degree, lambda: plaplace.solve(problem, p, 3.5, 1))
 
 
 def _helmholtz(dm, degree):
-    problem, exact = helmholtz.discretise(dm, degree, 6.0)
-    return Case(problem, exact, problem.solve)
+    return single(*helmholtz.discretise(dm, degree, 6.0), degree)
 
 
 def _elasticity(dm, degree):
     problem, exact = elasticity.discretise(dm, degree, (1.0, 1.5), "elas_trig")
     problem.set_near_nullspace(femgpu.rigid_body_modes(problem.u.space))
-    return Case(problem, exact, problem.solve)
+    return single(problem, exact, degree)
 
 
 def _hyperelasticity(dm, degree):
     problem, t, exact = hyperelasticity.discretise(dm, degree, (1.0, 2.0))
     problem.set_near_nullspace(femgpu.rigid_body_modes(problem.u.space))
-    return Case(problem, exact, lambda: hyperelasticity.solve(problem, t, [1.0]))
+    return single(problem, exact, degree, lambda: hyperelasticity.solve(problem, t, [1.0]))
+
+
+def _advection_diffusion(dm, degree):
+    dim = dm.getDimension()
+    diffusion = 0.05 * np.array([[2.0, 1.0, 0.0], [0.0, 1.0, 0.5], [1.0, 0.0, 3.0]])[:dim, :dim]
+    return single(*advection_diffusion.discretise(dm, degree, diffusion, [1.0, 0.5, 0.25][:dim], 1.0), degree)
+
+
+def _stokes(dm, degree):
+    """The degree is that of the pressure; errors of the velocity, and of both in the norm of the problem."""
+    stokes.set_solver(common.PETSc.Options())
+    problem, exact = stokes.discretise(dm, degree + 1, 1.0)
+
+    def errors():
+        of_velocity, of_pressure = stokes.errors(problem, exact)
+        return [of_velocity, math.hypot(femgpu.error_norm(problem.u.sub("velocity"), exact[0], "H10"), of_pressure)]
+
+    return Case(problem, problem.solve, errors, [degree + 2, degree + 1])
 
 
 # Each makes a Case of a mesh and a degree; the options of the solver have no prefix.
@@ -97,5 +122,7 @@ PROBLEMS = {
     "helmholtz": _helmholtz,
     "elasticity": _elasticity,
     "hyperelasticity": _hyperelasticity,
+    "advection_diffusion": _advection_diffusion,
+    "stokes": _stokes,
 }
 NONLINEAR = ("poisson", "bratu", "plaplace", "hyperelasticity")
