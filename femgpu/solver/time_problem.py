@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mpi4py import MPI
 from petsc4py import PETSc
 
 from femgpu import log, petsc_c
@@ -33,8 +34,9 @@ class TimeProblem(NonlinearProblem):
 
     Boundary conditions are algebraic equations, u = value at the time of each stage, evaluated anew there: values may be callables
     that read `t.value`, UFL expressions of t, or Functions that the program keeps up to date. du/dt at prescribed dofs is what the
-    integrator's formula makes of these values. Methods whose steps end with a stage (beuler, cn, bdf, most of dirk) give prescribed dofs their values
-    at the end of each step; others (theta below 1 without -ts_theta_endpoint, alpha) extrapolate them from their stages.
+    integrator's formula makes of these values. Methods whose steps end with a stage (beuler, cn, bdf, most of dirk) give prescribed
+    dofs their values at the end of each step; others (theta below 1 without -ts_theta_endpoint, alpha) extrapolate them from their
+    stages.
 
     Initial data: u as it is when `solve` first runs, with the boundary values of that time inserted. The integrators need nothing
     more for fields whose time derivative is in the form; for algebraic fields see `make_consistent`.
@@ -253,8 +255,9 @@ class TimeProblem(NonlinearProblem):
             self.ts.setStepNumber(0)
         else:
             self._restarted = 0
-        time, state = self.t.value, self.u.vec.stateGet()
-        if self._last == (time, state):
+        time, goes_on = self.t.value, self._last == (self.t.value, self.u.vec.stateGet()) and self.ts.getTime() == self.t.value
+        # The state may have been written on one rank only.
+        if self.u.space.mesh.mpi.allreduce(goes_on, op=MPI.LAND):
             return
         if time != (self.ts.getTime() if self._last is None else self._last[0]):
             self.ts.setStepNumber(0)
@@ -274,7 +277,6 @@ class TimeProblem(NonlinearProblem):
         ts.setIFunction(self._form_ifunction, self._residual_vec)
         ts.setMonitor(self._monitor)
         self._create_jacobian()
-        self._has_step = False
         ts.setFromOptions()
         self._has_step = PETSc.Options().hasName(f"{self._prefix}ts_time_step")
         self.t.value = ts.getTime()
