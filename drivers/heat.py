@@ -29,8 +29,8 @@ Run lines:
     python drivers/heat.py -dm_plex_dim 3 -dm_plex_box_faces 4,4,4 -petscspace_degree 2 -ksp_type cg -pc_type jacobi \
         -ts_type beuler -checkpoint heat.h5 -restart
     python drivers/heat.py -dm_plex_dim 3 -dm_plex_simplex 0 -dm_plex_box_faces 4,4,4 -ksp_type cg -pc_type jacobi -output heat.vtu
-    mpiexec -n 2 python drivers/heat.py -dm_plex_filename meshes/bracket.msh -conductivity nonlinear -pc_type gamg \
-        -ts_time_step 0.2 -ts_monitor
+    mpiexec -n 2 python drivers/heat.py -dm_plex_filename meshes/bracket.msh -femgpu_jacobian assembled -pc_type gamg \
+        -ts_time_step 0.25 -ts_monitor
 """
 
 import math

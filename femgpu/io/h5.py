@@ -17,7 +17,9 @@ from petsc4py import PETSc
 
 from femgpu.element import LagrangeElement
 from femgpu.errors import DataError, collective
-from femgpu.mesh.inspect import cell_names
+from femgpu.mesh import Mesh
+from femgpu.mesh.inspect import cell_names, has_petsc_elements
+from femgpu.mesh.periods import is_periodic, set_periods
 from femgpu.mesh.restriction import FieldShape, set_fields
 from femgpu.spaces import Function, FunctionSpace, SubFunction
 
@@ -42,6 +44,8 @@ def write_h5(path: Path, functions: Sequence[Function | SubFunction], numbers: M
         DataError: on all ranks, when PETSc has no HDF5, names hold a slash, or the file cannot be written.
     """
     mesh = functions[0].space.mesh
+    if mesh.dm.getCoordinatesLocalized() and not is_periodic(mesh.dm):
+        raise DataError("the mesh is periodic and its DM does not say with which periods; set them with dm.setPeriodicity()")
     if slashed := [u.name for u in functions if "/" in u.name]:
         raise DataError(f"function names {slashed}: a slash parts groups in HDF5; expected none: Function(V, name=...)")
     temporary = path.with_name(f".{path.name}.part")
@@ -52,7 +56,7 @@ def write_h5(path: Path, functions: Sequence[Function | SubFunction], numbers: M
             dm.topologyView(viewer)
             dm.coordinatesView(viewer)
             dm.labelsView(viewer)
-            _write_numbers(viewer, "coordinates", np.array([mesh.coord_element.degree]))
+            _write_numbers(viewer, "coordinates", _geometry(mesh))
             _write_numbers(viewer, "names", np.frombuffer("\n".join(u.name for u in functions).encode(), np.uint8))
             for name, number in (numbers or {}).items():
                 # Integers are what an index set can hold, without a bit lost.
@@ -155,10 +159,10 @@ def _viewer(path: Path, mode: str, comm: PETSc.Comm) -> Iterator[PETSc.ViewerHDF
 def _write_function(viewer: PETSc.ViewerHDF5, dm: PETSc.DMPlex, u: Function | SubFunction) -> None:
     """Writes the L-vector with a section of the one field that constrains nothing, whatever the section of u's own DM does."""
     space = u.space
-    kind = [space.element.degree, int(space.element.continuous), *space.value_shape]
+    kind = [space.field.degree, int(space.field.continuous), *space.value_shape]
     _write_numbers(viewer, u.name, np.array(kind), _KINDS)
     section_dm = space.mesh.clone_dm()
-    shape = FieldShape(u.name, space.element.degree, space.element.continuous, space.num_comp)
+    shape = FieldShape(u.name, space.field.degree, space.field.continuous, space.num_comp)
     [offsets], num_local = set_fields(space.mesh, section_dm, [shape])
     section_dm.setName(u.name)
     values, own = np.zeros(num_local), u.local_array()
@@ -202,16 +206,30 @@ def _read_mesh(viewer: PETSc.ViewerHDF5, comm: PETSc.Comm) -> tuple[PETSc.DMPlex
     sf = dm.topologyLoad(viewer)
     dm.coordinatesLoad(viewer, sf)
     dm.labelsLoad(viewer, sf)
+    degree, *periods = _read_numbers(viewer, "coordinates", comm)
+    if periods:
+        lower, period = np.array(periods, np.int32).view(np.float64).reshape(2, -1)
+        set_periods(dm, lower, period)
     if comm.getSize() > 1:
         dm.getPartitioner().setFromOptions()
         spread = dm.distribute(overlap=0)
         sf = sf if spread is None else sf.compose(spread)
         dm.setName(MESH_NAME)
-    degree = int(_read_numbers(viewer, "coordinates", comm)[0])
-    coordinates = dm.getCoordinateDM()
-    coordinates.setField(0, LagrangeElement(cell_names(dm, comm.tompi4py())[0], degree).petsc_fe(dm.getDimension(), comm))
-    coordinates.createDS()
+    cells = cell_names(dm, comm.tompi4py())
+    if has_petsc_elements(cells):
+        coordinates = dm.getCoordinateDM()
+        coordinates.setField(0, LagrangeElement(cells[0], int(degree)).petsc_fe(dm.getDimension(), comm))
+        coordinates.createDS()
     return dm, sf
+
+
+def _geometry(mesh: Mesh) -> NDArray[np.int32]:
+    """The degree of the coordinates, and behind it the bits of the lower corner and the lengths of periods, if there are any."""
+    degree = np.array([max(block.coord_element.degree for block in mesh.blocks)], np.int32)
+    if not is_periodic(mesh.dm):
+        return degree
+    _, lower, period = mesh.dm.getPeriodicity()
+    return np.concatenate([degree, np.concatenate([lower, period]).astype(np.float64).view(np.int32)])
 
 
 def _function_names(viewer: PETSc.ViewerHDF5, path: Path, comm: PETSc.Comm) -> list[str]:

@@ -7,8 +7,9 @@ from petsc4py import PETSc
 from femgpu.element import reference_cell
 from femgpu.errors import MeshError
 from femgpu.mesh.box import serial_box
+from femgpu.mesh.periods import is_periodic
 from femgpu.mesh.read import describe, serial_read
-from femgpu.mesh.refine import is_curved, is_periodic, refine
+from femgpu.mesh.refine import is_curved, refine
 
 # PETSc's words for the cells of -dm_plex_cell.
 _CELL_OPTIONS = {

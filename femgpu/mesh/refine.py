@@ -21,6 +21,7 @@ from femgpu.mesh.coordinates import read_coordinates, read_vertices, section_off
 from femgpu.mesh.geometry import map_points
 from femgpu.mesh.inspect import cell_names
 from femgpu.mesh.mesh import Mesh
+from femgpu.mesh.periods import is_periodic
 from femgpu.mesh.topology import Topology, closure
 
 
@@ -29,11 +30,6 @@ def is_curved(dm: PETSc.DMPlex) -> bool:
     cdm = dm.getCoordinateDM()
     fe = cdm.getField(0)[0] if cdm.getNumFields() else None
     return isinstance(fe, PETSc.FE) and fe.getBasisSpace().getDegree()[0] > 1
-
-
-def is_periodic(dm: PETSc.DMPlex) -> bool:
-    """Whether PETSc knows periods of the mesh."""
-    return bool(np.any(np.asarray(dm.getPeriodicity()[2]) > 0))
 
 
 def refine(dm: PETSc.DMPlex) -> PETSc.DMPlex:

@@ -10,6 +10,7 @@ from petsc4py import PETSc
 
 from femgpu.forms import Form
 from femgpu.operators import FormOperator
+from femgpu.operators.device import on_device
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
 from femgpu.solver.device_vec import Staging
@@ -119,11 +120,12 @@ class GlobalOperator:
 
     def insert_values(self, x: PETSc.Vec, fraction: float = 1.0) -> None:
         """Moves the boundary rows of x to their values, or so far that a fraction of the way leads there."""
-        array, rows = x.array, self.rows.owned
-        if fraction == 1.0:
-            array[rows] = self.rows.owned_values
-        else:
-            array[rows] += (self.rows.owned_values - array[rows]) / fraction
+        if on_device(x):
+            self.transfer.insert(self.staging.runtime.wrap(x.getCLMemHandle("rw")), fraction)
+            x.restoreCLMemHandle()
+            return
+        array, rows, values = x.array, self.rows.owned, self.rows.owned_values
+        array[rows] = values if fraction == 1.0 else array[rows] + (values - array[rows]) / fraction
 
     def rescale(self) -> None:
         """Takes s, the factor of the boundary rows, from the diagonal at the state of the Jacobian; collective."""

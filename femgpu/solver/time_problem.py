@@ -20,6 +20,9 @@ from femgpu.solver.time_output import Recorder
 from femgpu.solver.view import view
 from femgpu.spaces import Constant, DirichletBC, Function, SubFunction, time_derivative, time_shift
 
+# Implicit methods of TS for problems of other kinds; the first ends the process.
+_OTHER_PROBLEMS = ("alpha2", "irk", "discgrad")
+
 
 class TimeProblem(NonlinearProblem):
     """Find u(t) with F(t, u, du/dt; v) = 0 for all v, and u = value(t) on the prescribed parts of the boundary.
@@ -29,8 +32,8 @@ class TimeProblem(NonlinearProblem):
     TS's options rule. Every stage is solved by SNES, with Jacobian shift dF/d(du/dt) + dF/du.
 
     Boundary conditions are algebraic equations, u = value at the time of each stage, evaluated anew there: values may be callables
-    that read `t.value`, or Functions that the program keeps up to date. du/dt at prescribed dofs is what the integrator's formula
-    makes of these values. Methods whose steps end with a stage (beuler, cn, bdf, most of dirk) give prescribed dofs their values
+    that read `t.value`, UFL expressions of t, or Functions that the program keeps up to date. du/dt at prescribed dofs is what the
+    integrator's formula makes of these values. Methods whose steps end with a stage (beuler, cn, bdf, most of dirk) give prescribed dofs their values
     at the end of each step; others (theta below 1 without -ts_theta_endpoint, alpha) extrapolate them from their stages.
 
     Initial data: u as it is when `solve` first runs, with the boundary values of that time inserted. The integrators need nothing
@@ -275,10 +278,10 @@ class TimeProblem(NonlinearProblem):
         ts.setFromOptions()
         self._has_step = PETSc.Options().hasName(f"{self._prefix}ts_time_step")
         self.t.value = ts.getTime()
-        if not ts.isImplicit():
+        if not ts.isImplicit() or ts.getType() in _OTHER_PROBLEMS:
             raise OptionError(
-                f"-{self._prefix}ts_type {ts.getType()} is explicit; expected a method for F(t, u, du/dt) = 0: bdf, beuler, cn, "
-                "theta, alpha, arkimex or dirk"
+                f"-{self._prefix}ts_type {ts.getType()} does not integrate F(t, u, du/dt) = 0; expected bdf, beuler, cn, theta, "
+                "alpha, arkimex or dirk"
             )
         if self.form.has_jacobian:
             self._choose_matrices()

@@ -110,6 +110,7 @@ class Transfer:
         self._set_rows = kernel("set_rows", len(rows.local), local, self._local_values, zero, vector)
         self._boundary_rows = kernel("boundary_rows", len(rows.owned), owned, self._owned_values, zero, zero, vector, vector)
         self._fill_rows = kernel("fill_rows", len(rows.owned), owned, zero, vector)
+        self._insert_rows = kernel("insert_rows", len(rows.owned), owned, self._owned_values, zero, vector)
         self._rate_rows = kernel("rate_rows", len(rows.owned), owned, self._owned_values, zero, vector, vector)
 
     def update_values(self) -> None:
@@ -157,6 +158,12 @@ class Transfer:
         self._boundary_rows.set(5, given)
         self._boundary_rows.set(6, out)
         self._boundary_rows()
+
+    def insert(self, t: Any, fraction: float) -> None:
+        """Boundary rows of a T-vector move to their values, or so far that a fraction of the way leads there."""
+        self._insert_rows.set(3, np.float64(fraction))
+        self._insert_rows.set(4, t)
+        self._insert_rows()
 
     def boundary_rate(self, state: Any, rate: Any, shift: float) -> None:
         """Boundary rows of the rate of a state become those of the boundary values: rate += shift (value - state).

@@ -1,60 +1,70 @@
-"""femgpu against an assembly by einsum over basix's tabulations, which shares no code with it.
+"""femgpu against the assembly of `einsum_oracle`, with femgpu's quadrature rules, where scikit-fem has no element."""
 
-The oracle has basix's elements with warped nodes, basix's dof order, basix's reference cell and a geometry of its own; the
-only things it is told are the vertices of each cell in PETSc's order, and the quadrature rule.
-"""
+from pathlib import Path
 
-import basix
-import numpy as np
 import pytest
-from problems import PROBLEMS, Setting
+from comparison import Comparison
+from einsum_oracle import pieces
+from random_meshes import random_cells, random_mixed
+from weak_forms import Elasticity, Helmholtz, Robin, Species, Stokes, Transport
 
-# PETSc's reference vertices: tetrahedra list x and y swapped, hexahedra turn their lower face over.
-VERTICES = {
-    "triangle": [[-1, -1], [1, -1], [-1, 1]],
-    "tetrahedron": [[-1, -1, -1], [-1, 1, -1], [1, -1, -1], [-1, -1, 1]],
-    "quadrilateral": [[-1, -1], [1, -1], [1, 1], [-1, 1]],
-    "hexahedron": [[-1, -1, -1], [-1, 1, -1], [1, 1, -1], [1, -1, -1], [-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]],
-}
+from femgpu import mesh
+
+DATA = Path(__file__).parents[1] / "data"
+NUM_CELLS = {"triangle": 23, "tetrahedron": 11, "quadrilateral": 7, "hexahedron": 3, "prism": 7}
 CASES = [
-    *[("triangle", degree, 23) for degree in (3, 4, 5)],
-    *[("tetrahedron", degree, 11) for degree in (3, 4, 5)],
-    *[("quadrilateral", degree, 7) for degree in (3, 4)],
-    *[("hexahedron", degree, 3) for degree in (3, 4)],
+    *[(Robin, cell, 3) for cell in ("tetrahedron", "quadrilateral", "hexahedron")],
+    *[(Robin, "prism", degree) for degree in (1, 2, 3)],
+    *[(Elasticity, cell, 4) for cell in ("tetrahedron", "quadrilateral", "hexahedron")],
+    (Stokes, "quadrilateral", 3),
+    *[(Transport, "prism", degree) for degree in (1, 2, 3)],
+    *[(Transport, "quadrilateral", degree) for degree in (2, 3)],
+    *[(Helmholtz, cell, 5) for cell in ("triangle", "quadrilateral", "tetrahedron")],
+    (Species, "prism", 2),
 ]
+CURVED = [
+    *[(Robin, name, 2) for name in ("disk_2", "quarter_ring_2", "ball_2", "thick_quarter_ring_2")],
+    (Robin, "disk_2", 3),
+    *[(Transport, name, 2) for name in ("disk_2", "quarter_ring_2", "ball_2", "thick_quarter_ring_2")],
+]
+MIXED = [
+    *[(Robin, kind, degree) for kind in ("triangle+quadrilateral", "tetrahedron+prism") for degree in (1, 2, 3)],
+    *[(Robin, "tetrahedron+hexahedron+prism", degree) for degree in (2, 3)],
+    *[(Transport, "tetrahedron+prism", degree) for degree in (1, 2, 3)],
+    *[(problem, "triangle+quadrilateral", 2) for problem in (Stokes, Species)],
+]
+# The diagonal has kernels of its own, whose building takes most of the time.
+DIAGONAL = [(Robin, "prism", 2), (Transport, "prism", 2), (Stokes, "quadrilateral", 3), (Transport, "disk_2", 2)]
 
 
-def oracle(problem, setting, cell, degree):
-    """(r(u).w, w.J(u)w)."""
-    kind = basix.CellType[cell]
-    element = basix.create_element(basix.ElementFamily.P, kind, degree, basix.LagrangeVariant.gll_warped)
-    linear = basix.create_element(basix.ElementFamily.P, kind, 1, basix.LagrangeVariant.gll_warped)
-    points, weights = (setting.points + 1) / 2, setting.weights / 2 ** setting.points.shape[1]
-    # Vertices in basix's order: both cells are [-1, 1]^dim and [0, 1]^dim with the same axes.
-    petsc = (np.array(VERTICES[cell]) + 1) / 2
-    order = [int(np.argmin(np.abs(petsc - vertex).sum(axis=1))) for vertex in linear.points]
-    vertices = setting.vertices[:, order]
-    nodes = np.einsum("nv,evd->edn", linear.tabulate(0, element.points)[0, :, :, 0], vertices)
-    geometry = linear.tabulate(1, points)[..., 0]
-    tables = element.tabulate(1, points)[..., 0]
-    jacobian = np.einsum("kqv,evd->eqdk", geometry[1:], vertices)
-    volumes = np.einsum("q,eq->eq", weights, np.abs(np.linalg.det(jacobian)))
-    gradients = np.einsum("kqn,eqkd->eqnd", tables[1:], np.linalg.inv(jacobian))
-    x = np.einsum("qv,evd->deq", geometry[0], vertices)
-
-    def at_points(polynomial):
-        """The interpolant's values (comp, cell, point) and gradients (comp, dim, cell, point)."""
-        dofs = polynomial(nodes.swapaxes(0, 1)).reshape(setting.num_comp, *nodes.shape[::2])
-        return np.einsum("qn,cen->ceq", tables[0], dofs), np.einsum("eqnd,cen->cdeq", gradients, dofs)
-
-    fields = (x, setting.k(x), *at_points(setting.u), *at_points(setting.w))
-    return tuple(float(np.einsum("eq,eq->", integrand(*fields), volumes)) for integrand in (problem.residual, problem.action))
+@pytest.mark.parametrize(("problem", "cell", "degree"), CASES)
+def test_numbers_agree(rng, set_options, problem, cell, degree):
+    compare(problem, random_cells(cell, NUM_CELLS[cell], rng), cell, degree, rng, set_options)
 
 
-@pytest.mark.parametrize(("cell", "degree", "num_cells"), CASES)
-@pytest.mark.parametrize("problem", PROBLEMS)
-def test_numbers_agree(rng, set_options, problem, cell, degree, num_cells):
-    setting = Setting(problem, cell, degree, num_cells, rng, set_options)
-    difference = setting.difference(oracle(problem, setting, cell, degree))
-    print(problem.__name__, cell, degree, setting.numbers, "DIFFERENCE", difference)
-    assert difference <= 1e-12
+@pytest.mark.parametrize(("problem", "name", "degree"), CURVED)
+def test_numbers_agree_on_curved_cells(rng, set_options, problem, name, degree):
+    compare(problem, mesh.read(DATA / f"{name}.msh"), name, degree, rng, set_options)
+
+
+@pytest.mark.parametrize(("problem", "kind", "degree"), MIXED)
+def test_numbers_agree_on_several_cell_types(rng, set_options, problem, kind, degree):
+    counts = (2, 2) if kind == "triangle+quadrilateral" else (2, 1, 2)
+    dm = random_mixed(kind, counts, seed=int(rng.integers(2**31)))
+    move_vertices(dm, 0.06, rng)
+    compare(problem, dm, kind, degree, rng, set_options)
+
+
+def compare(problem, dm, name, degree, rng, set_options):
+    comparison = Comparison(problem, dm, degree, rng, set_options, diagonal=(problem, name, degree) in DIAGONAL)
+    worst, key = comparison.difference(comparison.expected(pieces(comparison)))
+    print("DIFFERENCE", problem.__name__, name, degree, worst, key)
+    assert worst <= 1e-12
+
+
+def move_vertices(dm, far, rng):
+    """Moves all vertices, those of the boundary too, so that facets are not plane."""
+    coordinates = dm.getCoordinatesLocal()
+    moved = coordinates.duplicate()
+    moved.setArray(coordinates.array_r + rng.uniform(-far, far, coordinates.getLocalSize()))
+    dm.setCoordinatesLocal(moved)

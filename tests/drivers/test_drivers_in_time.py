@@ -46,7 +46,7 @@ def test_species_on_two_ranks(tmp_path):
 def test_bad_input(tmp_path):
     for driver, options, message in (
         ("heat.py", "-restart", "-restart: expected -checkpoint"),
-        ("heat.py", "-ts_type rk", "-ts_type rk is explicit"),
+        ("heat.py", "-ts_type rk", "-ts_type rk does not integrate"),
         ("reaction_diffusion.py", "-parameters 1,2,3", "expected 2 numbers"),
     ):
         done = run(driver, f"-dm_plex_box_faces 2,2 {options}", tmp_path)

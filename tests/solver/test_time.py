@@ -189,6 +189,28 @@ JACOBIAN = dict(
 )
 
 
+def test_boundary_values_of_every_kind(set_options):
+    """Callables that read t, UFL expressions of t, t itself, and Functions that a callback of TS keeps up to date."""
+    set_options("u_", **DIRECT | dict(ts_type="beuler"))
+    dm = femgpu.mesh.box((3, 3), cell="triangle")
+    V = femgpu.FunctionSpace(dm, "Lagrange", 2)
+    v, held = ufl.TestFunction(V), femgpu.Function(V, name="held")
+    t = femgpu.Constant(dm, 0.0)
+    results = []
+    for value in (lambda x: np.full(x.shape[1], t.value), 1.0 * t, t, held):
+        t.value = 0.0
+        held.interpolate(0.0)
+        u = femgpu.Function(V)
+        F = (femgpu.time_derivative(u) * v + inner(grad(u), grad(v))) * dx
+        problem = femgpu.TimeProblem(F, u, femgpu.DirichletBC(V, value, 1), t, options_prefix="u_")
+        problem.ts.setPreStep(lambda ts: held.interpolate(ts.getTime() + ts.getTimeStep()))
+        problem.solve(0.5, 0.1)
+        results.append(u.vec.array.copy())
+    assert results[0].max() == pytest.approx(0.5)
+    for other in results[1:]:
+        np.testing.assert_allclose(other, results[0], rtol=1e-12)
+
+
 def test_adaptive_steps(set_options):
     """PETSc chooses the steps; a tighter tolerance takes more of them and gives less error."""
     results = []
@@ -208,6 +230,16 @@ def test_no_allocations_from_step_to_step(set_options):
     problem.ts.setMonitor(lambda *_: counts.append((problem.runtime.num_allocations, problem.runtime.num_programs)))
     problem.solve(0.5, 0.1)
     assert len(counts) == 6 and len(set(counts[2:])) == 1
+
+
+def test_dropped_problems_are_freed(set_options):
+    set_options("l_", **DIRECT)
+    sizes = []
+    for _ in range(6):
+        problem, _ = heat("l_", faces=(2, 2))
+        problem.solve(0.1, 0.1)
+        sizes.append(problem.runtime.allocated_bytes)
+    assert sizes[-1] <= sizes[2]
 
 
 def test_events(set_options, tmp_path):
@@ -476,9 +508,10 @@ def test_bad_problems(set_options):
     u, v = femgpu.Function(V), ufl.TestFunction(V)
     with pytest.raises(FormError, match="time_derivative"):
         femgpu.TimeProblem(inner(grad(u), grad(v)) * dx, u)
-    set_options("z_", ts_type="rk")
-    with pytest.raises(OptionError, match="-z_ts_type rk is explicit; .* bdf"):
-        femgpu.TimeProblem(femgpu.time_derivative(u) * v * dx + u * v * dx, u, options_prefix="z_")
+    for ts_type in ("rk", "alpha2"):
+        set_options("z_", ts_type=ts_type)
+        with pytest.raises(OptionError, match=f"-z_ts_type {ts_type} does not integrate .* expected bdf"):
+            femgpu.TimeProblem(femgpu.time_derivative(u) * v * dx + u * v * dx, u, options_prefix="z_")
 
 
 def test_checkpoints_of_something_else(set_options, tmp_path):

@@ -5,6 +5,8 @@ import itertools
 import pstats
 import re
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -284,9 +286,19 @@ def gmsh_text(points, blocks, sides=()):
     )
 
 
+@pytest.fixture
+def folder():
+    """One folder for all ranks; with tmp_path each rank cleans up pytest's folders at exit, in the others' way."""
+    mpi = PETSc.COMM_WORLD.tompi4py()
+    made = tempfile.TemporaryDirectory() if mpi.rank == 0 else None
+    yield Path(mpi.bcast(made.name if made else None))
+    mpi.barrier()
+    if made:
+        made.cleanup()
+
+
 @pytest.mark.parallel([2])
-def test_gmsh_files_of_several_cell_types(tmp_path):
-    folder = PETSc.COMM_WORLD.tompi4py().bcast(tmp_path)
+def test_gmsh_files_of_several_cell_types(folder):
     for kind in MIXED:
         points, blocks = mixed_grid(kind, (4, 3, 3)[: 2 if "tri" in kind else 3])
         path = folder / f"{kind}.msh"

@@ -1,6 +1,7 @@
 """Functionals, interpolation of expressions, projections and error norms."""
 
 from math import pi, sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from femgpu.errors import DataError, FormError, MeshError, SolverError
 from femgpu.mesh import Mesh, box
 from femgpu.spaces import expressions, ufl_mesh
 
+DATA = Path(__file__).parents[1] / "data"
 COUNTS = {1: (5,), 2: (3, 3), 3: (2, 2, 2)}
 KINDS = (*ALL_CELLS, *MIXED)
 pytestmark = pytest.mark.timeout(120)
@@ -73,6 +75,16 @@ def check_divergence_theorem(kind):
     out = femgpu.assemble(pressure * inner(velocity, n) * ds(degree=8))
     assert abs(out) > 1e-3
     assert femgpu.assemble((p * div(u) + inner(u, grad(p))) * dx(degree=8)) == pytest.approx(out, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["disk_3", "ball_2", "thick_quarter_ring_2"])
+def test_volumes_of_curved_cells(name):
+    """The degree of the quadrature counts that of det J."""
+    dm = femgpu.mesh.read(DATA / f"{name}.msh")
+    n, dim = ufl.FacetNormal(ufl_mesh(Mesh.of(dm))), Mesh.of(dm).dim
+    volume = femgpu.assemble(femgpu.Constant(dm, 1.0) * dx)
+    assert volume == pytest.approx(femgpu.assemble(femgpu.Constant(dm, 1.0) * dx(degree=12)), rel=1e-12)
+    assert femgpu.assemble(inner(femgpu.coordinates(dm), n) * ds(degree=12)) == pytest.approx(dim * volume, rel=1e-12)
 
 
 def test_areas():

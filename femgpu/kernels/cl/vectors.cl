@@ -45,6 +45,15 @@ __kernel void fill_rows(const int n, __global const int *d_rows, const double s,
   if (i < n) d_out[d_rows[i]] = s;
 }
 
+// T[rows[i]] moves to values[i], or so far that a fraction of the way leads there
+__kernel void insert_rows(const int n, __global const int *d_rows, __global const double *d_values, const double fraction,
+                          __global double *d_t) {
+  const int i = (int)get_global_id(0);
+  if (i >= n) return;
+  const int row = d_rows[i];
+  d_t[row] = fraction == 1.0 ? d_values[i] : d_t[row] + (d_values[i] - d_t[row]) / fraction;
+}
+
 // rate[rows[i]] += shift (values[i] - state[rows[i]]): the rate of the boundary values in place of the state's
 __kernel void rate_rows(const int n, __global const int *d_rows, __global const double *d_values, const double shift,
                         __global const double *d_state, __global double *d_rate) {
