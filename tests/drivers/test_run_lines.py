@@ -21,7 +21,7 @@ def run_lines(path):
     return [" ".join(line.split()) for line in lines if line.strip()]
 
 
-LINES = [(path.stem, line) for path in DRIVERS for line in run_lines(path)]
+LINES = [pytest.param(line, id=f"{path.stem}-{i}") for path in DRIVERS for i, line in enumerate(run_lines(path))]
 
 
 @pytest.mark.parametrize("path", DRIVERS, ids=lambda path: path.stem)
@@ -41,8 +41,8 @@ def kind(line):
     return int(dim.group(1)) if dim else 2, 0 if "-dm_plex_simplex 0" in line else 1
 
 
-@pytest.mark.parametrize(("name", "line"), LINES)
-def test_line_runs(tmp_path, name, line):
+@pytest.mark.parametrize("line", LINES)
+def test_line_runs(tmp_path, line):
     for large, small in SMALLER.items():
         line = line.replace(large, small)
     line = line.replace("python drivers/", f"{sys.executable} {FOLDER}/").replace("meshes/", f"{FOLDER.parent}/meshes/")
