@@ -1,4 +1,4 @@
-"""What all drivers need besides their mathematics: PETSc's start, options, manufactured solutions, reports, files, errors.
+"""What all drivers need besides their mathematics: PETSc's start, options, scaled coordinates, reports, files, errors.
 
 Importing it starts PETSc with the options of the command line, so that it stands first in a driver.
 """
@@ -15,7 +15,6 @@ import numpy as np  # noqa: E402
 import ufl  # noqa: E402
 from mpi4py import MPI  # noqa: E402
 from petsc4py import PETSc  # noqa: E402
-from ufl import dx, inner  # noqa: E402
 
 import femgpu  # noqa: E402
 from femgpu.errors import FemgpuError, OptionError  # noqa: E402
@@ -75,36 +74,17 @@ def bounding_box(dm):
     return np.array(dm.getBoundingBox()).T
 
 
-def relative(dm, x):
-    """Coordinates that go from 0 to 1 over the mesh's bounding box, as a list; x in UFL or in numbers."""
-    lower, upper = bounding_box(dm)
-    return [(x[i] - float(lower[i])) / float(upper[i] - lower[i]) for i in range(len(lower))]
+def relative(dm):
+    """Coordinates that go from 0 to 1 over the mesh's bounding box, as a list of UFL expressions."""
+    x, (lower, upper) = femgpu.coordinates(dm), bounding_box(dm)
+    return [(x[i] - float(lower[i])) / float(upper[i] - lower[i]) for i in range(len(x))]
 
 
-def manufactured(dm, function):
-    """A function of the position in its two forms, from one definition.
-
-    Args:
-        dm: the mesh.
-        function: called with the coordinates x and with the module whose sin, exp and so on it shall use, ufl or numpy; returns a
-            scalar, or a list of components.
-
-    Returns:
-        The UFL expression, and a callable of points (dim, num_points) for boundary values.
-    """
-    expression = function(femgpu.coordinates(dm), ufl)
-    expression = ufl.as_vector(expression) if isinstance(expression, list) else expression
-
-    def values(points):
-        result = function(points, np)
-        return np.stack(result) if isinstance(result, list) else result
-
-    return expression, values
-
-
-def l2_error(u, exact):
-    """The L2 norm of u - exact, by a rule that is exact for twice the degree of u and a little more."""
-    return math.sqrt(femgpu.assemble(inner(u - exact, u - exact) * dx(degree=2 * u.space.element.degree + 3)))
+def with_rate(t, function):
+    """A function of the time, given as a function of its argument, and its time derivative, both as UFL expressions."""
+    now = ufl.variable(t)
+    expression = function(now)
+    return expression, ufl.diff(expression, now)
 
 
 def largest(u):
@@ -119,18 +99,18 @@ def report(problem, exact=None):
     snes, space = problem.snes, problem.u.space
     say(f"Newton iterations: {snes.getIterationNumber()}, linear iterations: {snes.getLinearSolveIterations()}")
     if exact is not None:
-        say(f"L2 error: {l2_error(problem.u, exact):.6e} ({space.num_dofs} dofs, degree {space.element.degree})")
+        say(f"L2 error: {femgpu.error_norm(problem.u, exact):.6e} ({space.num_dofs} dofs, degree {space.degree})")
 
 
-def check_residuals(problem, exact, exact_values):
+def check_residuals(problem, exact):
     """Checks of the discretisation without a solve, as PETSc's tutorials print them for -run_type test.
 
     The initial residual is PETSc's: zero with the boundary values inserted, whose rows then vanish.
     """
     u = problem.u
-    u.interpolate(exact_values)
+    u.interpolate(exact)
     residual, zero = u.vec.duplicate(), u.vec.duplicate()
-    say(f"L_2 error of the interpolant: {l2_error(u, exact):.12e}")
+    say(f"L_2 error of the interpolant: {femgpu.error_norm(u, exact):.12e}")
     problem.residual(u.vec, residual)
     say(f"L_2 residual of the interpolant: {residual.norm():.12e}")
     problem.linearise(u.vec)
@@ -150,14 +130,40 @@ def check_outputs(options):
             raise OptionError(f"-{name} {path}: expected a file that ends in {', '.join(legal)}, in a folder that exists")
 
 
-def write(u, options):
-    """Writes the files that -output and -picture name."""
+def write(options, *functions):
+    """Writes the files that -output and -picture name; the picture is of the first function."""
     output, picture = options.getString("output", ""), options.getString("picture", "")
     if output:
-        femgpu.write(output, u)
+        femgpu.write(output, *functions)
         say(f"wrote {output}")
     if picture:
         from femgpu.io import picture as draw
 
-        draw(picture, u)
+        draw(picture, functions[0])
         say(f"wrote {picture}")
+
+
+def integrate(problem, options, t_end, dt):
+    """Solves a problem in time; PETSc's -ts_max_time and -ts_time_step go before t_end and dt.
+
+    -series <file.pvd>      states for ParaView, at every -series_every <1> steps
+    -checkpoint <file.h5>   written at every -checkpoint_every <10> steps and at the end
+    -restart                go on from the checkpoint, where there is one
+    """
+    series, checkpoint = options.getString("series", ""), options.getString("checkpoint", "")
+    if options.getBool("restart", False):
+        if not checkpoint:
+            raise OptionError("-restart: expected -checkpoint <file.h5> beside it, which says from where")
+        if Path(checkpoint).is_file():
+            problem.restart(checkpoint)
+            say(f"restart from {checkpoint}: step {problem.step}, t = {problem.t.value:.6g}")
+    if series:
+        problem.output(series, every=number(options, "series_every", 1, minimum=1))
+    if checkpoint:
+        problem.checkpoint(checkpoint, every=number(options, "checkpoint_every", 10, minimum=1))
+    problem.solve(t_end, dt)
+    ts = problem.ts
+    say(
+        f"{ts.getType()}: {problem.step} steps to t = {problem.t.value:.6g}, {ts.getStepRejections()} rejected; "
+        f"{ts.getSNESIterations()} Newton and {ts.getKSPIterations()} linear iterations"
+    )

@@ -4,20 +4,22 @@ Strong form, on any mesh, for a displacement u with the strain e(u) = (grad u + 
 
     -div(sigma(u)) = f,   sigma(u) = 2 mu e(u) + lambda div(u) I
 
-Weak form: find u with its boundary values and, for all v that vanish where u is prescribed,
+with u prescribed on a part of the boundary, sigma(u) n = t on the part `loaded`, and no forces on the rest. Weak form: find u with
+its boundary values and, for all v that vanish where u is prescribed,
 
-    int sigma(u) : grad v dx - int f . v dx = 0
+    int sigma(u) : grad v dx - int f . v dx - int_loaded t . v ds = 0
 
 -sol_type elas_trig             u_i = sin(2 pi x_i) - 2 x_{i-1} x_i (the second term from i = 1 on)
           elas_quad             u_i = x_i^2 - 2 x_{i-1} x_i, in every space of degree 2 or more
           elas_uniform_strain   u linear, in every space
-          loaded                no exact solution: u = 0 on the boundary -clamped, body force -force
+          loaded                no exact solution: u = 0 on -clamped, f = -force, t = -traction on -loaded
 
 In the first three u is prescribed on the whole boundary, and f follows from UFL.
 
 -mu <1.0>, -lambda <1.0>        Lame's parameters
--clamped <1>                    value of Face Sets (loaded)
--force <0,0,-1>                 force per volume (loaded), as many numbers as the mesh has dimensions
+-clamped <1>, -loaded <2>       values of Face Sets
+-force <0,0,0>                  force per volume, as many numbers as the mesh has dimensions
+-traction <0,0,-1>              force per area, likewise
 -near_nullspace <true>          give the rigid-body modes to the preconditioner: algebraic multigrid needs them
 -run_type full                  solve, print the error, write what -output and -picture name
           test                  print the residual of the exact solution's interpolant, of zero, and the error of the interpolant
@@ -33,7 +35,7 @@ Run lines:
     python drivers/elasticity.py -dm_plex_dim 3 -dm_plex_simplex 0 -dm_plex_box_faces 4,4,4 -pc_type gamg \
         -sol_type elas_uniform_strain
     mpiexec -n 2 python drivers/elasticity.py -dm_plex_filename meshes/bracket.msh -sol_type loaded -mu 8e10 -lambda 1.2e11 \
-        -force 0,0,-1e8 -ksp_type cg -pc_type gamg -ksp_monitor -output elasticity.vtu
+        -traction 0,0,-1e7 -ksp_type cg -pc_type gamg -ksp_monitor -output elasticity.vtu
 """
 
 import math
@@ -41,7 +43,7 @@ import math
 import common
 import ufl
 from petsc4py import PETSc
-from ufl import Identity, div, dx, grad, inner, sym
+from ufl import Identity, div, ds, dx, grad, inner, sym
 
 import femgpu
 
@@ -56,25 +58,26 @@ def main():
     solution = common.choice(options, "sol_type", SOLUTIONS, "elas_trig")
     run_type = common.choice(options, "run_type", RUN_TYPES, "full")
     degree = common.number(options, "displacement_petscspace_degree", common.number(options, "petscspace_degree", 1))
-    mu, lam = common.number(options, "mu", 1.0), common.number(options, "lambda", 1.0)
+    material = common.number(options, "mu", 1.0), common.number(options, "lambda", 1.0)
     near_nullspace = options.getBool("near_nullspace", True)
 
     dm = femgpu.mesh.create()
     if solution == "loaded":
-        force = common.numbers(options, "force", [0.0] * (dm.getDimension() - 1) + [-1.0])
-        clamped = common.number(options, "clamped", 1)
-        problem, exact, exact_values = loaded(dm, degree, mu, lam, clamped, force), None, None
+        clamped, loaded = common.number(options, "clamped", 1), common.number(options, "loaded", 2)
+        zeros = [0.0] * (dm.getDimension() - 1)
+        forces = common.numbers(options, "force", [*zeros, 0.0]), common.numbers(options, "traction", [*zeros, -1.0])
+        problem, exact = load(dm, degree, material, clamped, loaded, *forces), None
     else:
-        problem, exact, exact_values = discretise(dm, degree, mu, lam, solution)
+        problem, exact = discretise(dm, degree, material, solution)
     if near_nullspace:
         problem.set_near_nullspace(femgpu.rigid_body_modes(problem.u.space))
     if run_type == "test" and exact is not None:
-        common.check_residuals(problem, exact, exact_values)
+        common.check_residuals(problem, exact)
         return
     problem.solve()
     common.report(problem, exact)
     common.say(f"Largest displacement: {common.largest(problem.u):.6e}")
-    common.write(problem.u, options)
+    common.write(options, problem.u)
 
 
 def stress(u, mu, lam):
@@ -82,43 +85,34 @@ def stress(u, mu, lam):
     return 2 * mu * sym(grad(u)) + lam * div(u) * Identity(len(u))
 
 
-def discretise(dm, degree, mu, lam, solution):
-    """The problem with an exact solution, and that solution as UFL and as a callable of points."""
+def discretise(dm, degree, material, solution):
+    """The problem with an exact solution, and that solution."""
     space = femgpu.FunctionSpace(dm, "Lagrange", degree, shape=(dm.getDimension(),))
     u, v = femgpu.Function(space, name="displacement"), ufl.TestFunction(space)
-    mu, lam = femgpu.Constant(dm, mu), femgpu.Constant(dm, lam)
-    exact, values = common.manufactured(dm, lambda x, m: FIELDS[solution](x, m, dm.getDimension()))
+    mu, lam = (femgpu.Constant(dm, value) for value in material)
+    exact = exact_solution(dm, solution)
     f = -div(stress(exact, mu, lam))
     F = inner(stress(u, mu, lam), grad(v)) * dx - inner(f, v) * dx
-    bc = femgpu.DirichletBC(space, values, "boundary")
-    return femgpu.NonlinearProblem(F, u, bcs=[bc]), exact, values
+    bc = femgpu.DirichletBC(space, exact, "boundary")
+    return femgpu.NonlinearProblem(F, u, bcs=[bc]), exact
 
 
-def loaded(dm, degree, mu, lam, clamped, force):
-    """The problem of a clamped part under a body force."""
+def exact_solution(dm, solution):
+    """Ex17's trig_2d_u, quadratic_2d_u (and 3d) and uniform_strain_u."""
+    x, dim = femgpu.coordinates(dm), dm.getDimension()
+    if solution == "elas_uniform_strain":
+        return ufl.as_vector([0.1 * x[0] + 0.3 * x[1], 0.3 * x[0] + 0.25 * x[1], 0.0][:dim])
+    first = [ufl.sin(2 * math.pi * s) if solution == "elas_trig" else s**2 for s in x]
+    return ufl.as_vector([first[i] - (2 * x[i - 1] * x[i] if i else 0) for i in range(dim)])
+
+
+def load(dm, degree, material, clamped, loaded, force, traction):
+    """The problem of a part that is clamped on one part of its boundary and loaded on another, and all over."""
     space = femgpu.FunctionSpace(dm, "Lagrange", degree, shape=(dm.getDimension(),))
     u, v = femgpu.Function(space, name="displacement"), ufl.TestFunction(space)
-    mu, lam, force = (femgpu.Constant(dm, value) for value in (mu, lam, force))
-    F = inner(stress(u, mu, lam), grad(v)) * dx - inner(force, v) * dx
+    mu, lam, f, t = (femgpu.Constant(dm, value) for value in (*material, force, traction))
+    F = inner(stress(u, mu, lam), grad(v)) * dx - inner(f, v) * dx - inner(t, v) * ds(loaded)
     return femgpu.NonlinearProblem(F, u, bcs=[femgpu.DirichletBC(space, 0.0, clamped)])
-
-
-def trigonometric(x, m, dim):
-    """Ex17's trig_2d_u and trig_3d_u."""
-    return [m.sin(2 * math.pi * x[i]) - (2 * x[i - 1] * x[i] if i else 0) for i in range(dim)]
-
-
-def quadratic(x, m, dim):
-    """Ex17's quadratic_2d_u and quadratic_3d_u."""
-    return [x[i] ** 2 - (2 * x[i - 1] * x[i] if i else 0) for i in range(dim)]
-
-
-def uniform_strain(x, m, dim):
-    """Ex17's uniform_strain_u."""
-    return [0.1 * x[0] + 0.3 * x[1], 0.3 * x[0] + 0.25 * x[1], 0 * x[0]][:dim]
-
-
-FIELDS = {"elas_trig": trigonometric, "elas_quad": quadratic, "elas_uniform_strain": uniform_strain}
 
 
 if __name__ == "__main__":

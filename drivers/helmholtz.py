@@ -46,7 +46,7 @@ def main():
     problem, exact = discretise(femgpu.mesh.create(), degree, wavenumber)
     problem.solve()
     common.report(problem, exact)
-    common.write(problem.u, options)
+    common.write(options, problem.u)
 
 
 def discretise(dm, degree, wavenumber):
@@ -54,14 +54,10 @@ def discretise(dm, degree, wavenumber):
     space = femgpu.FunctionSpace(dm, "Lagrange", degree)
     u, v = femgpu.Function(space, name="u"), ufl.TestFunction(space)
     k = femgpu.Constant(dm, wavenumber)
-
-    def wave(x, m):
-        return math.prod(m.sin(wavenumber * x[i] + 0.3) for i in range(dm.getDimension()))
-
-    exact, values = common.manufactured(dm, wave)
+    exact = math.prod(ufl.sin(k * s + 0.3) for s in femgpu.coordinates(dm))
     f = -div(grad(exact)) - k**2 * exact
     F = (inner(grad(u), grad(v)) - k**2 * u * v) * dx - f * v * dx
-    bc = femgpu.DirichletBC(space, values, "boundary")
+    bc = femgpu.DirichletBC(space, exact, "boundary")
     return femgpu.NonlinearProblem(F, u, bcs=[bc]), exact
 
 

@@ -4,49 +4,50 @@ Strong form, on any mesh, for a displacement u with F = I + grad u and J = det F
 
     -div(P(u)) = t f,   P = mu (F - F^-T) + lambda ln(J) F^-T
 
-which is the derivative of the energy density  psi = mu/2 (F : F - dim) - mu ln(J) + lambda/2 ln(J)^2.
+with u prescribed on a part of the boundary, P(u) n = t q on the part `loaded`, and no forces on the rest. P is the derivative of
+the energy density mu/2 (F : F - dim) - mu ln(J) + lambda/2 ln(J)^2. Weak form: find u with its boundary values and, for all v that
+vanish where u is prescribed,
 
-Weak form: find u with its boundary values and, for all v that vanish where u is prescribed,
-
-    int P(u) : grad v dx - int t f . v dx = 0
+    int P(u) : grad v dx - int t f . v dx - int_loaded t q . v ds = 0
 
 The load factor t goes from 0 to 1 in -load_steps steps. It is a kernel argument, so that nothing is rebuilt on the way; each step
 starts from the solution before it, extrapolated.
 
 -load manufactured   u_i = t a_i prod_j sin(pi s_j), s_j from 0 to 1 over the mesh's bounding box, a_i from a tenth of its smallest
                      side; prescribed on the whole boundary. The body force that belongs to it follows from UFL
-      body           a body force t f, -force, on a part that is held at -clamped
-      displacement   the boundary -pulled moves by t times -displacement, -clamped is held
+      forces         u = 0 on -clamped, f = -force, q = -traction (per undeformed area) on -loaded
+      displacement   u = 0 on -clamped, u = t d with d = -displacement on -loaded
 
 -mu <1.0>, -lambda <2.0>      Lame's parameters at small strains
 -load_steps <1>
--clamped <1>, -pulled <2>     values of Face Sets
--force <0,0,-1>, -displacement <0,0,0.1>   as many numbers as the mesh has dimensions
+-clamped <1>, -loaded <2>     values of Face Sets
+-force <0,0,0>, -traction <0,0,-0.01>, -displacement <0,0,0.1>   as many numbers as the mesh has dimensions
 
 Run lines:
 
     python drivers/hyperelasticity.py -dm_plex_box_faces 12,12 -petscspace_degree 2 -snes_monitor -pc_type lu
     python drivers/hyperelasticity.py -dm_plex_simplex 0 -dm_plex_box_faces 24,4 -dm_plex_box_upper 6,1 \
-        -load displacement -clamped 4 -pulled 2 -displacement 2,-2 -load_steps 4 -petscspace_degree 2 -pc_type lu -picture hyperelasticity.png
+        -load displacement -clamped 4 -loaded 2 -displacement 2,-2 -load_steps 4 -petscspace_degree 2 -pc_type lu \
+        -picture hyperelasticity.png
     python drivers/hyperelasticity.py -dm_plex_dim 3 -dm_plex_box_faces 3,3,3 -petscspace_degree 2 -ksp_type cg \
         -pc_type gamg -snes_monitor
     python drivers/hyperelasticity.py -dm_plex_dim 3 -dm_plex_simplex 0 -dm_plex_box_faces 4,4,4 -ksp_type cg \
         -pc_type gamg -snes_monitor
-    mpiexec -n 2 python drivers/hyperelasticity.py -dm_plex_filename meshes/bracket.msh -load body -force 0,0,-5e4 \
-        -mu 1e6 -lambda 2e6 -load_steps 2 -snes_linesearch_type cp -snes_monitor -ksp_type cg -pc_type gamg -output hyperelasticity.vtu
+    mpiexec -n 2 python drivers/hyperelasticity.py -dm_plex_filename meshes/bracket.msh -load forces -traction 0,0,-2e3 \
+        -mu 1e6 -lambda 2e6 -load_steps 2 -snes_linesearch_type cp -femgpu_jacobian assembled -ksp_type cg -pc_type gamg \
+        -snes_monitor -output hyperelasticity.vtu
 """
 
 import math
 
 import common
-import numpy as np
 import ufl
 from petsc4py import PETSc
-from ufl import Identity, det, div, dx, grad, inner, inv, ln
+from ufl import Identity, det, div, ds, dx, grad, inner, inv, ln
 
 import femgpu
 
-LOADS = ("manufactured", "body", "displacement")
+LOADS = ("manufactured", "forces", "displacement")
 
 
 def main():
@@ -59,20 +60,20 @@ def main():
     material = common.number(options, "mu", 1.0), common.number(options, "lambda", 2.0)
 
     dm = femgpu.mesh.create()
-    zeros = [0.0] * (dm.getDimension() - 1)
-    clamped, exact = common.number(options, "clamped", 1), None
+    zeros, exact = [0.0] * (dm.getDimension() - 1), None
+    regions = common.number(options, "clamped", 1), common.number(options, "loaded", 2)
     if load == "manufactured":
         problem, t, exact = discretise(dm, degree, material)
-    elif load == "body":
-        problem, t = loaded(dm, degree, material, clamped, common.numbers(options, "force", [*zeros, -1.0]))
+    elif load == "forces":
+        forces = common.numbers(options, "force", [*zeros, 0.0]), common.numbers(options, "traction", [*zeros, -0.01])
+        problem, t = push(dm, degree, material, *regions, *forces)
     else:
-        displacement = common.numbers(options, "displacement", [*zeros, 0.1])
-        problem, t = pulled(dm, degree, material, clamped, common.number(options, "pulled", 2), displacement)
+        problem, t = pull(dm, degree, material, *regions, common.numbers(options, "displacement", [*zeros, 0.1]))
     problem.set_near_nullspace(femgpu.rigid_body_modes(problem.u.space))
     solve(problem, t, load_factors(load, steps), common.say)
     common.report(problem, exact)
     common.say(f"Largest displacement: {common.largest(problem.u):.6e}")
-    common.write(problem.u, options)
+    common.write(options, problem.u)
 
 
 def stress(u, mu, lam):
@@ -95,33 +96,27 @@ def discretise(dm, degree, material):
     t = femgpu.Constant(dm, 1.0)
     lower, upper = common.bounding_box(dm)
     size = 0.1 * float((upper - lower).min())
-
-    def bulge(x, m):
-        shape = math.prod(m.sin(math.pi * s) for s in common.relative(dm, x))
-        return [size / (i + 1) * shape for i in range(dm.getDimension())]
-
-    field, values = common.manufactured(dm, bulge)
-    exact = t * field
+    shape = math.prod(ufl.sin(math.pi * s) for s in common.relative(dm))
+    exact = t * ufl.as_vector([size / (i + 1) * shape for i in range(dm.getDimension())])
     f = -div(stress_of(exact))
-    bc = femgpu.DirichletBC(u.space, lambda x: t.value * values(x), "boundary")
+    bc = femgpu.DirichletBC(u.space, exact, "boundary")
     return femgpu.NonlinearProblem(F - inner(f, v) * dx, u, bcs=[bc]), t, exact
 
 
-def loaded(dm, degree, material, clamped, force):
-    """The problem of a part under a body force, and its load factor."""
+def push(dm, degree, material, clamped, loaded, force, traction):
+    """The problem of a part under forces, and its load factor."""
     u, v, _, F = internal_forces(dm, degree, material)
-    t, force = femgpu.Constant(dm, 1.0), femgpu.Constant(dm, force)
-    bc = femgpu.DirichletBC(u.space, 0.0, clamped)
-    return femgpu.NonlinearProblem(F - t * inner(force, v) * dx, u, bcs=[bc]), t
+    t, f, q = (femgpu.Constant(dm, value) for value in (1.0, force, traction))
+    F = F - t * inner(f, v) * dx - t * inner(q, v) * ds(loaded)
+    return femgpu.NonlinearProblem(F, u, bcs=[femgpu.DirichletBC(u.space, 0.0, clamped)]), t
 
 
-def pulled(dm, degree, material, clamped, moved, displacement):
+def pull(dm, degree, material, clamped, loaded, displacement):
     """The problem of a part whose boundary is moved, and its load factor."""
     u, _, _, F = internal_forces(dm, degree, material)
-    t = femgpu.Constant(dm, 1.0)
-    held = femgpu.DirichletBC(u.space, 0.0, clamped)
-    pull = femgpu.DirichletBC(u.space, lambda x: np.outer(displacement, t.value * np.ones_like(x[0])), moved)
-    return femgpu.NonlinearProblem(F, u, bcs=[held, pull]), t
+    t, d = femgpu.Constant(dm, 1.0), femgpu.Constant(dm, displacement)
+    bcs = [femgpu.DirichletBC(u.space, 0.0, clamped), femgpu.DirichletBC(u.space, t * d, loaded)]
+    return femgpu.NonlinearProblem(F, u, bcs=bcs), t
 
 
 def load_factors(load, steps):

@@ -68,25 +68,25 @@ def main():
     degree = common.number(options, "petscspace_degree", 1)
     nu_degree = common.number(options, "mat_petscspace_degree", 0)
 
-    problem, exact, exact_values = discretise(femgpu.mesh.create(), degree, coefficient, kind, nu_degree)
+    problem, exact = discretise(femgpu.mesh.create(), degree, coefficient, kind, nu_degree)
     if run_type == "perf":
         from femgpu.bench.residual import report
 
-        problem.u.interpolate(exact_values)
+        problem.u.interpolate(exact)
         common.say(report(problem))
         return
     if run_type == "test":
-        common.check_residuals(problem, exact, exact_values)
+        common.check_residuals(problem, exact)
         return
     problem.solve()
     common.report(problem, exact)
-    common.write(problem.u, options)
+    common.write(options, problem.u)
     if show_solution:
         problem.u.vec.view()
 
 
 def discretise(dm, degree, coefficient, kind, nu_degree=0):
-    """The problem with its initial guess, and its exact solution as UFL and as a callable of points.
+    """The problem with its initial guess, and its exact solution.
 
     Args:
         dm: the mesh.
@@ -97,28 +97,23 @@ def discretise(dm, degree, coefficient, kind, nu_degree=0):
     """
     space = femgpu.FunctionSpace(dm, "Lagrange", degree)
     u, v = femgpu.Function(space, name="u"), ufl.TestFunction(space)
-    exact, exact_values = exact_solution(dm, kind)
+    exact = exact_solution(dm, kind)
     nu, nu_exact = make_coefficient(dm, u, exact, coefficient, nu_degree)
     f = ex12_source(dm, coefficient) if kind == "ex12" else -div(nu_exact * grad(exact))
     F = inner(nu * grad(u), grad(v)) * dx - f * v * dx
-    bc = femgpu.DirichletBC(space, exact_values, "boundary")
+    bc = femgpu.DirichletBC(space, exact, "boundary")
     if coefficient == "nonlinear":
         # nu vanishes with grad u: start from a function with a gradient.
-        u.interpolate(lambda points: points.sum(axis=0))
-    return femgpu.NonlinearProblem(F, u, bcs=[bc]), exact, exact_values
+        u.interpolate(sum(femgpu.coordinates(dm)))
+    return femgpu.NonlinearProblem(F, u, bcs=[bc]), exact
 
 
 def exact_solution(dm, kind):
-    """The exact solution as UFL and as a callable of points."""
-    dim = dm.getDimension()
-
-    def quadratic(x, m):
-        return 2.0 / dim * sum(x[i] ** 2 for i in range(dim))
-
-    def trigonometric(x, m):
-        return math.prod(m.sin(math.pi * s + 0.3) for s in common.relative(dm, x))
-
-    return common.manufactured(dm, trigonometric if kind == "trigonometric" else quadratic)
+    """The exact solution."""
+    if kind == "trigonometric":
+        return math.prod(ufl.sin(math.pi * s + 0.3) for s in common.relative(dm))
+    x = femgpu.coordinates(dm)
+    return 2.0 / len(x) * inner(x, x)
 
 
 def make_coefficient(dm, u, exact, kind, degree):
@@ -128,12 +123,12 @@ def make_coefficient(dm, u, exact, kind, degree):
     if kind == "nonlinear":
         return inner(grad(u), grad(u)) / 2, inner(grad(exact), grad(exact)) / 2
     lower = np.minimum(common.bounding_box(dm)[0], 0.0)
-    linear, values = common.manufactured(dm, lambda x, m: sum(x[i] - float(lower[i]) for i in range(len(lower))[:2]))
+    linear = sum(s - float(least) for s, least in list(zip(femgpu.coordinates(dm), lower, strict=True))[:2])
     if kind == "analytic":
         return linear, linear
     space = femgpu.FunctionSpace(dm, "DG" if degree == 0 else "Lagrange", degree)
     nu = femgpu.Function(space, name="nu")
-    nu.interpolate(values)
+    nu.interpolate(linear)
     return nu, linear
 
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from femgpu import mesh
     from femgpu.forms import PointwiseForm
     from femgpu.io import write
-    from femgpu.operators import assemble
-    from femgpu.solver import AssembledPC, FormMatrix, NonlinearProblem
+    from femgpu.operators import assemble, error_norm
+    from femgpu.solver import AssembledPC, FormMatrix, NonlinearProblem, TimeProblem, project
     from femgpu.spaces import (
         Constant,
         DirichletBC,
@@ -34,9 +34,12 @@ __all__ = [
     "MixedSpace",
     "NonlinearProblem",
     "PointwiseForm",
+    "TimeProblem",
     "assemble",
     "coordinates",
+    "error_norm",
     "mesh",
+    "project",
     "rigid_body_modes",
     "time_derivative",
     "write",
@@ -46,8 +49,8 @@ __all__ = [
 _HOMES = {
     "forms": ("PointwiseForm",),
     "io": ("write",),
-    "operators": ("assemble",),
-    "solver": ("AssembledPC", "FormMatrix", "NonlinearProblem"),
+    "operators": ("assemble", "error_norm"),
+    "solver": ("AssembledPC", "FormMatrix", "NonlinearProblem", "TimeProblem", "project"),
     "spaces": (
         "Constant",
         "DirichletBC",
@@ -64,6 +67,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     home = next((module for module, names in _HOMES.items() if name in names), None)
     if home is not None:
+        if home == "spaces":
+            import_module("femgpu.forms")  # lets Functions and boundary conditions take UFL expressions
         value = globals()[name] = getattr(import_module(f"femgpu.{home}"), name)
         return value
     if not name.startswith("_") and find_spec(f"femgpu.{name}") is not None:

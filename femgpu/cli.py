@@ -14,8 +14,8 @@ from typing import Any
 from femgpu import doctor
 from femgpu.errors import FemgpuError
 
-# Cells of a benchmark where none are given.
-_CELLS_GPU, _CELLS_CPU = 1.6e7, 2e5
+# Cells of a benchmark on a CPU and on a GPU where none are given.
+_CELLS = {"ex12": (2e5, 1.6e7), "qdata": (2e3, 2e5)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -86,15 +86,20 @@ def run_bench(arguments: argparse.Namespace, rest: list[str]) -> int:
     from mpi4py import MPI
 
     from femgpu import options, runtime
-    from femgpu.bench import ex12
+    from femgpu.bench import ex12, qdata
     from femgpu.bench.report import check_folder, write_report
 
     if MPI.COMM_WORLD.size > 1:
-        raise FemgpuError(f"bench ex12 on {MPI.COMM_WORLD.size} ranks: expected one; it times single kernels")
+        raise FemgpuError(f"bench {arguments.workload} on {MPI.COMM_WORLD.size} ranks: expected one; it times single kernels")
     folder = check_folder(arguments.out)
-    device = runtime.for_comm(options.read().device, MPI.COMM_WORLD).device
-    cells = arguments.cells or (_CELLS_GPU if device.is_gpu else _CELLS_CPU)
-    result = ex12.run(cells, arguments.precision, arguments.dim, arguments.blocks or ex12.BLOCKS)
+    chosen = runtime.for_comm(options.read().device, MPI.COMM_WORLD)
+    device = chosen.device
+    result: ex12.Result | qdata.Result
+    if arguments.workload == "qdata":
+        result = qdata.run(chosen, arguments.cells or _CELLS["qdata"][device.is_gpu], arguments.precision or "double")
+    else:
+        cells = arguments.cells or _CELLS["ex12"][device.is_gpu]
+        result = ex12.run(cells, arguments.precision or "single", arguments.dim, arguments.blocks or ex12.BLOCKS)
     print(result.text())
     for path in write_report(result, device, folder):
         print(f"wrote {path}")
@@ -118,10 +123,11 @@ def _parser() -> argparse.ArgumentParser:
     _command(commands, "doctor", "checks the installation and says how to mend it", run_doctor)
     _command(commands, "devices", "lists OpenCL devices and the one that is taken", run_devices)
     bench = _command(commands, "bench", "times a workload and writes a report", run_bench)
-    bench.add_argument("workload", choices=("ex12",), help="ex12: the variable-coefficient Poisson residual on P1")
-    default = f"{_CELLS_GPU:.1e} on a GPU, else {_CELLS_CPU:.0e}"
+    bench.add_argument("workload", choices=tuple(_CELLS), help="ex12: the variable-coefficient Poisson residual on P1; qdata: "
+                       "actions with state stored and recomputed")  # fmt: skip
+    default = "; ".join(f"{name}: {gpu:.1e} on a GPU, else {cpu:.0e}" for name, (cpu, gpu) in _CELLS.items())
     bench.add_argument("--cells", type=_count, help=f"at least so many; default {default}")
-    bench.add_argument("--precision", choices=("single", "double", "mixed"), default="single", help="default single")
+    bench.add_argument("--precision", choices=("single", "double", "mixed"), help="default single; qdata: double")
     bench.add_argument("--dim", type=int, choices=(2, 3), default=2, help="2: triangles, 3: tetrahedra; default 2")
     bench.add_argument("--blocks", type=_counts, help="blocks to sweep, for example 4,8,16; default 4 to 128")
     bench.add_argument("--out", default="docs/benchmarks", help="folder of the report; default docs/benchmarks")

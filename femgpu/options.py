@@ -47,6 +47,8 @@ OPTIONS = (
     Option("femgpu_geometry", str, "auto", "inverse Jacobians from memory or rebuilt", ("auto", "stored", "recomputed")),
     Option("femgpu_scatter", str, "auto", "how cells add into the vector", ("auto", "gather", "atomic")),
     Option("femgpu_deterministic", bool, False, "forbid what depends on the order of execution (atomic scatter)"),
+    Option("femgpu_qdata", str, "auto", "what of the Jacobian is kept at quadrature points; auto: by the device's ceilings",
+           ("auto", "store", "recompute")),
     Option("femgpu_device", str, "", "index of the device, or a part of its name; default: node-local rank modulo devices"),
     Option("femgpu_jacobian", str, "matfree", "the Jacobian that KSP multiplies with", ("matfree", "assembled")),
     Option("femgpu_pmat", str, "auto", "what the preconditioner sees; auto: assembled when the PC needs entries",
@@ -84,6 +86,7 @@ class Settings:
     geometry: str = "auto"
     scatter: str = "auto"
     deterministic: bool = False
+    qdata: str = "auto"
     device: str = ""
     jacobian: str = "matfree"
     pmat: str = "auto"

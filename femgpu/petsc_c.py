@@ -7,6 +7,7 @@ the DM impossible to destroy.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import CDLL, CFUNCTYPE, POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64, c_void_p, cast
 from typing import Any
 
@@ -30,10 +31,14 @@ _SIGNATURES: dict[str, list[Any]] = {
     "DMPlexGetConeOrientations": [c_void_p, POINTER(_IntPtr)],
     "DMPlexGetConeSection": [c_void_p, POINTER(c_void_p)],
     "DMPlexGetOverlap": [c_void_p, _IntPtr],
+    "DMSetPeriodicity": [c_void_p, c_void_p, c_void_p, c_void_p],
     "DMPlexInsertBoundaryValues": [c_void_p, c_int, c_void_p, c_double, c_void_p, c_void_p, c_void_p],
     "MatMFFDSetFunction": [c_void_p, c_void_p, c_void_p],
     "MatMFFDSetFunctionError": [c_void_p, c_double],
     "MatMFFDSetOptionsPrefix": [c_void_p, c_char_p],
+    "TSGetAdapt": [c_void_p, POINTER(c_void_p)],
+    "TSAdaptSetType": [c_void_p, c_char_p],
+    "TSSetPreStage": [c_void_p, c_void_p],
     "VecLockGet": [c_void_p, _IntPtr],
     "VecLockReadPop": [c_void_p],
     "MatMFFDSetBase": [c_void_p, c_void_p, c_void_p],
@@ -166,6 +171,11 @@ def overlap(dm: PETSc.DMPlex) -> int:
     return layers.value
 
 
+def forget_periods(dm: PETSc.DMPlex) -> None:
+    """Makes a DM forget its periods; the coordinates that it keeps per cell across them stay."""
+    _call("DMSetPeriodicity", dm.handle, None, None, None)
+
+
 def insert_boundary_values(dm: PETSc.DMPlex, local_vec: PETSc.Vec, time: float = 0.0) -> None:
     """Writes the essential boundary values of the DM's own discrete system into a local vector.
 
@@ -199,6 +209,33 @@ def difference_options(mat: PETSc.Mat, prefix: str, error: float) -> None:
 def difference_at(mat: PETSc.Mat, state: PETSc.Vec) -> None:
     """Sets the state of a Mat of type mffd; its residual there is computed at the first product."""
     _call("MatMFFDSetBase", mat.handle, state.handle, None)
+
+
+def before_stages(ts: PETSc.TS, function: Callable[[float], None]) -> Any:
+    """Calls a function with the time of each stage of a TS before it is solved.
+
+    Args:
+        ts: the integrator.
+        function: must not raise.
+
+    Returns:
+        What PETSc calls, to be kept as long as the TS lives.
+    """
+
+    def call(_: Any, time: float) -> int:
+        function(time)
+        return 0
+
+    callback = CFUNCTYPE(c_int, c_void_p, c_double)(call)
+    _call("TSSetPreStage", ts.handle, cast(callback, c_void_p))
+    return callback
+
+
+def set_adapt_type(ts: PETSc.TS, kind: str) -> None:
+    """Sets how a TS chooses its step; -ts_adapt_type overrides it where options are read afterwards."""
+    adapt = c_void_p()
+    _call("TSGetAdapt", ts.handle, byref(adapt))
+    _call("TSAdaptSetType", adapt, kind.encode())
 
 
 def unlock(vec: PETSc.Vec) -> None:

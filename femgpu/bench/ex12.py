@@ -7,6 +7,7 @@ is taken with the copy bandwidth measured in the same run. Schedule `cell` and t
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from femgpu.spaces import Function, FunctionSpace
 
 BLOCKS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 BATCHES = (16, 20, 24, 28, 32, 36)
-TABLE_BLOCKS = (4, 8, 12, 16)
+# Curves in a plot: more are unreadable.
+_CURVES = 4
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,57 @@ class Result:
     bandwidth: float
     bound: float
     timings: list[Timing]
+
+    @property
+    def stem(self) -> str:
+        """Name of the report's files, before device and suffix."""
+        return "ex12"
+
+    @property
+    def variant(self) -> str:
+        """Name of the report's files, after the device."""
+        return f"{self.dim}d-{self.precision}"
+
+    def record(self) -> dict[str, Any]:
+        """What the JSON file holds besides device and versions."""
+        return {
+            "workload": "ex12",
+            "precision": self.precision,
+            "dim": self.dim,
+            "copy_bytes_per_second": self.bandwidth,
+            "beta_bound_flops_per_second": self.bound,
+            "timings": [asdict(timing) | {"GFs": timing.gflops, "GBs": timing.gbytes} for timing in self.timings],
+        }
+
+    def plot(self, path: Path) -> None:
+        """GF/s against blocks for the numbers of batches that reach the highest rates, with the model's bound."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(7, 4.5), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        for batches, timings in self._best_batches():
+            blocks, rates = [t.num_blocks for t in timings], [t.gflops for t in timings]
+            axes.plot(blocks, rates, "o-", label=f"transposed, {batches} batches")
+        for what, label, color in (("evector", "cell", "tab:olive"), ("fused", "cell, fused on L-vectors", "tab:grey")):
+            rate = self.best(what, blocked=False).gflops
+            axes.axhline(rate, linestyle=":", color=color, label=f"{label}: {rate:.0f}")
+        axes.axhline(self.bound / 1e9, linestyle="--", color="black", label=f"beta-model bound: {self.bound / 1e9:.0f}")
+        axes.set(xlabel="blocks per batch", ylabel="GF/s", ylim=(0, None))
+        title = f"ex12, P1 {self.dim}D, one point, {self.precision}, {self.timings[0].cells} cells"
+        axes.set_title(f"{title}\n{self.device}", fontsize=8)
+        axes.legend(fontsize=8)
+        figure.savefig(path, dpi=120)
+
+    def _best_batches(self) -> list[tuple[int, list[Timing]]]:
+        """Numbers of batches with their timings in order of the blocks, best first."""
+        curves: dict[int, list[Timing]] = {}
+        for timing in sorted(self.timings, key=lambda t: t.num_blocks):
+            if timing.what == "evector" and timing.num_blocks:
+                curves.setdefault(timing.num_batches, []).append(timing)
+        ranked = sorted(curves.items(), key=lambda entry: -max(t.gflops for t in entry[1]))
+        return ranked[:_CURVES]
 
     def share(self, timing: Timing) -> float:
         """Rate over the model's bound."""

@@ -156,7 +156,7 @@ class ResidualBench:
         values = np.empty(count * plan.num_rows, SCALAR[plan.precision])
         self.runtime.read(out, values)
         if plan.cell_fastest:
-            values = values.reshape(-1, count, space.num_comp).swapaxes(0, 1)
+            return values.reshape(-1, count, space.num_comp).swapaxes(0, 1).reshape(count, plan.num_rows)
         return values.reshape(count, plan.num_rows)
 
     def _check_fused(self, kernel: CellKernel, out: Any) -> float:

@@ -1,11 +1,29 @@
 """Weak forms to pointwise functions: UFL or C bodies in, records with OpenCL C text out. No petsc4py, no device.
 
-Public: `lower_form`, `functional`, `lower_expression`, `PointwiseForm` and the records.
+Public: `lower_form`, `functional`, `lower_expression`, `ExpressionValues`, `split_states`, `PointwiseForm` and the records.
+Functions take UFL expressions once this is imported.
 """
 
 from femgpu.forms.expression import lower_expression
+from femgpu.forms.expression_values import ExpressionValues
 from femgpu.forms.pointwise_form import PointwiseForm
 from femgpu.forms.records import Expression, Form, Integral, Pointwise
+from femgpu.forms.state import StateSplit, split_states
 from femgpu.forms.ufl_form import functional, lower_form
+from femgpu.spaces import expressions
 
-__all__ = ["Expression", "Form", "Integral", "Pointwise", "PointwiseForm", "functional", "lower_expression", "lower_form"]
+__all__ = [
+    "Expression",
+    "ExpressionValues",
+    "Form",
+    "Integral",
+    "Pointwise",
+    "PointwiseForm",
+    "StateSplit",
+    "functional",
+    "lower_expression",
+    "lower_form",
+    "split_states",
+]
+
+expressions.register(ExpressionValues)

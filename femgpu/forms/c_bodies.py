@@ -110,7 +110,7 @@ def read_bodies(given: Mapping[str, Any], parts: tuple[Part, ...], where: str = 
 
 
 def _test_bodies(name: str, value: Any, parts: tuple[Part, ...], where: str) -> list[Body]:
-    texts = _per_field(name, value, parts, where, f"{{{parts[0].name!r}: '...'}}")
+    texts = _per_key(name, value, parts, where, parts[0].name)
     by_name = {part.name: part for part in parts}
     for key in texts:
         if key not in by_name:
@@ -119,28 +119,29 @@ def _test_bodies(name: str, value: Any, parts: tuple[Part, ...], where: str) -> 
 
 
 def _pair_bodies(name: str, value: Any, parts: tuple[Part, ...], where: str) -> list[Body]:
-    texts = _per_field(name, value, parts, where, f"{{({parts[0].name!r}, {parts[-1].name!r}): '...'}}")
+    texts = _per_key(name, value, parts, where, (parts[0].name, parts[-1].name))
     by_name = {part.name: part for part in parts}
     bodies = []
-    for key, text in texts.items():
-        pair = (key, key) if len(parts) == 1 else key
+    for pair, text in texts.items():
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(entry in by_name for entry in pair):
             raise FormError(
-                f"PointwiseForm: {name}{where} has the key {key!r}; expected pairs (test field, trial field) of {_listed(parts)}"
+                f"PointwiseForm: {name}{where} has the key {pair!r}; expected pairs (test field, trial field) of {_listed(parts)}"
             )
         bodies.append(Body(name, text, by_name[pair[0]], by_name[pair[1]], where))
     return bodies
 
 
-def _per_field(name: str, value: Any, parts: tuple[Part, ...], where: str, example: str) -> Mapping[Any, Any]:
+def _per_key(name: str, value: Any, parts: tuple[Part, ...], where: str, first: Any) -> Mapping[Any, Any]:
+    """Texts by field or pair of fields; a string is enough where there is only one, whose key is `first`."""
     if len(parts) == 1:
-        if isinstance(value, Mapping):
+        if not isinstance(value, Mapping):
+            return {first: value}
+        if not parts[0].name:
             raise FormError(f"PointwiseForm: {name}{where} is a dict; expected a string, the space has one field only")
-        return {parts[0].name: value}
     if not isinstance(value, Mapping):
         raise FormError(
             f"PointwiseForm: {name}{where} is of type {type(value).__name__}, but the space has the fields {_listed(parts)}; "
-            f"expected a dict: {example}"
+            f"expected a dict: {{{first!r}: '...'}}"
         )
     return value
 

@@ -48,4 +48,5 @@ def lower_expression(expression: Any) -> Expression:
     values = tuple(constants.original(entry) for entry in walk.inputs.constants)
     mesh = None if domain is None else mesh_of(domain)
     text = expression_signature(coefficients, values, shape, pointwise)
-    return Expression(coefficients, values, pointwise, shape, mesh, text)
+    is_zero = all(walk.linear.is_zero(node) for node in entries)
+    return Expression(coefficients, values, pointwise, shape, mesh, text, is_zero)

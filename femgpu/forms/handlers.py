@@ -14,6 +14,7 @@ from ufl import classes
 from ufl.core.multiindex import FixedIndex, MultiIndex
 
 from femgpu.errors import FormError
+from femgpu.forms.check import simple_elements
 from femgpu.forms.linear import Slot, Value
 from femgpu.forms.show import show
 from femgpu.spaces import mesh_of
@@ -114,8 +115,6 @@ def _gradient(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
         raise FormError(f"gradient of {type(operand).__name__} is not supported: {show(e)}")
     rank = len(operand.ufl_shape)
     derivative = tuple(sorted(comp[rank:]))  # derivatives commute: one input or slot for both orders
-    if len(derivative) > 2:
-        raise FormError(f"third derivatives are not supported: {show(e)}; introduce the gradient as a field of its own")
     return _form_argument(walk, operand, comp[:rank], derivative)
 
 
@@ -125,9 +124,13 @@ def _value(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
 
 def _form_argument(walk: Walk, e: Any, comp: Component, derivative: Component) -> Value:
     walk.check_domain(e)
-    flat = _flat(comp, e.ufl_shape)
+    flat, order = _flat(comp, e.ufl_shape), len(derivative)
+    if _vanishes(walk, e, flat, order):
+        return walk.graph.constant(0.0)
+    if order > 2:
+        raise FormError(f"third derivatives are not supported: those of {show(e)}; introduce the gradient as a field of its own")
     if isinstance(e, classes.Argument):
-        if e.number() == 0 and len(derivative) > 1:
+        if e.number() == 0 and order > 1:
             raise FormError(
                 f"second derivatives of the test function {show(e)} are not supported; integrate by parts, or introduce the "
                 "gradient as a field of its own"
@@ -136,7 +139,19 @@ def _form_argument(walk: Walk, e: Any, comp: Component, derivative: Component) -
     index = flat
     for entry in derivative:
         index = index * walk.domain.geometric_dimension + entry
-    return walk.graph.input(walk.inputs.coefficient(e, len(derivative)), index)
+    return walk.graph.input(walk.inputs.coefficient(e, order), index)
+
+
+def _vanishes(walk: Walk, e: Any, flat: int, order: int) -> bool:
+    """Whether derivatives of a component are zero because its element has too small a degree."""
+    if order == 0:
+        return False
+    for element in simple_elements(e.ufl_element()):
+        if flat < element.reference_value_size:
+            break
+        flat -= element.reference_value_size
+    # Elsewhere the map of a cell makes polynomials of a degree into functions with derivatives of any order.
+    return element.embedded_superdegree < (order if walk.domain.is_piecewise_linear_simplex_domain() else 1)
 
 
 def _constant(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
@@ -152,7 +167,7 @@ def _coordinate(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
 def _normal(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
     walk.check_domain(e)
     if not walk.on_facets:
-        raise FormError("FacetNormal in an integral over cells: the normal exists on facets only; expected ds instead of dx")
+        raise FormError("FacetNormal where there is no facet: the normal exists in integrals over facets only; expected ds")
     return walk.graph.input("n", comp[0])
 
 

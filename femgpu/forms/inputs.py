@@ -70,6 +70,8 @@ class Inputs:
 
 def width(array: str, dim: int) -> int:
     """The number of entries that one component takes in an input array; 0 where an array counts as a whole."""
-    if array in ("x", "n", "s", "constants"):
+    if array in ("x", "n", "constants"):
         return 0
+    if array == "s":
+        return 1
     return int(dim ** SUFFIXES.index(array[1:]))

@@ -57,7 +57,7 @@ class Pointwise:
             `f1` (residual, action, functional), `g0` to `g5` (jacobian) or `s` (state) that are not always zero. The
             caller zeroes the outputs and defines the type `real` and the macro `R(x)`, `((real)(x))`.
         reads: what the body reads: ("u", c) a value of component c, ("u_x", c) and ("u_xx", c) derivatives of it, the
-            same for "w" and "a", where c counts components of all coefficients; ("x", 0), ("n", 0) and ("s", 0) for any
+            same for "w" and "a", where c counts components of all coefficients; ("s", i); ("x", 0) and ("n", 0) for any
             entry of these.
         writes: what the body writes: ("f0", c), ("g3", c), ... with c the component of the test function; ("s", i).
         flops: operations per point; 0 for bodies of the user, which are not counted.
@@ -150,6 +150,7 @@ class Expression:
         shape: shape of the value.
         mesh: the mesh that it lives on; None for constants and for meshes that are not femgpu's.
         signature: equal for expressions that differ in the values of coefficients and constants only.
+        is_zero: whether all values vanish whatever those of coefficients and constants.
     """
 
     coefficients: tuple[Any, ...]
@@ -158,6 +159,7 @@ class Expression:
     shape: tuple[int, ...]
     mesh: Any
     signature: str
+    is_zero: bool
 
     @property
     def num_values(self) -> int:

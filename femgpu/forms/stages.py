@@ -119,13 +119,23 @@ def substitute(integrand: Any, argument: Any, coefficient: Any) -> Any:
         return replace(integrand, {argument: coefficient})
 
 
-def quadrature_degree(piece: Piece, cap: int | None, notes: list[str]) -> int:
+def scale_degree(domain: Any) -> int:
+    """The degree of det J, by which an integrand's own falls short of that of the integral on the reference cell."""
+    if domain.is_piecewise_linear_simplex_domain():
+        return 0
+    cell = domain.ufl_cell()
+    dim, degree = cell.topological_dimension, domain.ufl_coordinate_element().embedded_superdegree
+    return dim * (degree - 1) if cell.is_simplex else dim * degree - 1
+
+
+def quadrature_degree(piece: Piece, cap: int | None, notes: list[str], scale: int = 0) -> int:
     """The degree that the quadrature of a piece integrates exactly.
 
     Args:
         piece: the piece.
         cap: the largest degree that an estimate may ask for, None for no limit.
         notes: receives a line when the cap is used.
+        scale: is added to estimate and cap.
 
     Raises:
         FormError: if the user's degree is not a whole number.
@@ -138,7 +148,8 @@ def quadrature_degree(piece: Piece, cap: int | None, notes: list[str]) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the walk has refused what UFL does not know
         estimate = estimate_total_polynomial_degree(piece.integrand)
-    estimate = max(estimate) if isinstance(estimate, tuple) else estimate
+    estimate = (max(estimate) if isinstance(estimate, tuple) else estimate) + scale
+    cap = None if cap is None else cap + scale
     if cap is None or estimate <= cap:
         return estimate
     where = "everywhere" if piece.subdomains == ((),) else f"subdomains {piece.subdomains}"

@@ -23,7 +23,7 @@ from femgpu.forms.linear import Slots
 from femgpu.forms.pointwise_form import PointwiseForm
 from femgpu.forms.records import Form, Integral, signature
 from femgpu.forms.show import show
-from femgpu.forms.stages import Constants, Piece, deep_recursion, differentiate, quadrature_degree, split, substitute
+from femgpu.forms.stages import Constants, Piece, deep_recursion, differentiate, quadrature_degree, scale_degree, split, substitute
 from femgpu.forms.subfunctions import expand_parts
 from femgpu.forms.walk import Walk
 from femgpu.spaces import SubFunction, mesh_of
@@ -79,7 +79,8 @@ def functional(F: Any, max_degree: int | None = None) -> Form:
     Args:
         F: ufl.Form without arguments.
         max_degree: the largest quadrature degree that UFL's estimate may ask for; default 2k + 2, k the largest degree
-            of a coefficient; without coefficients the estimate rules.
+            of a coefficient; without coefficients the estimate rules. To both the degree of det J is added, so that volumes
+            and integrals of Functions are exact on curved cells, too.
 
     Returns:
         The form; its integrals have `functional` only.
@@ -95,8 +96,9 @@ def functional(F: Any, max_degree: int | None = None) -> Form:
         raise FormError(f"the functional is zero: {show(F.integrals()[0].integrand())}")
     degrees = [polynomial_degree(entry.ufl_function_space()) for entry in F.coefficients()]
     default = 2 * max(degrees) + 2 if degrees else None
-    form = lowering.form(work, default if max_degree is None else max_degree)
-    return replace(form, mesh=mesh_of(F.ufl_domains()[0]))
+    domain = F.ufl_domains()[0]
+    form = lowering.form(work, default if max_degree is None else max_degree, scale_degree(domain))
+    return replace(form, mesh=mesh_of(domain))
 
 
 def _whole(form: Any) -> Any:
@@ -180,12 +182,12 @@ class _Lowering:
         work.action = work.walk.lower(substitute(piece.integrand, ufl.TrialFunction(self.space), self.direction))
         return work
 
-    def form(self, work: list[_Work], cap: int | None) -> Form:
+    def form(self, work: list[_Work], cap: int | None, scale: int = 0) -> Form:
         """Prints all pieces and collects the records."""
         notes: list[str] = []
         integrals: list[Integral] = []
         for entry in work:
-            degree = quadrature_degree(entry.piece, cap, notes)
+            degree = quadrature_degree(entry.piece, cap, notes, scale)
             template = self._integral(entry, degree)
             integrals += [replace(template, subdomain=ids) for ids in entry.piece.subdomains if template.pointwise]
         coefficients = tuple(self.inputs.coefficients)

@@ -1,13 +1,13 @@
 """Functions to and from PETSc's HDF5 format, readable on any number of ranks.
 
 The group /femgpu holds what PETSc does not keep beside topology, coordinates, labels, sections and vectors: the names
-of the functions, and for each one its degree, continuity and value shape.
+of the functions, for each one its degree, continuity and value shape, and numbers that a caller wants kept.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,24 +17,35 @@ from petsc4py import PETSc
 
 from femgpu.element import LagrangeElement
 from femgpu.errors import DataError, collective
-from femgpu.mesh.inspect import cell_names
-from femgpu.spaces import Function, FunctionSpace
+from femgpu.mesh import Mesh
+from femgpu.mesh.inspect import cell_names, has_petsc_elements
+from femgpu.mesh.periods import is_periodic, set_periods
+from femgpu.mesh.restriction import FieldShape, set_fields
+from femgpu.spaces import Function, FunctionSpace, SubFunction
 
 MESH_NAME = "mesh"
 _GROUP = "/femgpu"
 _KINDS = "/femgpu/functions"
+_NUMBERS = "/femgpu/numbers"
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # PETSc's default layout, 1.0.0, keeps vertices only: curved coordinates need 2.0.0, parallel loading 3.0.0.
 _STORAGE = ("femio_", "dm_plex_view_hdf5_storage_version", "3.0.0")
 
 
-def write_h5(path: Path, functions: Sequence[Function]) -> None:
+def write_h5(path: Path, functions: Sequence[Function | SubFunction], numbers: Mapping[str, float] | None = None) -> None:
     """Writes functions of one mesh, the mesh and its labels; collective.
+
+    Args:
+        path: the file.
+        functions: what to write; fields of mixed functions become functions of their own.
+        numbers: what to keep beside them.
 
     Raises:
         DataError: on all ranks, when PETSc has no HDF5, names hold a slash, or the file cannot be written.
     """
     mesh = functions[0].space.mesh
+    if mesh.dm.getCoordinatesLocalized() and not is_periodic(mesh.dm):
+        raise DataError("the mesh is periodic and its DM does not say with which periods; set them with dm.setPeriodicity()")
     if slashed := [u.name for u in functions if "/" in u.name]:
         raise DataError(f"function names {slashed}: a slash parts groups in HDF5; expected none: Function(V, name=...)")
     temporary = path.with_name(f".{path.name}.part")
@@ -45,8 +56,11 @@ def write_h5(path: Path, functions: Sequence[Function]) -> None:
             dm.topologyView(viewer)
             dm.coordinatesView(viewer)
             dm.labelsView(viewer)
-            _write_numbers(viewer, "coordinates", np.array([mesh.coord_element.degree]))
+            _write_numbers(viewer, "coordinates", _geometry(mesh))
             _write_numbers(viewer, "names", np.frombuffer("\n".join(u.name for u in functions).encode(), np.uint8))
+            for name, number in (numbers or {}).items():
+                # Integers are what an index set can hold, without a bit lost.
+                _write_numbers(viewer, name, np.array([number], np.float64).view(np.int32), _NUMBERS)
             for u in functions:
                 _write_function(viewer, dm, u)
         with collective(mesh.mpi):
@@ -88,6 +102,22 @@ def read_h5(
         return dm, {name: _read_function(viewer, dm, sf, name, spaces) for name in wanted}
 
 
+def read_numbers(path: Path, names: Sequence[str], comm: PETSc.Comm) -> dict[str, float]:
+    """Reads numbers that `write_h5` kept beside the functions; collective.
+
+    Raises:
+        DataError: on all ranks, when the file is missing, is not HDF5, or lacks a number.
+    """
+    with collective(comm.tompi4py()):
+        _check_file(path)
+    with _viewer(path, "r", comm) as viewer:
+        try:
+            found = [_read_numbers(viewer, name, comm, _NUMBERS) for name in names]
+        except PETSc.Error as error:
+            raise DataError(f"{str(path)!r} holds no {', '.join(names)}; expected a checkpoint of a problem in time") from error
+    return {name: float(entry.astype(np.int32).view(np.float64)[0]) for name, entry in zip(names, found, strict=True)}
+
+
 def _rename(temporary: Path, path: Path) -> None:
     try:
         os.replace(temporary, path)
@@ -126,17 +156,21 @@ def _viewer(path: Path, mode: str, comm: PETSc.Comm) -> Iterator[PETSc.ViewerHDF
             viewer.destroy()
 
 
-def _write_function(viewer: PETSc.ViewerHDF5, dm: PETSc.DMPlex, u: Function) -> None:
-    """Writes the L-vector with a section that constrains nothing, whatever the section of u's own DM does."""
+def _write_function(viewer: PETSc.ViewerHDF5, dm: PETSc.DMPlex, u: Function | SubFunction) -> None:
+    """Writes the L-vector with a section of the one field that constrains nothing, whatever the section of u's own DM does."""
     space = u.space
-    kind = [space.element.degree, int(space.element.continuous), *space.value_shape]
+    kind = [space.field.degree, int(space.field.continuous), *space.value_shape]
     _write_numbers(viewer, u.name, np.array(kind), _KINDS)
     section_dm = space.mesh.clone_dm()
-    section_dm.setField(0, space.element.petsc_fe(space.num_comp, space.comm))
-    section_dm.createDS()
+    shape = FieldShape(u.name, space.field.degree, space.field.continuous, space.num_comp)
+    [offsets], num_local = set_fields(space.mesh, section_dm, [shape])
     section_dm.setName(u.name)
+    values, own = np.zeros(num_local), u.local_array()
+    for target, origin in zip(offsets, space.field.offsets, strict=True):
+        for component in range(space.num_comp):
+            values[target + component] = own[origin + component]
     local = section_dm.createLocalVec()
-    local.setArray(u.local_array())  # type: ignore[arg-type]
+    local.setArray(values)  # type: ignore[arg-type]
     local.setName(u.name)
     dm.sectionView(viewer, section_dm)
     dm.localVectorView(viewer, section_dm, local)
@@ -172,16 +206,30 @@ def _read_mesh(viewer: PETSc.ViewerHDF5, comm: PETSc.Comm) -> tuple[PETSc.DMPlex
     sf = dm.topologyLoad(viewer)
     dm.coordinatesLoad(viewer, sf)
     dm.labelsLoad(viewer, sf)
+    degree, *periods = _read_numbers(viewer, "coordinates", comm)
+    if periods:
+        lower, period = np.array(periods, np.int32).view(np.float64).reshape(2, -1)
+        set_periods(dm, lower, period)
     if comm.getSize() > 1:
         dm.getPartitioner().setFromOptions()
         spread = dm.distribute(overlap=0)
         sf = sf if spread is None else sf.compose(spread)
         dm.setName(MESH_NAME)
-    degree = int(_read_numbers(viewer, "coordinates", comm)[0])
-    coordinates = dm.getCoordinateDM()
-    coordinates.setField(0, LagrangeElement(cell_names(dm, comm.tompi4py())[0], degree).petsc_fe(dm.getDimension(), comm))
-    coordinates.createDS()
+    cells = cell_names(dm, comm.tompi4py())
+    if has_petsc_elements(cells):
+        coordinates = dm.getCoordinateDM()
+        coordinates.setField(0, LagrangeElement(cells[0], int(degree)).petsc_fe(dm.getDimension(), comm))
+        coordinates.createDS()
     return dm, sf
+
+
+def _geometry(mesh: Mesh) -> NDArray[np.int32]:
+    """The degree of the coordinates, and behind it the bits of the lower corner and the lengths of periods, if there are any."""
+    degree = np.array([max(block.coord_element.degree for block in mesh.blocks)], np.int32)
+    if not is_periodic(mesh.dm):
+        return degree
+    _, lower, period = mesh.dm.getPeriodicity()
+    return np.concatenate([degree, np.concatenate([lower, period]).astype(np.float64).view(np.int32)])
 
 
 def _function_names(viewer: PETSc.ViewerHDF5, path: Path, comm: PETSc.Comm) -> list[str]:

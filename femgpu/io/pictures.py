@@ -77,7 +77,7 @@ def _check(path: Path, u: Function, component: int | None, warp: float) -> None:
         raise DataError(f"cannot draw {u.name!r} on a mesh of dimension 1; expected 2 or 3: write a .vtu and plot that")
     if component is not None and not 0 <= component < space.num_comp:
         raise DataError(f"component {component} of {u.name!r}: expected 0 to {space.num_comp - 1}")
-    if warp and (space.value_shape != (space.mesh.dim,) or space.element.degree == 0):
+    if warp and (space.value_shape != (space.mesh.dim,) or space.degree == 0):
         raise DataError(f"warp by {u.name!r} of shape {space.value_shape}: expected a vector of shape {(space.mesh.dim,)}")
 
 

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femgpu import petsc_c
 from femgpu.element import LagrangeElement
 from femgpu.errors import DataError
 from femgpu.io import vtk_cells
-from femgpu.mesh import Mesh
+from femgpu.mesh import Block, FieldShape, Mesh, set_fields
+from femgpu.mesh.periods import is_periodic
 from femgpu.spaces import Layout
 
 if TYPE_CHECKING:
-    from femgpu.spaces import Function
+    from femgpu.spaces import Function, SubFunction
 
 CHUNK_VALUES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Field:
+class Data:
     """Values of one function: name, (num_rows, num_entries) float64; vectors have 3 entries, tensors 9."""
 
     name: str
@@ -36,24 +36,35 @@ class Field:
 
 
 @dataclass(frozen=True)
+class Cells:
+    """This rank's cells of one type.
+
+    Attributes:
+        cell: name of the cell type.
+        connectivity: (num_cells, num_nodes) int64 point numbers in VTK's order; over all ranks when the grid is shared.
+        data: one entry per function of degree 0.
+    """
+
+    cell: str
+    connectivity: NDArray[np.int64]
+    data: tuple[Data, ...]
+
+
+@dataclass(frozen=True)
 class Grid:
     """This rank's part of an unstructured grid.
 
     Attributes:
-        cell: name of the cell type.
         degree: of the Lagrange cells.
         points: (num_points, 3) float64 coordinates of the points that this rank owns.
-        connectivity: (num_cells, num_nodes) int64 point numbers in VTK's order; over all ranks when the grid is shared.
-        point_data: one field per function.
-        cell_data: one field per function of degree 0.
+        cells: one entry per cell type of the mesh.
+        point_data: one entry per function.
     """
 
-    cell: str
     degree: int
     points: NDArray[np.float64]
-    connectivity: NDArray[np.int64]
-    point_data: tuple[Field, ...]
-    cell_data: tuple[Field, ...]
+    cells: tuple[Cells, ...]
+    point_data: tuple[Data, ...]
 
 
 @dataclass(frozen=True)
@@ -61,20 +72,20 @@ class Numbering:
     """Points of this rank's cells.
 
     Attributes:
-        nodes: (num_cells, num_nodes) int32 local point numbers in VTK's order.
+        nodes: (num_cells, num_nodes) int32 local point numbers in VTK's order, for each block of the mesh.
         num_local: points that this rank's cells touch.
         numbers: (num_local,) int64 numbers over all ranks.
         local_of_owned: (num_owned,) local numbers of the points that this rank owns, in the order of their numbers over
             all ranks.
     """
 
-    nodes: NDArray[np.int32]
+    nodes: tuple[NDArray[np.int32], ...]
     num_local: int
     numbers: NDArray[np.int64]
     local_of_owned: NDArray[np.integer]
 
 
-def check_functions(functions: Sequence[Function]) -> None:
+def check_functions(functions: Sequence[Function | SubFunction]) -> None:
     """Refuses functions that cannot share a file.
 
     Raises:
@@ -85,6 +96,8 @@ def check_functions(functions: Sequence[Function]) -> None:
         raise DataError("no function was given; expected at least one: write(path, u)")
     names = [u.name for u in functions]
     for u in functions:
+        if len(u.space.fields) > 1:
+            raise DataError(f"function {u.name!r} has several fields; expected one each: {u.name}.sub({u.space.fields[0].name!r})")
         if u.space.mesh is not functions[0].space.mesh:
             raise DataError(
                 f"functions {names[0]!r} and {u.name!r} live on different meshes; expected one mesh per file: "
@@ -94,7 +107,7 @@ def check_functions(functions: Sequence[Function]) -> None:
             raise DataError(f"function name {u.name!r}: expected printable names, each once: Function(V, name=...)")
 
 
-def sample(functions: Sequence[Function], shared: bool) -> Grid:
+def sample(functions: Sequence[Function | SubFunction], shared: bool) -> Grid:
     """Samples functions at the nodes of Lagrange cells; collective.
 
     Args:
@@ -105,50 +118,53 @@ def sample(functions: Sequence[Function], shared: bool) -> Grid:
         This rank's part.
     """
     mesh = functions[0].space.mesh
-    nodal = [u for u in functions if u.space.element.degree > 0]
-    degree = max([mesh.coord_element.degree, *(u.space.element.degree for u in nodal)])
+    nodal = [u for u in functions if u.space.degree > 0]
+    flat = [(u, u.local_array()) for u in functions if u.space.degree == 0]
+    degree = max([*(block.coord_element.degree for block in mesh.blocks), *(u.space.degree for u in nodal)])
     degree = min(degree, vtk_cells.MAX_DEGREE)
-    merged = all(u.space.element.continuous for u in nodal)
+    merged = all(u.space.field.continuous for u in nodal)
     numbering = _numbering(mesh, degree, merged)
-    lattice = vtk_cells.points(mesh.cell, degree)
     points = np.zeros((numbering.num_local, 3))
-    for cells in _chunks(mesh.num_cells, len(lattice) * 3):
-        points[numbering.nodes[cells], : mesh.dim] = mesh.physical_points(lattice, cells)
+    for block, nodes in zip(mesh.blocks, numbering.nodes, strict=True):
+        lattice = vtk_cells.points(block.cell, degree)
+        for cells in _chunks(block.num_cells, len(lattice) * 3):
+            points[nodes[cells], : mesh.dim] = block.physical_points(lattice, cells)
     keep: Any = numbering.local_of_owned if shared else slice(None)
     return Grid(
-        cell=mesh.cell,
         degree=degree,
         points=points[keep],
-        connectivity=numbering.numbers[numbering.nodes] if shared else numbering.nodes.astype(np.int64),
-        point_data=tuple(Field(u.name, _at_points(u, numbering, lattice)[keep]) for u in nodal),
-        cell_data=tuple(Field(u.name, _at_cells(u)) for u in functions if u.space.element.degree == 0),
+        cells=tuple(
+            Cells(
+                block.cell,
+                numbering.numbers[nodes] if shared else nodes.astype(np.int64),
+                tuple(Data(u.name, _at_cells(u, local, block)) for u, local in flat),
+            )
+            for block, nodes in zip(mesh.blocks, numbering.nodes, strict=True)
+        ),
+        point_data=tuple(Data(u.name, _at_points(u, numbering, degree)[keep]) for u in nodal),
     )
 
 
 def _numbering(mesh: Mesh, degree: int, merged: bool) -> Numbering:
-    match = _matching(mesh.cell, degree) if merged and not _periodic(mesh) else None
-    if match is None:
-        return _broken_numbering(mesh, len(vtk_cells.lattice(mesh.cell, degree)))
+    matches = [_matching(block.cell, degree) for block in mesh.blocks]
+    if not merged or is_periodic(mesh.dm) or any(match is None for match in matches):
+        return _broken_numbering(mesh, degree)
     dm = mesh.clone_dm()
-    dm.setField(0, LagrangeElement(mesh.cell, degree).petsc_fe(1, mesh.comm))
-    dm.createDS()
-    offsets, _, num_local = petsc_c.local_offsets(dm)
+    [offsets], num_local = set_fields(mesh, dm, [FieldShape("points", degree)])
     layout = Layout.of(dm)
-    return Numbering(offsets[:, match], num_local, layout.global_of_local, layout.local_of_owned)
+    nodes = tuple(each[:, match] for each, match in zip(offsets, matches, strict=True))
+    return Numbering(nodes, num_local, layout.global_of_local, layout.local_of_owned)
 
 
-def _broken_numbering(mesh: Mesh, num_nodes: int) -> Numbering:
+def _broken_numbering(mesh: Mesh, degree: int) -> Numbering:
     """Every cell has points of its own."""
-    num_local = mesh.num_cells * num_nodes
-    end = mesh.mpi.scan(num_local)
-    first = end - num_local
+    shapes = [(block.num_cells, len(vtk_cells.lattice(block.cell, degree))) for block in mesh.blocks]
+    bounds = np.cumsum([0, *(count * nodes for count, nodes in shapes)])
+    num_local = int(bounds[-1])
+    first = mesh.mpi.scan(num_local) - num_local
     local = np.arange(num_local, dtype=np.int32)
-    return Numbering(local.reshape(mesh.num_cells, num_nodes), num_local, np.arange(first, end, dtype=np.int64), local)
-
-
-def _periodic(mesh: Mesh) -> bool:
-    """Whether a point of the topology may have two places."""
-    return bool(np.any(mesh.dm.getPeriodicity()[2] > 0))
+    nodes = tuple(local[a:b].reshape(shape) for a, b, shape in zip(bounds[:-1], bounds[1:], shapes, strict=True))
+    return Numbering(nodes, num_local, np.arange(first, first + num_local, dtype=np.int64), local)
 
 
 def _matching(cell: str, degree: int) -> NDArray[np.int64] | None:
@@ -160,35 +176,40 @@ def _matching(cell: str, degree: int) -> NDArray[np.int64] | None:
     lattice = vtk_cells.lattice(cell, degree)
     nodes = 0.5 * (LagrangeElement(cell, degree).nodes + 1.0)
     line = np.sort(0.5 * (LagrangeElement("interval", degree).nodes.ravel() + 1.0))
-    simplex = cell in ("triangle", "tetrahedron")
-    position = np.c_[1.0 - nodes.sum(axis=1), nodes] if simplex else nodes
-    steps = np.interp(position, line, np.arange(degree + 1.0))
-    if simplex:
-        steps = (steps * (degree / steps.sum(axis=1))[:, None])[:, 1:]
+    # Axes that belong to a simplex: those of the triangle in a prism.
+    inside = {"triangle": 2, "tetrahedron": 3, "prism": 2}.get(cell, 0)
+    steps = np.interp(nodes, line, np.arange(degree + 1.0))
+    if inside:
+        rest = np.interp(1.0 - nodes[:, :inside].sum(axis=1), line, np.arange(degree + 1.0))
+        steps[:, :inside] *= (degree / (rest + steps[:, :inside].sum(axis=1)))[:, None]
     distance = ((lattice[:, None, :] - steps[None, :, :]) ** 2).sum(axis=2)
     match = distance.argmin(axis=1)
     return match if len(np.unique(match)) == len(lattice) else None
 
 
-def _at_points(u: Function, numbering: Numbering, lattice: NDArray[np.float64]) -> NDArray[np.float64]:
+def _at_points(u: Function | SubFunction, numbering: Numbering, degree: int) -> NDArray[np.float64]:
     """(num_local, num_entries) values; where cells share a point they agree, and one of them writes it."""
     space = u.space
     values, slots = _entries(space.value_shape, space.mesh.dim)
-    basis = space.element.tabulate(lattice)[0]
     rows = np.zeros((numbering.num_local, values))
     local = u.local_array()
-    for cells in _chunks(space.mesh.num_cells, max(len(lattice), space.element.num_basis) * space.num_comp):
-        dofs = space.offsets[cells][:, :, None] + np.arange(space.num_comp, dtype=np.int32)
-        rows[numbering.nodes[cells][:, :, None], slots] = np.matmul(basis, local[dofs])
+    for block, element, offsets, nodes in zip(
+        space.mesh.blocks, space.field.elements, space.field.offsets, numbering.nodes, strict=True
+    ):
+        lattice = vtk_cells.points(block.cell, degree)
+        basis = element.tabulate(lattice)[0]
+        for cells in _chunks(block.num_cells, max(basis.shape) * space.num_comp):
+            dofs = offsets[cells][:, :, None] + np.arange(space.num_comp, dtype=np.int32)
+            rows[nodes[cells][:, :, None], slots] = np.matmul(basis, local[dofs])
     return rows
 
 
-def _at_cells(u: Function) -> NDArray[np.float64]:
-    """(num_cells, num_entries) values of a function of degree 0."""
+def _at_cells(u: Function | SubFunction, local: NDArray[np.float64], block: Block) -> NDArray[np.float64]:
+    """(num_cells, num_entries) values of a function of degree 0 in the cells of a block, from its L-vector."""
     space = u.space
     values, slots = _entries(space.value_shape, space.mesh.dim)
-    rows = np.zeros((space.mesh.num_cells, values))
-    rows[:, slots] = u.local_array()[space.offsets[:, :1] + np.arange(space.num_comp, dtype=np.int32)]
+    rows = np.zeros((block.num_cells, values))
+    rows[:, slots] = local[space.field.offsets[block.index][:, :1] + np.arange(space.num_comp, dtype=np.int32)]
     return rows
 
 

@@ -3,7 +3,7 @@
 A node is a tuple of integers, its position along the axes in steps of 1/degree. The order is vertices, edges, faces,
 interior: on tensor cells each with the first axis running fastest, on simplices faces and interior are the same order
 again, of degree 3 (triangle) and 4 (tetrahedron) less. Edges of the hexahedron are those of VTK 9 (file format 2.2 and
-newer).
+newer). On the wedge the triangle's rows run along the first axis, and the axis of the wedge comes last.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 MAX_DEGREE = 10
 """The highest degree that VTK interpolates on tensor cells."""
 
-_LINEAR_TYPES = {"interval": 3, "triangle": 5, "quadrilateral": 9, "tetrahedron": 10, "hexahedron": 12}
-_LAGRANGE_TYPES = {"interval": 68, "triangle": 69, "quadrilateral": 70, "tetrahedron": 71, "hexahedron": 72}
+_LINEAR_TYPES = {"interval": 3, "triangle": 5, "quadrilateral": 9, "tetrahedron": 10, "hexahedron": 12, "prism": 13}
+_LAGRANGE_TYPES = {"interval": 68, "triangle": 69, "quadrilateral": 70, "tetrahedron": 71, "hexahedron": 72, "prism": 73}
 
 _SIMPLEX_EDGES = {2: ((0, 1), (1, 2), (2, 0)), 3: ((0, 1), (1, 2), (2, 0), (0, 3), (1, 3), (2, 3))}
 _TETRAHEDRON_FACES = ((0, 1, 3), (2, 3, 1), (0, 3, 2), (0, 2, 1))
@@ -34,7 +34,7 @@ def lattice(cell: str, degree: int) -> NDArray[np.int64]:
     """The nodes of a Lagrange cell in VTK's order.
 
     Args:
-        cell: `interval`, `triangle`, `quadrilateral`, `tetrahedron` or `hexahedron`.
+        cell: `interval`, `triangle`, `quadrilateral`, `tetrahedron`, `hexahedron` or `prism`.
         degree: at least 1.
 
     Returns:
@@ -45,7 +45,7 @@ def lattice(cell: str, degree: int) -> NDArray[np.int64]:
         corners = np.vstack([np.zeros(dim, dtype=np.int64), degree * np.eye(dim, dtype=np.int64)])
         nodes = np.array(_simplex([tuple(corner) for corner in corners], degree), dtype=np.int64)
     else:
-        tensor = {"interval": _interval, "quadrilateral": _quadrilateral, "hexahedron": _hexahedron}[cell]
+        tensor = {"interval": _interval, "quadrilateral": _quadrilateral, "hexahedron": _hexahedron, "prism": _wedge}[cell]
         nodes = np.array(tensor(degree), dtype=np.int64)
     nodes.flags.writeable = False
     return nodes
@@ -87,6 +87,27 @@ def _hexahedron(degree: int) -> list[tuple[int, ...]]:
         *((i, j, k) for j in ends for k in inner for i in inner),
         *((i, j, k) for k in ends for j in inner for i in inner),
         *((i, j, k) for k in inner for j in inner for i in inner),
+    ]
+
+
+def _wedge(degree: int) -> list[tuple[int, ...]]:
+    inner, ends = range(1, degree), (0, degree)
+    corners = ((0, 0), (degree, 0), (0, degree))
+    edges = [
+        *((i, 0) for i in inner),
+        *((degree - j, j) for j in inner),
+        *((0, degree - j) for j in inner),
+    ]
+    triangle = [(i, j) for j in inner for i in range(1, degree - j)]
+    return [
+        *((i, j, k) for k in ends for i, j in corners),
+        *((i, j, k) for k in ends for i, j in edges),
+        *((i, j, k) for i, j in corners for k in inner),
+        *((i, j, k) for k in ends for i, j in triangle),
+        *((i, 0, k) for k in inner for i in inner),
+        *((degree - j, j, k) for k in inner for j in inner),
+        *((0, degree - j, k) for k in inner for j in inner),
+        *((i, j, k) for k in inner for i, j in triangle),
     ]
 
 

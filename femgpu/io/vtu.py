@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,13 @@ from femgpu.io.sampling import Grid, sample
 from femgpu.io.vtu_file import Array, replacing, write_pvtu, write_vtu
 
 if TYPE_CHECKING:
-    from femgpu.spaces import Function
+    from femgpu.spaces import Function, SubFunction
 
 _INT32_MAX = np.iinfo(np.int32).max
 _CHUNK_CELLS = 1 << 20
 
 
-def write_one_file(path: Path, functions: Sequence[Function]) -> None:
+def write_one_file(path: Path, functions: Sequence[Function | SubFunction]) -> None:
     """Writes one .vtu with the cells of all ranks; collective."""
     grid = sample(functions, shared=True)
     gather_grid(path, grid, functions[0].space.mesh.mpi)
@@ -36,38 +37,33 @@ def gather_grid(path: Path, grid: Grid, comm: Any) -> None:
         grid: this rank's part.
         comm: an mpi4py communicator.
     """
-    points = [Gathered(comm, grid.points)]
-    points_data = [Gathered(comm, entry.values) for entry in grid.point_data]
-    cell_data = [Gathered(comm, entry.values) for entry in grid.cell_data]
-    kind = np.int32 if points[0].num_rows <= _INT32_MAX else np.int64
-    cells = [Gathered(comm, grid.connectivity.astype(kind))]
-    streams = [*points_data, *cell_data, *points, *cells]
+    num_points = comm.allreduce(len(grid.points))
+    kind = np.int32 if num_points <= _INT32_MAX else np.int64
+    streams = _Streams(grid, lambda rows: Gathered(comm, rows), kind)
     with collective(comm):
         if comm.rank > 0:
-            for stream in streams:
+            for stream in streams.in_order():
                 stream.send()
             return
         try:
-            arrays = _arrays(grid, streams, kind)
             with replacing(path) as file:
-                write_vtu(file, points[0].num_rows, cells[0].num_rows, arrays)
+                write_vtu(file, num_points, streams.num_cells, streams.arrays())
         finally:
-            for stream in streams:
+            for stream in streams.in_order():
                 stream.drain()
 
 
-def write_parts(path: Path, functions: Sequence[Function]) -> None:
+def write_parts(path: Path, functions: Sequence[Function | SubFunction]) -> None:
     """Writes one .vtu per rank and the .pvtu that names them; collective. Every rank must see the folder."""
     comm = functions[0].space.mesh.mpi
     grid = sample(functions, shared=False)
     parts = [f"{path.stem}_{rank:04d}.vtu" for rank in range(comm.size)]
     part = path.with_name(parts[comm.rank])
-    streams = [_Whole(entry.values) for entry in (*grid.point_data, *grid.cell_data)]
-    streams += [_Whole(grid.points), _Whole(grid.connectivity.astype(np.int32))]
-    arrays = _arrays(grid, streams, np.int32)
+    streams = _Streams(grid, _Whole, np.int32)
+    arrays = streams.arrays()
     try:
         with collective(comm), replacing(part) as file:
-            write_vtu(file, len(grid.points), len(grid.connectivity), arrays)
+            write_vtu(file, len(grid.points), streams.num_cells, arrays)
         with collective(comm):
             if comm.rank == 0:
                 with replacing(path) as file:
@@ -85,26 +81,71 @@ class _Whole:
         self.chunks = iter((rows,))
 
 
-def _arrays(grid: Grid, streams: Sequence[Gathered | _Whole], kind: type[np.signedinteger]) -> list[Array]:
-    """The arrays of a file: fields, points and connectivity from the streams, in this order; then offsets and types."""
-    fields = [("PointData", entry) for entry in grid.point_data] + [("CellData", entry) for entry in grid.cell_data]
-    arrays = [
-        Array(section, entry.name, np.float64, entry.values.shape[1], stream.num_rows, stream.chunks)
-        for (section, entry), stream in zip(fields, streams[:-2], strict=True)
-    ]
-    points, cells = streams[-2:]
-    num_nodes = grid.connectivity.shape[1]
-    types = np.full(cells.num_rows, vtk_cells.cell_type(grid.cell, grid.degree), dtype=np.uint8)
-    return [
-        *arrays,
-        Array("Points", "Points", np.float64, 3, points.num_rows, points.chunks),
-        Array("Cells", "connectivity", kind, 1, cells.num_rows * num_nodes, cells.chunks),
-        Array("Cells", "offsets", np.int64, 1, cells.num_rows, _counting(cells.num_rows, num_nodes)),
-        Array("Cells", "types", np.uint8, 1, cells.num_rows, (types,)),
-    ]
+class _Streams:
+    """The rows of a grid on their way to a file: point data, data of the cells, points, cells; cells type by type."""
+
+    def __init__(self, grid: Grid, make: Callable[[NDArray], Any], kind: type[np.signedinteger]) -> None:
+        """Counts the rows.
+
+        Args:
+            grid: this rank's part.
+            make: what a stream is made of: `Gathered`, or `_Whole`.
+            kind: type of the numbers of points in the file.
+        """
+        self._grid = grid
+        self._kind = kind
+        self._point_data = [make(entry.values) for entry in grid.point_data]
+        # One list per function: the values in the cells of each type.
+        self._cell_data = [
+            [make(entry.values) for entry in of_all] for of_all in zip(*(each.data for each in grid.cells), strict=True)
+        ]
+        self._points = make(grid.points)
+        self._cells = [make(each.connectivity.astype(kind)) for each in grid.cells]
+
+    @property
+    def num_cells(self) -> int:
+        """Cells of the file."""
+        return sum(stream.num_rows for stream in self._cells)
+
+    def in_order(self) -> Iterator[Any]:
+        """All streams as the file takes them."""
+        return itertools.chain(self._point_data, *self._cell_data, [self._points], self._cells)
+
+    def arrays(self) -> list[Array]:
+        """The arrays of the file."""
+        grid = self._grid
+        arrays = [
+            Array("PointData", entry.name, np.float64, entry.values.shape[1], stream.num_rows, stream.chunks)
+            for entry, stream in zip(grid.point_data, self._point_data, strict=True)
+        ]
+        arrays += [
+            Array("CellData", entry.name, np.float64, entry.values.shape[1], self.num_cells, _chained(streams))
+            for entry, streams in zip(grid.cells[0].data, self._cell_data, strict=True)
+        ]
+        counts = [stream.num_rows for stream in self._cells]
+        num_nodes = [each.connectivity.shape[1] for each in grid.cells]
+        entries = sum(count * nodes for count, nodes in zip(counts, num_nodes, strict=True))
+        types = [
+            np.full(count, vtk_cells.cell_type(each.cell, grid.degree), np.uint8)
+            for count, each in zip(counts, grid.cells, strict=True)
+        ]
+        return [
+            *arrays,
+            Array("Points", "Points", np.float64, 3, self._points.num_rows, self._points.chunks),
+            Array("Cells", "connectivity", self._kind, 1, entries, _chained(self._cells)),
+            Array("Cells", "offsets", np.int64, 1, self.num_cells, _ends(counts, num_nodes)),
+            Array("Cells", "types", np.uint8, 1, self.num_cells, types),
+        ]
 
 
-def _counting(count: int, step: int) -> Iterator[NDArray[np.int64]]:
-    """The numbers step, 2 step, ..., count step."""
-    for start in range(0, count, _CHUNK_CELLS):
-        yield step * np.arange(start + 1, min(start + _CHUNK_CELLS, count) + 1, dtype=np.int64)
+def _chained(streams: Sequence[Any]) -> Iterator[NDArray]:
+    return itertools.chain.from_iterable(stream.chunks for stream in streams)
+
+
+def _ends(counts: Sequence[int], num_nodes: Sequence[int]) -> Iterator[NDArray[np.int64]]:
+    """Where the nodes of each cell end, for `counts` cells of `num_nodes` nodes each after each other."""
+    before = 0
+    for count, nodes in zip(counts, num_nodes, strict=True):
+        for start in range(0, count, _CHUNK_CELLS):
+            yield before + nodes * np.arange(start + 1, min(start + _CHUNK_CELLS, count) + 1, dtype=np.int64)
+        before += count * nodes

@@ -10,16 +10,16 @@ from femgpu.errors import DataError, collective
 from femgpu.io.h5 import write_h5
 from femgpu.io.sampling import check_functions
 from femgpu.io.vtu import write_one_file, write_parts
-from femgpu.spaces import Function
+from femgpu.spaces import Function, SubFunction
 
-_WRITERS: dict[str, Callable[[Path, Sequence[Function]], None]] = {
+_WRITERS: dict[str, Callable[[Path, Sequence[Function | SubFunction]], None]] = {
     ".vtu": write_one_file,
     ".pvtu": write_parts,
     ".h5": write_h5,
 }
 
 
-def write(path: str | os.PathLike[str], *functions: Function) -> None:
+def write(path: str | os.PathLike[str], *functions: Function | SubFunction) -> None:
     """Writes functions of one mesh to a file; collective.
 
     A .vtu holds the cells of all ranks as true high-order Lagrange cells (degree of the highest function or of the
@@ -29,7 +29,8 @@ def write(path: str | os.PathLike[str], *functions: Function) -> None:
 
     Args:
         path: file to write; the suffix is the format.
-        functions: what to write, with different names.
+        functions: what to write, with different names; a function of a MixedSpace is written field by field, under the
+            names of the fields.
 
     Raises:
         DataError: on all ranks, for another suffix, no function, functions on different meshes or with the same name,
@@ -38,9 +39,16 @@ def write(path: str | os.PathLike[str], *functions: Function) -> None:
     target = Path(path)
     if target.suffix not in _WRITERS:
         raise DataError(f"cannot write {str(target)!r}: expected a name that ends in {', '.join(_WRITERS)}")
-    check_functions(functions)
-    mpi = functions[0].space.mesh.mpi
+    parts = [part for u in functions for part in _parts(u)]
+    check_functions(parts)
+    mpi = parts[0].space.mesh.mpi
     with collective(mpi):
         if mpi.rank == 0 and not target.parent.is_dir():
             raise DataError(f"cannot write {str(target)!r}: {str(target.parent)!r} is not a folder; create it first")
-    _WRITERS[target.suffix](target, functions)
+    _WRITERS[target.suffix](target, parts)
+
+
+def _parts(u: Function | SubFunction) -> list[Function | SubFunction]:
+    if isinstance(u, Function) and len(u.space.fields) > 1:
+        return [u.sub(field.name) for field in u.space.fields]
+    return [u]

@@ -185,7 +185,7 @@ def _pointwise_arrays(plan: Plan, num_aux: int) -> list[tuple[str, int]]:
     comps = {"a": num_aux} | {array: 0 for array in ("u", "w")}
     for field in plan.fields:
         comps[field.array] = max(comps[field.array], field.offset + field.num_comp)
-    sizes = {}
+    sizes: dict[str, int] = {}
     for array, size in comps.items():
         sizes |= {array: max(size, 1), f"{array}_x": max(size * dim, 1)}
         used = any(field.hessian for field in plan.fields if field.array == array)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.element import LagrangeElement, ReferenceCell, reference_cell
+from femgpu.element import LagrangeElement, ReferenceCell, basix_rule, reference_cell
 from femgpu.mesh import geometry
 
 
@@ -32,6 +32,18 @@ class Block:
     coords: npt.NDArray[np.float64]
     coord_dofs: npt.NDArray[np.int32]
     affine: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls,
+        index: int,
+        ids: npt.NDArray[np.int32],
+        element: LagrangeElement,
+        coords: npt.NDArray[np.float64],
+        dofs: npt.NDArray[np.int32],
+    ) -> Block:
+        """A block whose affine cells are found; the arguments are its attributes."""
+        return cls(index, element.cell, ids, element, coords, dofs, geometry.affine_mask(element, coords, dofs))
 
     @property
     def num_cells(self) -> int:
@@ -73,3 +85,14 @@ class Block:
         """
         grads = self.coord_element.tabulate(points)[1]
         return geometry.map_jacobians(self.coords, self.coord_dofs[cells], grads)
+
+    def check_orientation(self) -> None:
+        """Tests det J at the nodes of the coordinates and the points of a rule that integrates it.
+
+        Raises:
+            MeshError: when cells are inverted or collapsed, or coordinates are not finite.
+        """
+        element = self.coord_element
+        rule = basix_rule(self.cell, max(1, self.dim * element.degree))
+        points = np.concatenate([element.nodes, rule.points])
+        geometry.check_orientation(element, self.coords, self.coord_dofs, self.affine, self.ids, points)

@@ -18,6 +18,7 @@ from petsc4py import PETSc
 
 from femgpu.element import CELL_NAMES, reference_cell
 from femgpu.errors import MeshError
+from femgpu.mesh.periods import set_periods
 from femgpu.mesh.regions import FACET_LABEL, exterior_facets
 
 # PETSc's value of "Face Sets" on the lower and upper side of each axis.
@@ -151,11 +152,7 @@ def _cell_list_box(shape: _Shape, cell: str, comm: PETSc.Comm) -> PETSc.DMPlex:
     dm = from_cell_list(cell, number[cells].astype(np.int32), points[kept], comm)
     _mark_sides(dm, shape, cell, grid, cells)
     if any(shape.periodic):
-        period = np.subtract(shape.upper, shape.lower)
-        # PETSc unwraps cells that are wider than this; -1 stands for directions without a period.
-        widest = np.where(shape.periodic, 1.1 * period / counts, -1.0)
-        dm.setPeriodicity(widest, shape.lower, np.where(shape.periodic, period, -1.0))
-        dm.localizeCoordinates()
+        set_periods(dm, shape.lower, np.where(shape.periodic, np.subtract(shape.upper, shape.lower), -1.0))
     return dm
 
 

@@ -72,7 +72,7 @@ def read_vertices(dm: PETSc.DMPlex, closures: Sequence[Closure], mpi: Any) -> tu
     first, last = dm.getDepthStratum(0)
     values = dm.getCoordinatesLocal().getArray(readonly=True)
     with collective(mpi):
-        offsets = _section_offsets(section, first, last)
+        offsets = section_offsets(section, first, last)
         if len(values) != dim * (last - first):
             raise MeshError(
                 f"the mesh has {len(values) // dim} coordinate nodes for {last - first} vertices; expected straight edges where "
@@ -116,17 +116,33 @@ def _with_cell_coordinates(dm: PETSc.DMPlex, coords: _Floats, cells: Sequence[tu
     dim = coords.shape[1]
     start, end = dm.getHeightStratum(0)
     values = dm.getCellCoordinatesLocal().getArray(readonly=True)
-    bounds = np.append(_section_offsets(dm.getCellCoordinateSection(), start, end), len(values))
+    bounds = np.append(section_offsets(dm.getCellCoordinateSection(), start, end), len(values))
     sizes = np.diff(bounds)
     for ids, nodes in cells:
         own = np.flatnonzero(sizes[ids])
         if np.any(sizes[ids[own]] != nodes.shape[1] * dim):
             raise MeshError("the cells of a periodic mesh have coordinates beside those of their vertices; expected straight edges")
-        nodes[own] = len(coords) + (bounds[ids[own]] // dim)[:, None] + np.arange(nodes.shape[1])
+        first = bounds[ids[own]] // dim
+        nodes[own] = len(coords) + first[:, None] + np.arange(nodes.shape[1])
+        _check_widths(dm, ids[own], values.reshape(-1, dim)[first[:, None] + np.arange(nodes.shape[1])])
     return np.concatenate([coords, values.reshape(-1, dim)])
 
 
-def _section_offsets(section: PETSc.Section, start: int, end: int) -> npt.NDArray[np.int64]:
+def _check_widths(dm: PETSc.DMPlex, ids: npt.NDArray, x: _Floats) -> None:
+    """Refuses cells (num, num_vertices, dim) wider than half a period: fewer than three around it, or wrongly unwrapped."""
+    period = np.asarray(dm.getPeriodicity()[2])
+    if not len(period) or not len(x):
+        return
+    wide = (np.ptp(x, axis=1) > np.where(period > 0, 0.5 * period * (1 + 1e-9), np.inf)).any(axis=1)
+    if wide.any():
+        cell = int(np.argmax(wide))
+        raise MeshError(
+            f"cell {ids[cell]} of a periodic mesh, with vertices {x[cell].tolist()}, is wider than half of the period "
+            f"{period.tolist()}; expected at least three cells along a period: refine such meshes with femgpu.mesh.refine"
+        )
+
+
+def section_offsets(section: PETSc.Section, start: int, end: int) -> npt.NDArray[np.int64]:
     """Offsets of the points [start, end), in one call: broadcasting a section over a star forest returns the roots' offsets."""
     points = np.arange(start, end, dtype=PETSc.IntType)
     forest = PETSc.SF().create(PETSc.COMM_SELF)

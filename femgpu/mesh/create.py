@@ -7,6 +7,7 @@ from petsc4py import PETSc
 from femgpu.element import reference_cell
 from femgpu.errors import MeshError
 from femgpu.mesh.box import serial_box
+from femgpu.mesh.periods import is_periodic
 from femgpu.mesh.read import describe, serial_read
 from femgpu.mesh.refine import is_curved, refine
 
@@ -20,7 +21,7 @@ _CELL_OPTIONS = {
     "triangular_prism": "prism",
 }
 
-# Options that make PETSc refine by itself, at a moment when curved cells would be spoilt.
+# Options that make PETSc refine by itself, at a moment when curved and periodic cells would be spoilt.
 _OTHER_REFINEMENT = ("dm_refine_pre", "dm_refine_hierarchy", "dm_refine_volume_limit_pre")
 
 
@@ -30,6 +31,10 @@ def create(comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
     Boxes of triangles and tetrahedra are femgpu's own, because PETSc needs a mesh generator for them; so are boxes of prisms
     (-dm_plex_cell triangular_prism) and periodic ones (-dm_plex_box_bd). Everything else is PETSc's. Curved meshes stay curved
     under -dm_refine.
+
+    Prisms over a mesh of triangles, and hexahedra over quadrilaterals, come from PETSc's extrusion, with
+    `-dm_extrude <layers> -dm_plex_transform_extrude_use_tensor 0 -dm_plex_transform_extrude_thickness <height>` beside the
+    options of the plane mesh (without `use_tensor 0` PETSc makes tensor prisms, which have no continuous elements).
 
     Args:
         comm: communicator, default PETSC_COMM_WORLD.
@@ -48,8 +53,8 @@ def create(comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
         dm = _box(options, cell, comm)
     else:
         dm = PETSc.DMPlex().create(comm)
-    if dm.getDimension() > 0 and is_curved(dm):
-        return _set_up_curved(dm, options)
+    if dm.getDimension() > 0 and (is_curved(dm) or is_periodic(dm)):
+        return _refine_by_femgpu(dm, options)
     return _set_from_options(dm)
 
 
@@ -61,10 +66,11 @@ def _set_from_options(dm: PETSc.DMPlex) -> PETSc.DMPlex:
     return dm
 
 
-def _set_up_curved(dm: PETSc.DMPlex, options: PETSc.Options) -> PETSc.DMPlex:
+def _refine_by_femgpu(dm: PETSc.DMPlex, options: PETSc.Options) -> PETSc.DMPlex:
+    """As `_set_from_options` for a curved or periodic mesh, whose refinement is not left to PETSc."""
     given = [name for name in _OTHER_REFINEMENT if options.hasName(name)]
     if given:
-        raise MeshError(f"-{given[0]} would straighten the curved cells of this mesh; expected -dm_refine")
+        raise MeshError(f"-{given[0]} would spoil the coordinates of this curved or periodic mesh; expected -dm_refine")
     if not options.hasName("dm_refine"):
         return _set_from_options(dm)
     levels = options.getInt("dm_refine")

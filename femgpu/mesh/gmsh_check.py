@@ -20,6 +20,9 @@ _NODES = {
     **{38: 36, 92: 64, 93: 125, 94: 216},
 }
 
+# Prisms with nodes between their vertices: PETSc reads the one wrongly and does not know the other.
+_CURVED_PRISMS = (13, 18)
+
 _Ints = npt.NDArray[np.int64]
 
 
@@ -30,7 +33,8 @@ def check_gmsh(path: Path) -> None:
         path: the file.
 
     Raises:
-        MeshError: when elements use missing nodes, coordinates are not finite, or sections are missing or cut.
+        MeshError: when elements use missing nodes, coordinates are not finite, sections are missing or cut, or prisms are of
+            second order.
     """
     data = path.read_bytes()
     header = _section(data, b"MeshFormat", path).split()
@@ -44,6 +48,8 @@ def check_gmsh(path: Path) -> None:
         four = version == b"4.1"
         tags, coordinates = _nodes4(nodes) if four else _nodes2(nodes)
         used = _elements4(elements) if four else _elements2(elements)
+    except NotImplementedError as error:
+        raise MeshError(f"mesh file '{path}' has {error}; save it with first-order cells") from None
     except (ValueError, IndexError) as error:
         raise MeshError(f"mesh file '{path}' is cut or malformed ({error}); write it again") from error
     if not np.isfinite(coordinates).all():
@@ -58,8 +64,11 @@ def check_gmsh(path: Path) -> None:
 
 
 def _num_nodes(kind: int) -> int:
+    """Nodes of an element type; NotImplementedError for one that PETSc reads wrongly."""
     if kind not in _NODES:
         raise ValueError(f"element type {kind} is unknown")
+    if kind in _CURVED_PRISMS:
+        raise NotImplementedError(f"prisms with {_NODES[kind]} nodes, which PETSc cannot read")
     return _NODES[kind]
 
 

@@ -51,6 +51,11 @@ def cell_names(dm: PETSc.DMPlex, mpi: Any) -> tuple[str, ...]:
     return tuple(sorted((POLYTOPES[value] for value in types), key=CELL_NAMES.index))
 
 
+def has_petsc_elements(cells: tuple[str, ...]) -> bool:
+    """Whether PETSc's own finite elements are right on a mesh of these cell types: on one simplex or tensor type."""
+    return len(cells) == 1 and cells[0] != "prism"
+
+
 def _holds_cells(label: PETSc.DMLabel, value: int, start: int, end: int) -> bool:
     points = label.getStratumIS(value).getIndices()
     return bool(np.any((points >= start) & (points < end)))

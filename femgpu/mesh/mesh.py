@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
-from femgpu.element import LagrangeElement, ReferenceCell, basix_rule
+from femgpu.element import LagrangeElement, ReferenceCell
 from femgpu.errors import MeshError, collective
 from femgpu.mesh import geometry, regions
 from femgpu.mesh.block import Block
 from femgpu.mesh.coordinates import read_coordinates, read_vertices
-from femgpu.mesh.inspect import cell_names
+from femgpu.mesh.inspect import cell_names, has_petsc_elements
+from femgpu.mesh.locate_points import FoundPoints, find_points
 from femgpu.mesh.topology import Closure, Topology, closure
 
 _ATTRIBUTE = "__femgpu__"
@@ -55,7 +56,7 @@ class Mesh:
         self.comm = dm.getComm()
         self.mpi = self.comm.tompi4py()
         self._cells = cell_names(dm, self.mpi)
-        self.has_petsc_elements = len(self._cells) == 1 and self._cells[0] != "prism"
+        self.has_petsc_elements = has_petsc_elements(self._cells)
         self.dim = dm.getDimension()
         # The attribute with this object sits on the user's DM: keeping that DM here would be a cycle that nothing collects.
         self.dm = dm.clone()
@@ -69,30 +70,20 @@ class Mesh:
         self.coords = self.blocks[0].coords
         with collective(self.mpi):
             for block in self.blocks:
-                _check_orientation(block)
+                block.check_orientation()
 
     def _read_blocks(self, cells: tuple[str, ...]) -> tuple[Block, ...]:
         if self.has_petsc_elements:
             element, coords, dofs = read_coordinates(self.dm, cells[0], self.mpi)
-            return (self._make_block(0, np.arange(self.num_cells, dtype=np.int32), element, coords, dofs),)
+            return (Block.of(0, np.arange(self.num_cells, dtype=np.int32), element, coords, dofs),)
         coords, nodes = read_vertices(self.dm, self.closures, self.mpi)
         start = self.dm.getHeightStratum(0)[0]
         blocks = []
         for index, cell in enumerate(cells):
             element = LagrangeElement(cell, 1)
             ids = self.topology.of_type(cell) - np.int32(start)
-            blocks.append(self._make_block(index, ids, element, coords, nodes[index][:, geometry.node_vertices(element)]))
+            blocks.append(Block.of(index, ids, element, coords, nodes[index][:, geometry.node_vertices(element)]))
         return tuple(blocks)
-
-    @staticmethod
-    def _make_block(
-        index: int,
-        ids: npt.NDArray[np.int32],
-        element: LagrangeElement,
-        coords: npt.NDArray[np.float64],
-        dofs: npt.NDArray[np.int32],
-    ) -> Block:
-        return Block(index, element.cell, ids, element, coords, dofs, geometry.affine_mask(element, coords, dofs))
 
     @cached_property
     def topology(self) -> Topology:
@@ -142,6 +133,8 @@ class Mesh:
     def clone_dm(self) -> PETSc.DMPlex:
         """A new clone of the DM for one space, without fields; `Mesh.of` knows it. Collective."""
         dm = self.dm.clone()
+        if dm.handle == self._user_handle:  # the user's DM is gone, and its handle has come back
+            self._user_handle = None
         self.attach(dm)
         return dm
 
@@ -270,6 +263,20 @@ class Mesh:
         found = regions.labelled_facets(self._label_dm(), self.mpi, exterior, *parsed)
         return exterior.cells[found], exterior.local_facets[found]
 
+    def find_points(self, points: npt.ArrayLike) -> FoundPoints:
+        """Finds the cells that points lie in; collective.
+
+        Args:
+            points: (num_points, dim), the same on all ranks.
+
+        Returns:
+            For each point one cell of one rank, and the coordinates in it; see `FoundPoints`.
+
+        Raises:
+            DataError: on all ranks, for points of another shape, not finite, or not the same on all ranks.
+        """
+        return find_points(self, points)
+
     def labels(self) -> dict[str, list[int]]:
         """The labels of the mesh and their values over all ranks; collective."""
         return regions.labels(self._label_dm(), self.mpi)
@@ -287,14 +294,6 @@ class Mesh:
             f"mesh: {kinds} cells on {self.mpi.size} rank{'s' * (self.mpi.size > 1)}, "
             f"coordinates of degree {degree} ({share}){'; ' if sets else ''}{sets}"
         )
-
-
-def _check_orientation(block: Block) -> None:
-    """Tests det J at the nodes of the coordinates and the points of a rule that integrates it."""
-    element = block.coord_element
-    rule = basix_rule(element.cell, max(1, element.reference.dim * element.degree))
-    points = np.concatenate([element.nodes, rule.points])
-    geometry.check_orientation(element, block.coords, block.coord_dofs, block.affine, block.ids, points)
 
 
 def _coordinate_state(dm: PETSc.DMPlex) -> tuple[int, int]:

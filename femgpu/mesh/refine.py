@@ -1,7 +1,11 @@
-"""Uniform refinement that keeps curved cells curved.
+"""Uniform refinement that keeps curved cells curved, and cells of periodic meshes whole.
 
 PETSc puts a new vertex at the mean of the old coordinates around it, mid-side nodes included: on curved cells that is no
 point of the cell. Here the new nodes are images of points of the parent's reference cell.
+
+On periodic meshes PETSc takes a new cell for one across the period when it is wider than half the limit for the coarse
+cells; the tetrahedra inside of a refined one can be as wide as it. Where PETSc does not know the periods, it gives all
+children of cells across a period coordinates of their own.
 """
 
 from __future__ import annotations
@@ -10,11 +14,15 @@ import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
+from femgpu import petsc_c
 from femgpu.element import LagrangeElement
 from femgpu.errors import MeshError, collective
-from femgpu.mesh.coordinates import read_coordinates
+from femgpu.mesh.coordinates import read_coordinates, read_vertices, section_offsets
 from femgpu.mesh.geometry import map_points
+from femgpu.mesh.inspect import cell_names
 from femgpu.mesh.mesh import Mesh
+from femgpu.mesh.periods import is_periodic
+from femgpu.mesh.topology import Topology, closure
 
 
 def is_curved(dm: PETSc.DMPlex) -> bool:
@@ -37,7 +45,7 @@ def refine(dm: PETSc.DMPlex) -> PETSc.DMPlex:
         MeshError: when a curved mesh is not supported, or PETSc numbers the new cells in an unknown way.
     """
     if not is_curved(dm):
-        return dm.refine()
+        return _refine_periodic(dm) if is_periodic(dm) else dm.refine()
     coarse = Mesh(dm)
     straight = dm.clone()
     straight.createCoordinateSpace(1, False, True)
@@ -50,6 +58,36 @@ def refine(dm: PETSc.DMPlex) -> PETSc.DMPlex:
     fine.createCoordinateSpace(coarse.coord_element.degree, False, True)
     _place_nodes(coarse, fine, template)
     return fine
+
+
+def _refine_periodic(dm: PETSc.DMPlex) -> PETSc.DMPlex:
+    coarse = dm.clone()
+    petsc_c.forget_periods(coarse)
+    fine = coarse.refine()
+    _, lower, period = (np.asarray(entry) for entry in dm.getPeriodicity())
+    fine.setPeriodicity(*dm.getPeriodicity())
+    _wrap_vertices(fine, lower, np.where(period > 0, period, np.inf))
+    return fine
+
+
+def _wrap_vertices(dm: PETSc.DMPlex, lower: npt.NDArray[np.float64], period: npt.NDArray[np.float64]) -> None:
+    """Moves the vertices of cells across a period, which PETSc put in the middle of the box, to where they are; collective."""
+    mpi = dm.comm.tompi4py()
+    topology = Topology.of(dm)
+    closures = [closure(topology, cell, topology.of_type(cell)) for cell in cell_names(dm, mpi)]
+    coords, nodes = read_vertices(dm, closures, mpi)
+    first, last = dm.getDepthStratum(0)
+    places = section_offsets(dm.getCoordinateSection(), first, last) // dm.getDimension()
+    vertices = coords[: last - first]
+    for each, own in zip(closures, nodes, strict=True):
+        across = own[:, 0] >= last - first
+        inside = coords[own[across]] - lower
+        # The remainder of a division by infinity is the number itself, but for negative ones.
+        wrapped = np.where(np.isfinite(period), np.mod(inside, period), inside)
+        vertices[places[each.vertices[across] - first]] = lower + wrapped
+    local = dm.getCoordinatesLocal().duplicate()
+    local.setArray(vertices.ravel())
+    dm.setCoordinatesLocal(local)
 
 
 def _children(cell: str) -> npt.NDArray[np.float64]:

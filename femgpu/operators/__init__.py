@@ -2,7 +2,8 @@
 
 from femgpu.operators.form_operator import FormOperator
 from femgpu.operators.functional import assemble
+from femgpu.operators.norms import error_norm
 from femgpu.operators.symmetry import is_symmetric
 from femgpu.operators.term import Term, make_terms
 
-__all__ = ["FormOperator", "Term", "assemble", "is_symmetric", "make_terms"]
+__all__ = ["FormOperator", "Term", "assemble", "error_norm", "is_symmetric", "make_terms"]

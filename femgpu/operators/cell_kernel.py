@@ -83,7 +83,7 @@ class CellKernel:
             "d_constants": lambda: vectors["constants"],
             "d_state": lambda: vectors["state"],
             "d_out": lambda: out,
-            "d_tables": lambda: arrays.get(("tables", source), lambda: tables.astype(real)),
+            "d_tables": lambda: arrays.get(("tables", tables.tobytes()), lambda: tables.astype(real)),
             "d_geometry": lambda: arrays.get((id(term), "geometry", self._layout), self._geometry),
             "d_facets": lambda: arrays.get((id(term), "facets"), lambda: term.facets),
             "d_coords": lambda: arrays.get((id(block.coords), "coords"), lambda: block.coords.astype(real)),
@@ -171,7 +171,7 @@ def make_plan(
         scatter = "gather"
     sizes: dict[str, Any] = dict(
         target=target,
-        schedule=_schedule(term, target, pointwise, settings),
+        schedule=schedule_of(term, target, pointwise, settings),
         dim=term.dim,
         num_qpts=term.quadrature.num_qpts,
         tests=_rows(term, number, pointwise) if target not in ("functional", "state") else (),
@@ -215,7 +215,7 @@ def make_plan(
     return Plan(**sizes)
 
 
-def _schedule(term: Term, target: str, pointwise: Pointwise, settings: Settings) -> str:
+def schedule_of(term: Term, target: str, pointwise: Pointwise, settings: Settings) -> str:
     """`transposed` where it is asked for and possible: residuals and actions over cells, without numbers kept at points."""
     blocked = settings.num_blocks > 0 or settings.num_batches > 0
     wanted = ("transposed" if blocked else "cell") if settings.schedule == "auto" else settings.schedule

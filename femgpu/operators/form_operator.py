@@ -10,13 +10,15 @@ from mpi4py import MPI
 
 from femgpu import log
 from femgpu.errors import DataError, FormError, collective
-from femgpu.forms import Form
+from femgpu.forms import Form, Pointwise, StateSplit
 from femgpu.operators.cell_kernel import REAL, SCALAR, CellKernel, DeviceArrays
 from femgpu.operators.gather import GatherSum, Segments, num_rows
 from femgpu.operators.memory import least_bytes
-from femgpu.operators.term import make_terms
+from femgpu.operators.qdata import Way, candidate_splits, fastest
+from femgpu.operators.term import Term, make_terms
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
+from femgpu.spaces import rate_of
 
 _EVENTS = {"residual": "FGResidual", "action": "FGJacAction", "diagonal": "FGMatrix", "matrix": "FGMatrix"}
 # Which pointwise function of an integral a target needs.
@@ -29,7 +31,8 @@ class FormOperator:
     The residual reads its state from `u`; action, diagonal and matrices read theirs from `base`, so that residuals of a line
     search do not move the point of linearisation. The direction is read from `w`, results go to `out`. All are device buffers
     of L-vectors that stay the same for the life of the operator: no evaluation allocates. Programs are built on the first use
-    of each target.
+    of each target. The time derivative of the unknown is a coefficient that, like the state, has a buffer of each kind; `update`
+    fills them from the Function behind it only when that has been written.
 
     Args:
         form: the lowered form; its test space gives the vectors.
@@ -41,8 +44,11 @@ class FormOperator:
         base: state of the Jacobian.
         w: direction.
         out: result.
+        rate: time derivative of the state of the residual; None where the form has none.
+        base_rate: that of the state of the Jacobian.
         terms: what is integrated where.
-        kernels: the kernels built so far, by target.
+        kernels: the kernels built so far, by target; `state` are those that fill what the action reads at the points.
+        splits: by kernel of the action, what of it is stored and what is computed.
     """
 
     def __init__(self, form: Form, settings: Settings, runtime: Runtime):
@@ -64,6 +70,8 @@ class FormOperator:
         self.kernels: dict[str, list[CellKernel]] = {}
         self._gathers: dict[str, GatherSum] = {}
         self._sums: dict[Any, GatherSum] = {}
+        self.splits: dict[CellKernel, StateSplit] = {}
+        self._state_is_fresh = False
         self._e_vector: Segments | None = None
         self._matrix: Any = None
 
@@ -77,6 +85,10 @@ class FormOperator:
         self._vectors: dict[str, Any] = {"w": self.w, "constants": runtime.empty(self._constants.size * real_bytes)}
         for i, function in enumerate(self.form.coefficients):
             self._vectors[f"a{i}"] = runtime.empty(function.space.num_local * self.scalar.itemsize)
+        rate = None if self.form.unknown is None else rate_of(self.form.unknown)
+        self._rate_name = f"a{self.form.coefficients.index(rate)}" if rate in self.form.coefficients else ""
+        self.rate = self._vectors.get(self._rate_name)
+        self.base_rate = None if self.rate is None else runtime.empty(self.vector_bytes)
 
     @property
     def vector_bytes(self) -> int:
@@ -93,6 +105,7 @@ class FormOperator:
         if not np.array_equal(constants, self._constants[: len(constants)]):
             self._constants[: len(constants)] = constants
             self.runtime.write(self._vectors["constants"], self._constants.astype(REAL[self.settings.precision]))
+            self.base_changed()
         states = [function.vec.stateGet() for function in self.form.coefficients]
         changed = np.array([state != old for state, old in zip(states, self._states, strict=True)], bool)
         if self.mpi.size > 1 and len(changed):
@@ -110,6 +123,13 @@ class FormOperator:
             with collective(self.mpi):
                 check_finite(local, f"coefficient {function.name}")
             self.runtime.write(self._vectors[f"a{i}"], local.astype(self.scalar))
+            if f"a{i}" == self._rate_name:
+                self.runtime.copy(self.rate, self.base_rate, self.vector_bytes)
+        self.base_changed()
+
+    def base_changed(self) -> None:
+        """Says that `base` holds another state: what the action keeps at the points is computed anew at its next use."""
+        self._state_is_fresh = False
 
     def constant_values(self) -> npt.NDArray[np.float64]:
         """Values of the form's constants, flattened in order."""
@@ -139,6 +159,9 @@ class FormOperator:
         Raises:
             FormError: when the form does not know its Jacobian.
         """
+        self._kernels("action")
+        if not self._state_is_fresh:
+            self._store_state()
         self._apply("action", self.out if out is None else out, "w", self.w if w is None else w)
 
     def diagonal(self) -> None:
@@ -160,6 +183,16 @@ class FormOperator:
                 host = np.empty((kernel.term.num_cells, rows, rows))
                 result.append(self.runtime.read(self._matrix, host) if size else host)
         return result
+
+    def _store_state(self) -> None:
+        kernels = self.kernels.get("state", [])
+        if kernels:
+            with log.event(_EVENTS["action"], float(sum(kernel.flops for kernel in kernels))):
+                for kernel in kernels:
+                    kernel.kernel()
+                if log.is_active():
+                    self.runtime.finish()
+        self._state_is_fresh = True
 
     def _apply(self, target: str, out: Any, name: str, source: Any) -> None:
         kernels = self._kernels(target)
@@ -183,23 +216,58 @@ class FormOperator:
             if target != "residual" and not self.form.has_jacobian:
                 raise FormError(f"the form knows no Jacobian, so it has no {target}; give g0 to g3")
             with collective(self.mpi):
-                self.kernels[target] = self._build(target)
+                ways = self._ways() if target == "action" else []
+                kernels = self._build(target) if target != "action" else []
+            if target == "action":
+                kernels = self._choose(ways)
+            with collective(self.mpi):
+                gathering = [kernel for kernel in kernels if kernel.plan.scatter == "evector" and target != "matrix"]
+                if gathering:
+                    self._gathers[target] = self._gather(gathering)
+            self.kernels[target] = kernels
         return self.kernels[target]
 
+    def _chosen(self, target: str) -> list[tuple[Term, Pointwise]]:
+        """The terms that a target is about, and their pointwise functions."""
+        found = [(term, getattr(term.integral, _POINTWISE[target])) for term in self.terms]
+        return [(term, pointwise) for term, pointwise in found if pointwise is not None]
+
     def _build(self, target: str) -> list[CellKernel]:
-        chosen = [(term, getattr(term.integral, _POINTWISE[target])) for term in self.terms]
-        chosen = [(term, pointwise) for term, pointwise in chosen if pointwise is not None]
+        chosen, out = self._chosen(target), self.out
         if target == "matrix":
             out = self._matrix_buffer([term.num_cells * num_rows(term) ** 2 for term, _ in chosen])
-            return [self._kernel(term, target, pointwise, out) for term, pointwise in chosen]
-        kernels = [self._kernel(term, target, pointwise, self.out) for term, pointwise in chosen]
-        gathering = [kernel for kernel in kernels if kernel.plan.scatter == "evector"]
-        if gathering:
-            self._gathers[target] = self._gather(gathering)
-        return kernels
+        return [self._kernel(term, target, pointwise, out) for term, pointwise in chosen]
 
-    def _kernel(self, term: Any, target: str, pointwise: Any, out: Any) -> CellKernel:
-        vectors = {**self._vectors, "u": self.u if target == "residual" else self.base}
+    def _ways(self) -> list[list[Way]]:
+        """For each term of the action the ways to compute it."""
+        device, settings = self.runtime.device, self.settings
+        return [
+            [self._way(term, split.action, split) for split in candidate_splits(term, settings, device)]
+            or [self._way(term, pointwise, None)]
+            for term, pointwise in self._chosen("action")
+        ]
+
+    def _way(self, term: Term, action: Pointwise, split: StateSplit | None) -> Way:
+        if split is None or split.state is None:
+            return Way(self._kernel(term, "action", action, self.out), None, split)
+        words = term.num_cells * term.quadrature.num_qpts * split.num_scalars
+        size = words * np.dtype(REAL[self.settings.precision]).itemsize
+        self.runtime.require(size, f"{split.num_scalars} numbers at each point (-femgpu_qdata recompute stores none)")
+        state = self.runtime.empty(size)
+        storing = self._kernel(term, "state", split.state, None, state)
+        return Way(self._kernel(term, "action", action, self.out, state), storing, split)
+
+    def _choose(self, ways: list[list[Way]]) -> list[CellKernel]:
+        """Takes the fastest way of each term; collective."""
+        chosen = [fastest(candidates, self.mpi) for candidates in ways]
+        self.kernels["state"] = [way.storing for way in chosen if way.storing is not None]
+        self.splits = {way.action: way.split for way in chosen if way.split is not None}
+        return [way.action for way in chosen]
+
+    def _kernel(self, term: Term, target: str, pointwise: Pointwise, out: Any, state: Any = None) -> CellKernel:
+        vectors = {**self._vectors, "u": self.u if target == "residual" else self.base, "state": state}
+        if self._rate_name and target != "residual":
+            vectors[self._rate_name] = self.base_rate
         return CellKernel(term, target, pointwise, vectors, out, self.settings, self.runtime, self._arrays)
 
     def _gather(self, kernels: list[CellKernel]) -> GatherSum:

@@ -9,6 +9,7 @@ import numpy as np
 from femgpu import options
 from femgpu.errors import collective
 from femgpu.forms import functional
+from femgpu.forms.expression_values import check_inputs
 from femgpu.operators.cell_kernel import REAL, SCALAR, CellKernel, DeviceArrays
 from femgpu.operators.device import choose_runtime
 from femgpu.operators.form_operator import check_finite
@@ -18,10 +19,11 @@ from femgpu.operators.term import form_mesh, make_terms
 def assemble(form: Any, options_prefix: str = "") -> float:
     """The value of a form without arguments, for example `assemble((u - exact) ** 2 * dx)`; collective.
 
-    Cells are integrated on the device and summed in double precision.
+    Cells and facets are integrated on the device and summed in double precision. The quadrature is exact for UFL's estimate of
+    the integrand's degree, at most 2 k + 2 with k the largest degree of its Functions, times det J; `dx(degree=n)` sets another.
 
     Args:
-        form: ufl.Form without arguments.
+        form: ufl.Form without arguments, over dx, ds, and the values of labels: dx(1), ds((2, 3)).
         options_prefix: prefix of the options.
 
     Returns:
@@ -29,9 +31,11 @@ def assemble(form: Any, options_prefix: str = "") -> float:
 
     Raises:
         FormError: for what is not supported.
+        MeshError: for values that the mesh's labels lack; lists those that exist.
         DataError: when a coefficient holds numbers that are not finite.
     """
     lowered = functional(form)
+    check_inputs(lowered)
     settings = options.read(options_prefix)
     mesh = form_mesh(lowered)
     runtime = choose_runtime(settings, [function.vec for function in lowered.coefficients], mesh.mpi)

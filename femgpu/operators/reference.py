@@ -135,8 +135,7 @@ class Points:
             bend = self._spread(self.term.tabulate(self.term.coord_element, second=True)[2])
             bend = np.einsum("eqbkl,ebm->eqmkl", bend, self.term.block.coords[cells], optimize=True)
             hessians = hessians - np.einsum("eqbm,eqmkl->eqbkl", physical, bend, optimize=True)
-        second = np.einsum("eqki,eqbkl,eqlj->eqbij", self.inverse, hessians, self.inverse, optimize=True)
-        return values, physical, second
+        return values, physical, np.einsum("eqki,eqbkl,eqlj->eqbij", self.inverse, hessians, self.inverse, optimize=True)
 
     def evaluate(self, pointwise: Pointwise, vectors: Vectors, constants: npt.NDArray[np.float64]) -> dict[str, np.ndarray]:
         """Outputs of a pointwise function, (cell, point, ...).

@@ -1,7 +1,9 @@
-"""Problems over SNES: the operators of a form between PETSc vectors."""
+"""Problems over SNES and TS: the operators of a form between PETSc vectors."""
 
 from femgpu.solver.matrix import JacobianContext
 from femgpu.solver.problem import NonlinearProblem
+from femgpu.solver.projection import project
 from femgpu.solver.python_types import AssembledPC, FormMatrix
+from femgpu.solver.time_problem import TimeProblem
 
-__all__ = ["AssembledPC", "FormMatrix", "JacobianContext", "NonlinearProblem"]
+__all__ = ["AssembledPC", "FormMatrix", "JacobianContext", "NonlinearProblem", "TimeProblem", "project"]

@@ -26,6 +26,7 @@ class Staging:
         self.runtime = runtime
         self.num_owned = num_owned
         self._input, self._output = runtime.empty(8 * num_owned), runtime.empty(8 * num_owned)
+        self._copy: Any = None
 
     @contextmanager
     def reading(self, vec: PETSc.Vec) -> Iterator[Any]:
@@ -38,6 +39,17 @@ class Staging:
             # The values are read without bumping the vector's state: PETSc caches norms by it.
             self.runtime.write(self._input, np.ascontiguousarray(vec.array_r))
         yield self._input
+
+    def copy(self, vec: PETSc.Vec) -> Any:
+        """A buffer with the vector's values that may be changed, the same at each call."""
+        if self._copy is None:
+            self._copy = self.runtime.empty(8 * self.num_owned)
+        if on_device(vec):
+            self.runtime.copy(self.runtime.wrap(vec.getCLMemHandle("r")), self._copy, 8 * self.num_owned)
+        else:
+            with log.event("FGTransfer"):
+                self.runtime.write(self._copy, np.ascontiguousarray(vec.array_r))
+        return self._copy
 
     @contextmanager
     def writing(self, vec: PETSc.Vec) -> Iterator[Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from petsc4py import PETSc
 
 from femgpu.forms import Form
 from femgpu.operators import FormOperator
+from femgpu.operators.device import on_device
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
 from femgpu.solver.device_vec import Staging
@@ -20,7 +22,10 @@ class GlobalOperator:
     """Residual, Jacobian action and diagonal from T-vectors to T-vectors; every call is collective.
 
     Rows of prescribed dofs are `s (u - value)`, their columns are dropped from the action. s is the mean of the diagonal's
-    other rows, taken at the first state after `reset` and kept, so that the action is the exact derivative of the residual.
+    other rows, taken at the first state after `refresh` and kept, so that the action is the exact derivative of the residual.
+
+    In forms with a time derivative, integrators give its T-vector as rate = shift u + something; at prescribed dofs the form
+    sees shift value + something, the same formula for the boundary values, which does not depend on u.
 
     Args:
         form: the lowered form.
@@ -28,6 +33,9 @@ class GlobalOperator:
         settings: the options.
         runtime: the device.
         scale: s where the caller rules it.
+
+    Attributes:
+        factor: multiplies action and diagonal; 1 whenever the Jacobian has got a new state.
     """
 
     def __init__(
@@ -47,21 +55,34 @@ class GlobalOperator:
         self._interior[self.rows.owned] = False
         self._any_rows = self._mpi.allreduce(len(self.rows.owned)) > 0
         self._given_scale = scale
+        self.factor = 1.0
         self.refresh()
 
     def refresh(self) -> None:
         """Evaluates the boundary conditions anew and forgets the scale of their rows."""
-        self.rows.evaluate()
-        self.transfer.update_values()
+        self.refresh_values()
         self._scaled = self._given_scale is not None
         if self._given_scale is not None:
             self.transfer.scale = self._given_scale
 
-    def residual(self, x: PETSc.Vec, f: PETSc.Vec) -> None:
-        """F = residual at x."""
+    def refresh_values(self) -> None:
+        """Evaluates the boundary conditions anew."""
+        self.rows.evaluate()
+        self.transfer.update_values()
+
+    def residual(self, x: PETSc.Vec, f: PETSc.Vec, rate: PETSc.Vec | None = None, shift: float = 0.0) -> None:
+        """F = residual at x.
+
+        Args:
+            x: the state.
+            f: the result.
+            rate: time derivative of the state; None keeps the one before.
+            shift: derivative of the rate with respect to the state; matters only where x differs from the boundary values.
+        """
         self._ensure_scale(x)
         self.local.update()
         with self.staging.reading(x) as t, self.staging.writing(f) as out:
+            self._set_rate(t, rate, shift, self.local.rate)
             if self.transfer.direct:
                 self.local.residual(t, out)
                 return
@@ -70,21 +91,23 @@ class GlobalOperator:
             self.transfer.to_global(self.local.out, out)
             self.transfer.boundary(t, out, 1.0)
 
-    def linearise(self, x: PETSc.Vec) -> None:
-        """Makes x the state of action, diagonal and matrices."""
+    def linearise(self, x: PETSc.Vec, rate: PETSc.Vec | None = None, shift: float = 0.0) -> None:
+        """Makes x the state of action, diagonal and matrices, and `rate` its time derivative, as in `residual`."""
         self._ensure_scale(x)
-        self._set_base(x)
+        self._set_base(x, rate, shift)
 
     def action(self, w: PETSc.Vec, y: PETSc.Vec) -> None:
         """Y = Jacobian times w."""
         with self.staging.reading(w) as t, self.staging.writing(y) as out:
             if self.transfer.direct:
                 self.local.action(t, out)
-                return
-            self.transfer.to_local(t, self.local.w, 0.0)
-            self.local.action()
-            self.transfer.to_global(self.local.out, out)
-            self.transfer.boundary(t, out, 0.0)
+            else:
+                self.transfer.to_local(t, self.local.w, 0.0)
+                self.local.action()
+                self.transfer.to_global(self.local.out, out)
+                self.transfer.boundary(t, out, 0.0)
+        if self.factor != 1.0:
+            y.scale(self.factor)
 
     def diagonal(self, d: PETSc.Vec) -> None:
         """D = diagonal of the Jacobian."""
@@ -92,17 +115,46 @@ class GlobalOperator:
             self.local.diagonal()
             self.transfer.to_global(self.local.out, out)
             self.transfer.boundary_diagonal(out)
+        if self.factor != 1.0:
+            d.scale(self.factor)
 
-    def insert_values(self, x: PETSc.Vec) -> None:
-        """Sets the boundary rows of x to their values."""
-        array = x.array_r.copy()
-        array[self.rows.owned] = self.rows.owned_values
-        x.setArray(array)
+    def insert_values(self, x: PETSc.Vec, fraction: float = 1.0) -> None:
+        """Moves the boundary rows of x to their values, or so far that a fraction of the way leads there."""
+        if on_device(x):
+            self.transfer.insert(self.staging.runtime.wrap(x.getCLMemHandle("rw")), fraction)
+            x.restoreCLMemHandle()
+            return
+        array, rows, values = x.array, self.rows.owned, self.rows.owned_values
+        array[rows] = values if fraction == 1.0 else array[rows] + (values - array[rows]) / fraction
 
-    def _set_base(self, x: PETSc.Vec) -> None:
+    def rescale(self) -> None:
+        """Takes s, the factor of the boundary rows, from the diagonal at the state of the Jacobian; collective."""
+        if not self._any_rows or not self.local.form.has_jacobian:
+            return
+        diagonal = PETSc.Vec().createMPI((len(self._interior), None), comm=self.local.space.comm)
+        self.diagonal(diagonal)
+        values = diagonal.array_r[self._interior]
+        diagonal.destroy()
+        total, count = self._mpi.allreduce(np.array([values.sum(), len(values)]))
+        mean = total / max(count, 1)
+        # An operator without a usable diagonal at this state (p-Laplace at zero, say) gets plain identity rows.
+        self.transfer.scale = float(mean) if np.isfinite(mean) and mean > 0 else 1.0
+
+    def _set_base(self, x: PETSc.Vec, rate: PETSc.Vec | None = None, shift: float = 0.0) -> None:
         self.local.update()
+        self.factor = 1.0
         with self.staging.reading(x) as t:
+            self._set_rate(t, rate, shift, self.local.base_rate)
             self.transfer.to_local(t, self.local.base, 1.0)
+        self.local.base_changed()
+
+    def _set_rate(self, t: Any, rate: PETSc.Vec | None, shift: float, target: Any) -> None:
+        """Fills the L-vector of the time derivative of the state t, a device buffer."""
+        if rate is None or target is None:
+            return
+        given = self.staging.copy(rate)
+        self.transfer.boundary_rate(t, given, shift)
+        self.transfer.to_local(given, target, None)
 
     def _ensure_scale(self, x: PETSc.Vec) -> None:
         if self._scaled:
@@ -111,11 +163,4 @@ class GlobalOperator:
         if not self._any_rows or not self.local.form.has_jacobian:
             return
         self._set_base(x)
-        diagonal = x.duplicate()
-        self.diagonal(diagonal)
-        values = diagonal.array_r[self._interior]
-        diagonal.destroy()
-        total, count = self._mpi.allreduce(np.array([values.sum(), len(values)]))
-        mean = total / max(count, 1)
-        # An operator without a usable diagonal at this state (p-Laplace at zero, say) gets plain identity rows.
-        self.transfer.scale = float(mean) if np.isfinite(mean) and mean > 0 else 1.0
+        self.rescale()

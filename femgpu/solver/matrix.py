@@ -38,6 +38,10 @@ class JacobianContext:
         """D = diagonal of J."""
         self.operator.diagonal(d)
 
+    def scale(self, mat: PETSc.Mat, factor: float) -> None:
+        """Multiplies J by a number, until it is evaluated anew; TS does that where it solves for initial rates."""
+        self.operator.factor *= factor
+
     def createVecs(self, mat: PETSc.Mat) -> tuple[PETSc.Vec, PETSc.Vec]:  # noqa: N802
         """Vectors of the template's type."""
         return self.template.duplicate(), self.template.duplicate()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ from petsc4py import PETSc
 
 from femgpu import log, options, petsc_c
 from femgpu.errors import DeviceError, FemgpuError, OptionError, SolverError, collective
-from femgpu.forms import lower_form
+from femgpu.forms import Form, lower_form
 from femgpu.mesh import Mesh
 from femgpu.operators import is_symmetric
 from femgpu.operators.device import choose_runtime, on_device
@@ -42,6 +42,7 @@ class NonlinearProblem:
     Attributes:
         snes: the PETSc.SNES.
         u: the unknown.
+        bcs: the Dirichlet conditions.
         form: the lowered form.
         settings: femgpu's options as they were read.
         jacobian: the PETSc.Mat that KSP multiplies with.
@@ -59,26 +60,34 @@ class NonlinearProblem:
         options_prefix: str = "",
         snes: PETSc.SNES | None = None,
     ):
-        mesh = u.space.mesh
-        _let_go(mesh)
-        if isinstance(bcs, DirichletBC):
-            bcs = [bcs]
-        self.u = u
+        let_go(u.space.mesh)
         self._own = snes is None
-        self.snes = PETSc.SNES().create(comm=mesh.comm) if snes is None else snes
+        self.snes = PETSc.SNES().create(comm=u.space.comm) if snes is None else snes
         if snes is None:
             self.snes.setOptionsPrefix(options_prefix)
-        prefix = self.snes.getOptionsPrefix() or ""
+        self._prepare(u, bcs, lambda: lower_form(F, u, J))
+        self._attach()
+
+    def _prepare(
+        self,
+        u: Function,
+        bcs: Sequence[DirichletBC] | DirichletBC,
+        lower: Callable[[], Form],
+        scale: float | None = None,
+    ) -> None:
+        """Makes what lies below the solver, whose prefix is set: options, form, device, operators; collective."""
+        mesh = u.space.mesh
+        self.u = u
         with collective(mesh.mpi):
-            self.settings = options.read(prefix)
-            self.form = lower_form(F, u, J)
+            self.settings = options.read(self._prefix)
+            self.form = lower()
         if PETSc.Options().hasName("help"):
             log.show(mesh.comm, options.help_text())
         self.runtime = choose_runtime(self.settings, [u.vec], mesh.mpi)
         self.runtime.dump_folder = self.settings.kernel_dump
-        self.operator = GlobalOperator(self.form, list(bcs), self.settings, self.runtime)
+        self.bcs = (bcs,) if isinstance(bcs, DirichletBC) else tuple(bcs)
+        self.operator = GlobalOperator(self.form, self.bcs, self.settings, self.runtime, scale)
         self._residual_vec = u.vec.duplicate()
-        self._attach()
 
     @property
     def assembled(self) -> bool:
@@ -144,7 +153,7 @@ class NonlinearProblem:
         self.operator.local.update()
         self.build()
         try:
-            with _own_errors():
+            with own_errors():
                 self.snes.solve(None, self.u.vec)
         finally:
             petsc_c.unlock(self.u.vec)
@@ -163,6 +172,15 @@ class NonlinearProblem:
         """Hands callbacks and matrices to SNES."""
         self.snes.setDM(self.u.space.dm)
         self.snes.setFunction(self._form_function, self._residual_vec)
+        self._create_jacobian()
+        if self._own:
+            self.snes.setFromOptions()
+        if self.form.has_jacobian:
+            self._choose_matrices()
+        self.snes.setJacobian(self._form_jacobian, self.jacobian, self._pmat)
+
+    def _create_jacobian(self) -> None:
+        """Makes the matrix-free Jacobian, before the solver reads its options."""
         self._assembled: AssembledJacobian | None = None
         if not self.form.has_jacobian:
             self._refuse_entries()
@@ -175,11 +193,6 @@ class NonlinearProblem:
             self.jacobian = create_matfree(self.operator, self.u.vec)
         self._pmat = self.jacobian
         self.snes.getKSP().setDMActive(PETSc.KSP.DMActive.ALL, False)
-        if self._own:
-            self.snes.setFromOptions()
-        if self.form.has_jacobian:
-            self._choose_matrices()
-        self.snes.setJacobian(self._form_jacobian, self.jacobian, self._pmat)
 
     def _choose_matrices(self) -> None:
         """What KSP multiplies with and what the PC sees, by the options and the PC's type."""
@@ -233,22 +246,29 @@ class NonlinearProblem:
             petsc_c.difference_at(self.jacobian, x)
         else:
             self.operator.linearise(x)
+        self._assemble(J, P)
+
+    def _assemble(self, J: PETSc.Mat, P: PETSc.Mat) -> None:
+        """Brings the matrices to the operators' state."""
         if self._assembled is not None:
             self._assembled.fill()
         for mat in {J.handle: J, P.handle: P}.values():
             mat.assemble()
 
     def _check_converged(self) -> None:
-        reason = self.snes.getConvergedReason()
-        if reason >= 0:
-            return
-        inner = self.snes.getKSP().getConvergedReason()
-        raise SolverError(
-            f"SNES diverged: {_name(PETSc.SNES.ConvergedReason, reason)} after {self.snes.getIterationNumber()} iterations, "
-            f"residual norm {self.snes.getFunctionNorm():.6e}; last linear solve: {_name(PETSc.KSP.ConvergedReason, inner)} "
-            f"after {self.snes.getKSP().getIterationNumber()} iterations. Look at -{self._prefix}snes_monitor "
-            f"-{self._prefix}ksp_monitor; try a better initial guess, another -{self._prefix}pc_type or more iterations "
-            f"(-{self._prefix}ksp_max_it)" + self._precision_hint()
+        if self.snes.getConvergedReason() < 0:
+            raise SolverError(
+                f"SNES diverged: {self._outcome()}. Look at -{self._prefix}snes_monitor -{self._prefix}ksp_monitor; try a better "
+                f"initial guess, another -{self._prefix}pc_type or more iterations (-{self._prefix}ksp_max_it)"
+                + self._precision_hint()
+            )
+
+    def _outcome(self) -> str:
+        """How the last nonlinear and linear solve ended."""
+        snes, ksp = self.snes, self.snes.getKSP()
+        return (
+            f"{reason_name(snes)} after {snes.getIterationNumber()} iterations, residual norm {snes.getFunctionNorm():.6e}; last "
+            f"linear solve: {reason_name(ksp)} after {ksp.getIterationNumber()} iterations"
         )
 
     def _precision_hint(self) -> str:
@@ -260,7 +280,7 @@ class NonlinearProblem:
         )
 
 
-def _let_go(mesh: Mesh) -> None:
+def let_go(mesh: Mesh) -> None:
     """Frees problems that were dropped; collective.
 
     A problem and its SNES refer to each other, so that Python frees both at a time of its own, not knowing how much device memory
@@ -272,7 +292,7 @@ def _let_go(mesh: Mesh) -> None:
 
 
 @contextmanager
-def _own_errors() -> Iterator[None]:
+def own_errors() -> Iterator[None]:
     """Lets femgpu's exceptions in PETSc's callbacks come out as themselves, not as the cause of a PETSc.Error."""
     try:
         yield
@@ -285,8 +305,8 @@ def _own_errors() -> Iterator[None]:
         raise cause from None
 
 
-def _name(kind: Any, reason: int) -> str:
-    """PETSc's name of a converged reason."""
-    prefix = "SNES" if kind is PETSc.SNES.ConvergedReason else "KSP"
-    names = [name for name, value in vars(kind).items() if value == reason and name.isupper()]
-    return f"{prefix}_{names[0]}" if names else f"{prefix} reason {reason}"
+def reason_name(solver: PETSc.Object) -> str:
+    """PETSc's name of the reason why a SNES, KSP or TS ended."""
+    kind, reason = type(solver).__name__, solver.getConvergedReason()
+    names = [name for name, value in vars(type(solver).ConvergedReason).items() if value == reason and name.isupper()]
+    return f"{kind}_{names[0]}" if names else f"{kind} reason {reason}"

@@ -110,19 +110,21 @@ class Transfer:
         self._set_rows = kernel("set_rows", len(rows.local), local, self._local_values, zero, vector)
         self._boundary_rows = kernel("boundary_rows", len(rows.owned), owned, self._owned_values, zero, zero, vector, vector)
         self._fill_rows = kernel("fill_rows", len(rows.owned), owned, zero, vector)
+        self._insert_rows = kernel("insert_rows", len(rows.owned), owned, self._owned_values, zero, vector)
+        self._rate_rows = kernel("rate_rows", len(rows.owned), owned, self._owned_values, zero, vector, vector)
 
     def update_values(self) -> None:
         """Brings the boundary values to the device."""
         self.runtime.write(self._local_values, self.rows.values)
         self.runtime.write(self._owned_values, self.rows.owned_values)
 
-    def to_local(self, t: Any, local: Any, boundary: float) -> None:
+    def to_local(self, t: Any, local: Any, boundary: float | None) -> None:
         """Fills an L-vector from a T-vector, ghosts included.
 
         Args:
             t: device buffer of the T-vector.
             local: device buffer of the L-vector.
-            boundary: the boundary values are written times this: 1 in a state, 0 in a direction.
+            boundary: the boundary values are written times this: 1 in a state, 0 in a direction; None leaves the T-vector's.
         """
         if self._same:
             self.runtime.copy(t, local, 8 * self.num_owned)
@@ -132,6 +134,8 @@ class Transfer:
             self._t_to_l()
         if self.halo is not None:
             self.halo.forward(local)
+        if boundary is None:
+            return
         self._set_rows.set(3, np.float64(boundary))
         self._set_rows.set(4, local)
         self._set_rows()
@@ -154,6 +158,25 @@ class Transfer:
         self._boundary_rows.set(5, given)
         self._boundary_rows.set(6, out)
         self._boundary_rows()
+
+    def insert(self, t: Any, fraction: float) -> None:
+        """Boundary rows of a T-vector move to their values, or so far that a fraction of the way leads there."""
+        self._insert_rows.set(3, np.float64(fraction))
+        self._insert_rows.set(4, t)
+        self._insert_rows()
+
+    def boundary_rate(self, state: Any, rate: Any, shift: float) -> None:
+        """Boundary rows of the rate of a state become those of the boundary values: rate += shift (value - state).
+
+        Args:
+            state: device buffer of the T-vector.
+            rate: device buffer of the T-vector, changed in place.
+            shift: derivative of the rate with respect to the state.
+        """
+        self._rate_rows.set(3, np.float64(shift))
+        self._rate_rows.set(4, state)
+        self._rate_rows.set(5, rate)
+        self._rate_rows()
 
     def boundary_diagonal(self, out: Any) -> None:
         """Boundary rows of a diagonal: out = s."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from mpi4py import MPI
 
+from femgpu.forms import StateSplit
 from femgpu.operators.cell_kernel import CellKernel
 from femgpu.operators.device import on_device
 
@@ -30,6 +31,8 @@ def view(problem: NonlinearProblem) -> str:
     for kernels in local.kernels.values():
         for kernel in kernels:
             lines += _kernel(kernel, bandwidth, runtime.profiling)
+            if kernel in local.splits:
+                lines.append(f"    {_split(kernel, local.splits[kernel])}")
     lines.append(f"  device memory: {runtime.allocated_bytes / 2**20:.1f} MiB in {runtime.num_allocations} allocations so far")
     return "\n".join(lines)
 
@@ -54,6 +57,12 @@ def _jacobian(problem: NonlinearProblem) -> str:
     if kind == "assembled":
         return "assembled on the device, AIJ"
     return "matrix-free" + (", assembled AIJ for the preconditioner" if problem.assembled else "")
+
+
+def _split(kernel: CellKernel, split: StateSplit) -> str:
+    """What the action keeps at the points."""
+    size = split.num_scalars * kernel.plan.real_bytes
+    return f"state: {split}" + (f"; {size} bytes per point" if size else "")
 
 
 def _kernel(kernel: CellKernel, bandwidth: float, profiling: bool) -> list[str]:

@@ -7,7 +7,7 @@ from femgpu.spaces.function import Constant, Function, SubFunction
 from femgpu.spaces.function_space import FunctionSpace
 from femgpu.spaces.layout import Layout
 from femgpu.spaces.mixed_space import MixedSpace, SubSpace
-from femgpu.spaces.rate import time_derivative, time_shift
+from femgpu.spaces.rate import rate_of, time_derivative, time_shift
 from femgpu.spaces.rigid_body import rigid_body_modes
 from femgpu.spaces.space import SingleSpace, Space, coordinates, mesh_of, ufl_mesh
 
@@ -27,6 +27,7 @@ __all__ = [
     "cell_quantity",
     "coordinates",
     "mesh_of",
+    "rate_of",
     "rigid_body_modes",
     "time_derivative",
     "time_shift",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,12 @@ import numpy.typing as npt
 from petsc4py import PETSc
 
 from femgpu.errors import DataError, collective
-from femgpu.spaces.function import Function, node_values
+from femgpu.spaces.expressions import ExpressionValues, expression_values, is_expression, write_nodal
+from femgpu.spaces.function import Constant, Function, node_values
 from femgpu.spaces.function_space import FunctionSpace
-from femgpu.spaces.space import SingleSpace
+from femgpu.spaces.space import SingleSpace, Space
+
+_WHAT = "boundary values"
 
 
 class DirichletBC:
@@ -19,13 +23,18 @@ class DirichletBC:
 
     Args:
         space: the space of the unknown, or a field of it: `W.sub("velocity")`.
-        value: a number, one number per component, a callable of x (dim, num_points), or a Function of the unknown's space.
+        value: a number, one number per component, a callable of x (dim, num_points), a Function of the unknown's space, or a UFL
+            expression of the shape of what is prescribed, of Functions in any spaces of the mesh, Constants, coordinates and so
+            on. It is evaluated anew before each solve, with the values that Functions and Constants have then. Where an expression
+            differs between the cells that share a node, as gradients do, the last of these cells rules, of the rank that owns the
+            node.
         region: value(s) of the label "Face Sets", `(label name, values)`, or `"boundary"`.
         component: the one component that is prescribed; all where None. The value then is scalar.
 
     Raises:
         MeshError: when the mesh lacks the label or the value.
-        DataError: for a component that does not exist.
+        DataError: for a component that does not exist, or an expression of another shape or mesh.
+        FormError: for an expression that is not supported.
     """
 
     def __init__(self, space: SingleSpace, value: Any, region: Any = "boundary", component: int | None = None):
@@ -36,13 +45,23 @@ class DirichletBC:
             )
         if component is not None and not 0 <= component < space.num_comp:
             raise DataError(f"component {component} of a space with {space.num_comp} components; they count from 0")
-        if isinstance(value, Function) and value.space is not space.root:
-            raise DataError(f"the boundary value {value.name} is in {value.space}; expected a Function of the unknown's own space")
         self.space = space
         self.value = value
         self.region = region
         self.component = component
+        self._expression = self._lower()
         self._nodes = self._find_nodes()
+
+    def _lower(self) -> ExpressionValues | None:
+        """The value where it is an expression, and not simply entries of a vector like the unknown's."""
+        value = self.value
+        if not is_expression(value) or isinstance(value, Constant) or self._is_unknown_like(value):
+            return None
+        shape = self.space.value_shape if self.component is None else ()
+        return expression_values(value, self.space, shape, _WHAT)
+
+    def _is_unknown_like(self, value: Any) -> bool:
+        return isinstance(value, Function) and value.space is self.space.root
 
     def _find_nodes(self) -> npt.NDArray[np.int32]:
         """Positions in the L-vector of component 0 of the nodes on the region, ghosts included; sorted."""
@@ -69,13 +88,26 @@ class DirichletBC:
             DataError: when they have the wrong shape or are not finite.
         """
         space = self.space
-        if isinstance(self.value, Function):
+        if self._is_unknown_like(self.value):
             return self._function_values(self.value)
+        if self._expression is not None:
+            return self._expression_values(self._expression)
         with collective(space.mesh.mpi):
-            positions, points = self._points()
+            points = self._points
             target: Any = space if self.component is None else _ScalarTarget
-            values = node_values(self.value, points, target, "boundary values")
+            values = node_values(self.value, points, target, _WHAT)
         return values.ravel()
+
+    def _expression_values(self, expression: ExpressionValues) -> npt.NDArray[np.float64]:
+        """(num_rows,) values of an expression at `local_rows`; collective."""
+        space = self.space
+        marked = np.zeros(space.num_local, bool)
+        marked[self._nodes] = True
+        # All cells with such a node, not only those with a facet on the region: a rank may hold the node without the facet.
+        cells = [np.flatnonzero(marked[offsets].any(axis=1)) for offsets in space.field.offsets]
+        local = np.zeros(space.num_local)
+        write_nodal(local, expression, space, _WHAT, cells, None if self.component is None else [self.component])
+        return _of_owners(space.root, local)[self.local_rows]
 
     def _function_values(self, function: Function) -> npt.NDArray[np.float64]:
         """(num_rows,) values of a function at `local_rows`; collective."""
@@ -88,12 +120,25 @@ class DirichletBC:
                 )
         return values
 
-    def _points(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+    @cached_property
+    def _points(self) -> npt.NDArray[np.float64]:
+        """(num_nodes, dim) coordinates of the nodes on the region, kept for conditions that are evaluated again and again."""
         positions, points = self.space.nodes()
         keep = np.isin(positions, self._nodes)
         if keep.sum() != len(self._nodes):
             raise DataError("a boundary node of this rank belongs to none of its cells")
-        return positions[keep], points[keep]
+        return points[keep]
+
+
+def _of_owners(space: Space, local: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """An L-vector whose ghosts have the values of their owners; collective. Dofs that the section constrains stay as they are."""
+    if space.mesh.mpi.size == 1:
+        return local
+    carrier = Function(space)
+    carrier.set_local(local)
+    values = carrier.local_array()
+    carrier.vec.destroy()
+    return values
 
 
 class _ScalarTarget:

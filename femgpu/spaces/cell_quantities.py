@@ -30,7 +30,7 @@ def cell_quantity(mesh: Mesh, name: str) -> Function:
     if name not in CELL_QUANTITIES:
         raise FormError(f"cell quantity {name!r}; expected one of {', '.join(CELL_QUANTITIES)}")
     if name not in mesh.kept:
-        function = Function(FunctionSpace(mesh.dm, "DG", 0), name)
+        function = Function(FunctionSpace(mesh.clone_dm(), "DG", 0), name)
         local = np.zeros(function.space.num_local)
         for block, offsets in zip(mesh.blocks, function.space.field.offsets, strict=True):
             local[offsets[:, 0]] = CELL_QUANTITIES[name](block)
@@ -50,7 +50,7 @@ def _volume(block: Block) -> npt.NDArray[np.float64]:
 def _diameter(block: Block) -> npt.NDArray[np.float64]:
     vertices = _vertices(block)
     pairs = itertools.combinations(range(vertices.shape[1]), 2)
-    return np.max([np.linalg.norm(vertices[:, i] - vertices[:, j], axis=1) for i, j in pairs], axis=0, initial=0)
+    return np.array([np.linalg.norm(vertices[:, i] - vertices[:, j], axis=1) for i, j in pairs]).max(axis=0)
 
 
 def _circumradius(block: Block) -> npt.NDArray[np.float64]:

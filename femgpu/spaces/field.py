@@ -46,4 +46,5 @@ class Field:
     def dofs(self, block: int, cells: slice | npt.NDArray = slice(None)) -> npt.NDArray[np.int32]:
         """(num_cells, num_basis * num_comp) positions in the L-vector of the dofs of a block's cells, components fastest."""
         first = self.offsets[block][cells]
-        return (first[:, :, None] + np.arange(self.num_comp, dtype=np.int32)).reshape(len(first), first.shape[1] * self.num_comp)
+        every = (first[:, :, None] + np.arange(self.num_comp, dtype=np.int32)).astype(np.int32, copy=False)
+        return every.reshape(len(first), first.shape[1] * self.num_comp)

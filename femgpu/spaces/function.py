@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,10 @@ from petsc4py import PETSc
 from femgpu import petsc_c
 from femgpu.errors import DataError, collective
 from femgpu.mesh import Mesh
+from femgpu.spaces.expressions import expression_values, is_expression, write_nodal
 from femgpu.spaces.field import Field
 from femgpu.spaces.mixed_space import MixedSpace, SubSpace
+from femgpu.spaces.point_values import point_values
 from femgpu.spaces.space import SingleSpace, Space, ufl_mesh
 
 
@@ -62,19 +63,21 @@ class Function(ufl.Coefficient):
             self._parts[name] = SubFunction(self, self.space.sub(name))
         return self._parts[name]
 
-    def interpolate(self, source: Callable[[np.ndarray], Any] | Function | float) -> None:
+    def interpolate(self, source: Any) -> None:
         """Sets the nodal values; collective.
 
         Args:
-            source: a callable of x (dim, num_points) that returns (num_points,) or (num_comp, num_points), a Function of the
-                same space, a number, or one number per component.
+            source: a callable of x (dim, num_points) that returns (num_points,) or (num_comp, num_points), a number, one number per
+                component, or a UFL expression of the space's value shape: of Functions in any spaces of the mesh, their
+                gradients, Constants, coordinates, conditionals and so on, evaluated at the nodes of each cell. Where an expression
+                differs between the cells that share a node, as gradients do, the last cell of the rank that owns the node rules:
+                `femgpu.project` averages instead.
 
         Raises:
-            DataError: when the values have another shape or are not finite.
+            DataError: when the values have another shape, belong to another mesh, or are not finite.
+            FormError: for expressions that are not supported.
         """
-        if isinstance(source, Function):
-            if source.space is not self.space:
-                raise DataError(f"{self.name} in {self.space} cannot take values of a Function in another space, {source.space}")
+        if isinstance(source, Function) and source.space is self.space:
             source.vec.copy(self.vec)
             self._constrained = source._constrained
             return
@@ -84,6 +87,23 @@ class Function(ufl.Coefficient):
         local = np.zeros(self.space.num_local)
         _interpolate(local, self.space, source, self.name)
         self.set_local(local)
+
+    def evaluate(self, points: npt.ArrayLike, outside: str = "raise") -> npt.NDArray[np.float64]:  # type: ignore[override]
+        """Values at points of the mesh; collective.
+
+        Args:
+            points: (num_points, dim), the same on all ranks. A point that several cells share takes its value from one of them.
+            outside: "raise" refuses points outside of the mesh, "nan" makes their values not a number. What is outside by less than
+                1e-10 of a cell's size counts as inside.
+
+        Returns:
+            (num_points, *value_shape) on all ranks; of a mixed function (num_points, num_comp).
+
+        Raises:
+            DataError: on all ranks, naming the first point that lies outside, or for points of another shape, not finite, or not
+                the same on all ranks.
+        """
+        return point_values(self, points, outside)
 
     def set_local(self, local: npt.NDArray[np.float64]) -> None:
         """Takes the owned values from an L-vector.
@@ -152,18 +172,13 @@ class SubFunction(ufl.Coefficient):
         return self.parent.local_array()
 
     def interpolate(self, source: Any) -> None:
-        """Sets the field's nodal values and leaves the others; collective. See `Function.interpolate`.
-
-        Args:
-            source: as there; a Function must be in a space like this field's, as `SubSpace.collapse` makes it.
-
-        Raises:
-            DataError: when the values have another shape or are not finite.
-        """
+        """Sets the field's nodal values and leaves the others; collective. See `Function.interpolate`."""
         local = self.local_array()
-        if isinstance(source, Function):
-            if source.space.ufl_element() != self.space.ufl_element() or source.space.mesh is not self.space.mesh:
-                raise DataError(f"{self.name} in {self.space} cannot take values of a Function in another space, {source.space}")
+        if (
+            isinstance(source, Function)
+            and source.space.ufl_element() == self.space.ufl_element()
+            and source.space.mesh is self.space.mesh
+        ):
             values = source.local_array()
             for target, origin in zip(self.space.field.offsets, source.space.field.offsets, strict=True):
                 for component in range(self.space.num_comp):
@@ -171,6 +186,10 @@ class SubFunction(ufl.Coefficient):
         else:
             _interpolate(local, self.space, source, self.name)
         self.parent.set_local(local)
+
+    def evaluate(self, points: npt.ArrayLike, outside: str = "raise") -> npt.NDArray[np.float64]:  # type: ignore[override]
+        """The field's values (num_points, *value_shape) at points of the mesh; collective. See `Function.evaluate`."""
+        return point_values(self, points, outside)
 
     def collapse(self) -> Function:
         """A copy of the field as a Function with a vector of its own; collective."""
@@ -196,7 +215,8 @@ class Constant(ufl.Constant):
 
     def __init__(self, dm: PETSc.DM, value: Any):
         array = np.array(value, np.float64)
-        super().__init__(ufl_mesh(Mesh.of(dm)), array.shape)
+        self._mesh = Mesh.of(dm)  # UFL's mesh does not keep it alive
+        super().__init__(ufl_mesh(self._mesh), array.shape)
         self._value = np.empty(array.shape)
         self.value = value
 
@@ -222,18 +242,22 @@ class Constant(ufl.Constant):
 
 def _interpolate(local: npt.NDArray[np.float64], space: SingleSpace, source: Any, name: str) -> None:
     """Writes nodal values into an L-vector; collective."""
+    what = f"values of {name}"
+    if is_expression(source) and not isinstance(source, Constant):
+        write_nodal(local, expression_values(source, space, space.value_shape, what), space, what)
+        return
     with collective(space.mesh.mpi):
         positions, points = space.nodes()
-        values = node_values(source, points, space, f"values of {name}")
+        values = node_values(source, points, space, what)
         for component in range(space.num_comp):
             local[positions + component] = values[:, component]
 
 
 def node_values(source: Any, points: npt.NDArray[np.float64], space: SingleSpace, what: str) -> npt.NDArray[np.float64]:
-    """Values of a callable, number or sequence at nodes.
+    """Values of a callable, number, sequence or Constant at nodes.
 
     Args:
-        source: callable of x (dim, num_points), number, or num_comp numbers.
+        source: callable of x (dim, num_points), number, num_comp numbers, or a Constant of them.
         points: (num_points, dim).
         space: gives the number of components.
         what: names the values in messages.
@@ -247,8 +271,6 @@ def node_values(source: Any, points: npt.NDArray[np.float64], space: SingleSpace
     num_points, num_comp = len(points), space.num_comp
     if isinstance(source, Constant):
         source = source.value
-    elif isinstance(source, ufl.core.expr.Expr):
-        raise DataError(f"{what} are the UFL expression {source}; expected a callable of x, a number or a Function of the space")
     raw = source(np.ascontiguousarray(points.T)) if callable(source) else source
     try:
         values = np.asarray(raw, np.float64)

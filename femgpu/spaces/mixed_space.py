@@ -86,7 +86,7 @@ class SubSpace(SingleSpace):
     def collapse(self) -> FunctionSpace:
         """A space like the field with vectors of its own; collective."""
         family = "Lagrange" if self.field.continuous else "DG"
-        return FunctionSpace(self.mesh.dm, family, self.field.degree, self.field.shape)
+        return FunctionSpace(self.dm, family, self.field.degree, self.field.shape)
 
 
 def _check(spaces: Any) -> None:

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import weakref
+from typing import overload
 
-from femgpu.spaces.function import Constant, Function
+from femgpu.spaces.function import Constant, Function, SubFunction
 
 _rates: weakref.WeakKeyDictionary[Function, Function] = weakref.WeakKeyDictionary()
 _shifts: weakref.WeakKeyDictionary[Function, Constant] = weakref.WeakKeyDictionary()
 
 
-def time_derivative(u: Function) -> Function:
-    """The Function that stands for du/dt in the forms of a `TimeProblem`: the same object for the same u."""
+@overload
+def time_derivative(u: Function) -> Function: ...
+@overload
+def time_derivative(u: SubFunction) -> SubFunction: ...
+def time_derivative(u: Function | SubFunction) -> Function | SubFunction:
+    """The Function that stands for du/dt in the forms of a `TimeProblem`: the same object for the same u.
+
+    A `TimeProblem` gives kernels the integrator's rates and leaves the function's vector alone; in any other problem it is a
+    coefficient like others, zero unless set.
+
+    Args:
+        u: the unknown, or a field of it, `w.sub("velocity")`.
+    """
+    if isinstance(u, SubFunction):
+        return time_derivative(u.parent).sub(u.space.place.name)
     if u not in _rates:
         _rates[u] = Function(u.space, f"{u.name}_t")
     return _rates[u]
@@ -22,3 +36,8 @@ def time_shift(u: Function) -> Constant:
     if u not in _shifts:
         _shifts[u] = Constant(u.space.dm, 0.0)
     return _shifts[u]
+
+
+def rate_of(u: Function) -> Function | None:
+    """The time derivative of u where somebody has asked for it."""
+    return _rates.get(u)

@@ -14,8 +14,8 @@ README = (ROOT / "README.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-def test_there_are_two_examples():
-    assert len(EXAMPLES) == 2
+def test_there_are_four_examples():
+    assert len(EXAMPLES) == 4
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

@@ -10,10 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import ufl
-from random_meshes import CELLS, random_cells
-from ufl import dx, grad, inner
+from petsc4py import PETSc
+from random_meshes import CELLS, MIXED, random_cells, random_mixed
+from ufl import ds, dx, grad, inner
 
-from femgpu import Constant, Function, FunctionSpace, coordinates
+from femgpu import Constant, Function, FunctionSpace, MixedSpace, coordinates
 from femgpu.element import reference_cell
 from femgpu.forms import lower_form
 from femgpu.operators import FormOperator, reference
@@ -21,13 +22,13 @@ from femgpu.options import Settings
 from femgpu.runtime import for_comm
 
 TOLERANCE = {"double": 1e-13, "single": 1e-5, "mixed": 1e-5}
-NUM_SAMPLES = 40
+NUM_SAMPLES = 48
 # Test functions times points times cells: what keeps a sample's twin under a second.
 WORK = 4_000_000
-FORMS = ("all", "mass", "stiffness", "gradients")
+FORMS = ("all", "mass", "stiffness", "gradients", "boundary", "fields", "second")
 
 AXES = {
-    "element": list(itertools.product(CELLS, range(1, 5))),
+    "element": [*itertools.product((*CELLS, "prism"), range(1, 5)), *itertools.product(MIXED, range(1, 3))],
     "num_comp": [1, 2, 3],
     "num_blocks": range(1, 9),
     "num_batches": range(1, 33),
@@ -63,7 +64,8 @@ def num_cells(sample, rng):
     dim, simplex = reference_cell(cell).dim, reference_cell(cell).is_simplex
     basis = math.comb(degree + dim, dim) if simplex else (degree + 1) ** dim
     points = (quadrature_degree(sample) // 2 + 1) ** dim
-    limit = min(max(WORK // (points * (basis * sample.num_comp) ** 2 * dim), 4), 2500)
+    work = points * (basis * sample.num_comp) ** 2 * dim * (4 if sample.form in ("second", "fields") else 1)
+    limit = min(max(WORK // work, 4), 2500)
     if sample.geometry == "recomputed":
         # A Jacobian from vertex coordinates loses digits as the cells get small beside the mesh, in kernel and twin.
         per_side = 50 if sample.precision == "double" else 12
@@ -72,28 +74,73 @@ def num_cells(sample, rng):
     return next(n for n in range(max(count, 2), 1, -1) if all(n % k for k in range(2, math.isqrt(n) + 1)))
 
 
+def random_plex(sample, rng):
+    """The sample's mesh: one cell type, or several."""
+    cell = sample.element[0]
+    if cell not in MIXED:
+        return random_cells(cell, num_cells(sample, rng), rng, sample.shape)
+    dim = 2 if cell == "triangle+quadrilateral" else 3
+    counts = tuple(int(count) for count in rng.integers(2, 5 if dim == 2 else 3, dim))
+    distort = 0 if sample.shape == "affine" else 0.1
+    return random_mixed(cell, counts, int(rng.integers(2**31)), distort, PETSc.COMM_SELF)
+
+
 def random_form(sample, dm, rng):
     """The form, and the sample's unknown."""
-    V = FunctionSpace(dm, "Lagrange", sample.element[1], shape=() if sample.num_comp == 1 else (sample.num_comp,))
-    u, v, x = Function(V), ufl.TestFunction(V), coordinates(dm)
+    shape = () if sample.num_comp == 1 else (sample.num_comp,)
+    V = FunctionSpace(dm, "Lagrange", sample.element[1], shape=shape)
+    dim, x = V.mesh.dim, coordinates(dm)
     scalar = Function(FunctionSpace(dm, "DG", int(rng.integers(sample.form == "gradients", 3))), "scalar")
-    vector = Function(FunctionSpace(dm, "Lagrange", int(rng.integers(1, 3)), shape=(V.mesh.dim,)), "vector")
+    vector = Function(FunctionSpace(dm, "Lagrange", int(rng.integers(1, 3)), shape=(dim,)), "vector")
     for function in (scalar, vector):
         function.vec.setArray(rng.uniform(0.5, 1.5, function.vec.getLocalSize()))
-    number, direction = Constant(dm, rng.uniform(0.5, 1.5)), Constant(dm, rng.uniform(0.5, 1.5, V.mesh.dim))
-    measure = dx(degree=quadrature_degree(sample))
+    number, direction = Constant(dm, rng.uniform(0.5, 1.5)), Constant(dm, rng.uniform(0.5, 1.5, dim))
+    measure, surface = (kind(V.ufl_domain(), degree=quadrature_degree(sample)) for kind in (dx, ds))
+    if sample.form == "fields":
+        return lower_form(*coupled_fields(sample, V, scalar, vector, measure, surface, rng))
+    u, v, n = Function(V), ufl.TestFunction(V), ufl.FacetNormal(V.ufl_domain())
     # One direction for a scalar and for a vector-valued function alike: grad has the derivative last.
     along = ufl.dot(grad(u), vector + direction)
+    second = sum(ufl.dot(grad(grad(u)), direction)[..., i] for i in range(dim)) if sample.num_comp > 1 else ufl.div(grad(u))
     F = {
-        "all": (number + inner(u, u)) * scalar * inner(grad(u), grad(v))
-        + inner(along, v)
-        + inner(u, ufl.dot(grad(v), vector)) * x[0]
-        - ufl.exp(-inner(u, u)) * inner(u, v),
-        "mass": scalar * inner(u, v),
-        "stiffness": inner(grad(u), grad(v)),
-        "gradients": (ufl.div(vector) + x[0]) * inner(along, v) + inner(grad(scalar), grad(scalar)) * inner(u, v),
+        "all": (number + inner(u, u)) * scalar * inner(grad(u), grad(v)) * measure
+        + inner(along, v) * measure
+        + inner(u, ufl.dot(grad(v), vector)) * x[0] * measure
+        - ufl.exp(-inner(u, u)) * inner(u, v) * measure,
+        "mass": scalar * inner(u, v) * measure,
+        "stiffness": inner(grad(u), grad(v)) * measure,
+        "gradients": (ufl.div(vector) + x[0]) * inner(along, v) * measure
+        + inner(grad(scalar), grad(scalar)) * inner(u, v) * measure,
+        "boundary": inner(grad(u), grad(v)) * measure
+        + (number + inner(u, u)) * scalar * inner(u, v) * surface
+        + ufl.dot(vector + x, n) * inner(along, v) * surface
+        - inner(ufl.dot(grad(u), n), ufl.dot(grad(v), direction)) * surface,
+        "second": inner(second + u, ufl.dot(grad(v), vector)) * measure
+        + ufl.div(grad(scalar)) * inner(along, v) * measure
+        + inner(second, second) * inner(u, v) * measure
+        + number * inner(second, v) * surface,
     }[sample.form]
-    return lower_form(F * measure, u)
+    return lower_form(F, u)
+
+
+def coupled_fields(sample, V, scalar, vector, measure, surface, rng):
+    """A form of three fields with different degrees and components, one of them discontinuous, and its unknown."""
+    dm = V.dm
+    degree = int(rng.integers(1, 4 if V.mesh.dim < 3 else 3))
+    spaces = {"first": V, "second": FunctionSpace(dm, "Lagrange", degree), "third": FunctionSpace(dm, "DG", 1, shape=(2,))}
+    W = MixedSpace({name: spaces[name] for name in rng.permutation(list(spaces))})
+    w = Function(W, "w")
+    tests = dict(zip(spaces_of(W), ufl.split(ufl.TestFunction(W)), strict=True))
+    u, p, q = (w.sub(name) for name in spaces)
+    v, r, s = (tests[name] for name in spaces)
+    F = (1 + p**2 + inner(q, q)) * scalar * inner(grad(u), grad(v)) * measure - inner(u, u) * ufl.dot(grad(r), vector) * measure
+    F += (ufl.dot(grad(p), vector) * s[0] + q[1] * p * s[1] + inner(ufl.dot(grad(u), vector), v)) * measure
+    F += (p * inner(u, v) + q[0] * r) * surface
+    return F, w
+
+
+def spaces_of(W):
+    return [field.name for field in W.fields]
 
 
 class Case:
@@ -101,7 +148,7 @@ class Case:
 
     def __init__(self, sample, rng):
         self.sample, self.rng = sample, rng
-        self.form = random_form(sample, random_cells(sample.element[0], num_cells(sample, rng), rng, sample.shape), rng)
+        self.form = random_form(sample, random_plex(sample, rng), rng)
         space = self.space = self.form.space
         state, direction = (rng.uniform(-1, 1, space.num_local) for _ in range(2))
         self.vectors = {"u": state, "w": direction}
@@ -182,7 +229,7 @@ def errors(case):
             got = case.computed(operator, target)
             pairs = [(got, expected[target])] if target != "matrix" else zip(got, expected[target], strict=True)
             found[schedule, target] = max(difference(*pair) for pair in pairs)
-            plans = [kernel.plan for kernel in operator.kernels[target]]
+            plans = [kernel.plan for kernel in operator.kernels[target] if not kernel.plan.facet]
             assert target in ("diagonal", "matrix") or {plan.schedule for plan in plans} == {schedule}
             if schedule == "transposed":
                 wanted = (case.sample.num_blocks, case.sample.num_batches)
@@ -202,10 +249,11 @@ def test_kernels_equal_the_twin(seed, rng, number):
 
 def check_shape(sample, mesh):
     """The mesh has the cells that the sample asks for: simplices are always affine."""
-    if sample.shape == "affine" or mesh.reference.is_simplex:
-        assert mesh.affine.all()
-    elif sample.shape == "distorted":
-        assert not mesh.affine.any()
+    for block in mesh.blocks:
+        if sample.shape == "affine" or block.reference.is_simplex:
+            assert block.affine.all()
+        elif sample.shape == "distorted" and len(mesh.blocks) == 1:
+            assert not block.affine.any()
 
 
 def test_large_groups_fit_the_stack_of_a_cpu(rng):

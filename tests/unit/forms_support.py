@@ -57,11 +57,22 @@ class Mixed(ufl.FunctionSpace):
         )
 
 
+class Part(SubFunction):
+    """One field of a Function in a Mixed space, as `w.sub(name)` is."""
+
+    field = None
+    __str__ = ufl.Coefficient.__str__
+
+    def __init__(self, parent, index):
+        space = parent.ufl_function_space()
+        ufl.Coefficient.__init__(self, ufl.FunctionSpace(space.ufl_domain(), space.ufl_element().sub_elements[index]))
+        self.parent = parent
+        self.field = space.fields[index]
+
+
 def part(function, name):
     """One field of a Function in a Mixed space, as `w.sub(name)` is."""
-    space = function.ufl_function_space()
-    i = [field.name for field in space.fields].index(name)
-    return SubFunction(ufl.FunctionSpace(space.ufl_domain(), space.ufl_element().sub_elements[i]), function, space.fields[i])
+    return Part(function, [field.name for field in function.ufl_function_space().fields].index(name))
 
 
 class Function(ufl.Coefficient):

@@ -4,14 +4,18 @@ from petsc4py import PETSc
 
 from femgpu.element import CELL_NAMES, LagrangeElement, basix_rule, petsc_rule, reference_cell
 from femgpu.errors import FormError, MeshError
+from femgpu.mesh.box import from_cell_list
 
 cells = pytest.mark.parametrize("cell", CELL_NAMES)
+petsc_cells = pytest.mark.parametrize("cell", [name for name in CELL_NAMES if name != "prism"])
 
 
 def monomials(cell, degree):
     """Exponents of a basis of the polynomials of a degree."""
     dim = reference_cell(cell).dim
     powers = np.indices((degree + 1,) * dim).reshape(dim, -1).T
+    if cell == "prism":
+        return powers[powers[:, :2].sum(axis=1) <= degree]
     return powers[powers.sum(axis=1) <= degree] if reference_cell(cell).is_simplex else powers
 
 
@@ -34,7 +38,7 @@ def random_points(cell, num=20):
     return weights @ reference_cell(cell).vertices
 
 
-@cells
+@petsc_cells
 def test_reference_cell_is_petscs(cell):
     reference = reference_cell(cell)
     fe = LagrangeElement(cell, 1).petsc_fe()
@@ -46,7 +50,57 @@ def test_reference_cell_is_petscs(cell):
     for facet, point in zip(reference.facets, plex.getCone(0), strict=True):
         points = [p for p in plex.getTransitiveClosure(point)[0] if plex.getPointDepth(p) == 0]
         assert sorted(closure.index(p) for p in points) == list(facet)
+        assert tuple(closure.index(p) for p in points) in turned(reference.loops[plex.getCone(0).tolist().index(point)])
     assert basix_rule(cell, 1).weights.sum() == pytest.approx(reference.volume, rel=1e-14)
+
+
+def turned(loop):
+    """A loop from any of its vertices in both directions."""
+    both = (loop, loop[::-1])
+    return {each[start:] + each[:start] for each in both for start in range(len(loop))}
+
+
+def test_reference_prism_is_petscs():
+    """Also in the mesh of one prism whose vertices are numbered in closure order."""
+    reference = reference_cell("prism")
+    plex = from_cell_list("prism", np.arange(6, dtype=np.int32)[None], reference.vertices.copy(), PETSc.COMM_SELF)
+    closure = [p for p in plex.getTransitiveClosure(0)[0] if plex.getPointDepth(p) == 0]
+    np.testing.assert_array_equal(np.array(closure) - plex.getDepthStratum(0)[0], np.arange(6))
+    kinds = {PETSc.DM.PolytopeType.TRIANGLE: "triangle", PETSc.DM.PolytopeType.QUADRILATERAL: "quadrilateral"}
+    assert tuple(kinds[plex.getCellType(point)] for point in plex.getCone(0)) == reference.facet_cells
+    for loop, facet, point in zip(reference.loops, reference.facets, plex.getCone(0), strict=True):
+        points = [p for p in plex.getTransitiveClosure(point)[0] if plex.getPointDepth(p) == 0]
+        assert tuple(closure.index(p) for p in points) in turned(loop) and tuple(sorted(loop)) == facet
+    edges = [p for p in plex.getTransitiveClosure(0)[0] if plex.getPointDepth(p) == 1]
+    pairs = [tuple(sorted(closure.index(vertex) for vertex in plex.getCone(edge))) for edge in edges]
+    assert pairs == [tuple(sorted(entity)) for entity in reference.entities if len(entity) == 2]
+    assert basix_rule("prism", 1).weights.sum() == pytest.approx(reference.volume, rel=1e-14)
+
+
+@cells
+def test_points_are_told_apart_by_the_part_they_lie_in(cell):
+    reference = reference_cell(cell)
+    centres = [reference.vertices[list(entity)].mean(axis=0) for entity in reference.entities]
+    np.testing.assert_array_equal(reference.entity_of(centres), np.arange(len(centres)))
+    assert reference.facet_cells == tuple(
+        {1: "point", 2: "interval", 3: "triangle", 4: "quadrilateral"}[len(f)] for f in reference.facets
+    )
+
+
+def test_prism_nodes_are_those_of_triangle_and_interval():
+    """So that prisms meet tetrahedra, hexahedra and each other in common nodes."""
+    for degree in range(1, 6):
+        nodes = LagrangeElement("prism", degree).nodes
+        assert len(nodes) == (degree + 1) ** 2 * (degree + 2) // 2
+        for facet, name in enumerate(("triangle", "triangle", "quadrilateral", "quadrilateral", "quadrilateral")):
+            reference = reference_cell("prism")
+            flat = LagrangeElement(name, 1)
+            loop = np.array(reference.loops[facet])
+            order = [int(np.abs(flat.reference.vertices - node).sum(axis=1).argmin()) for node in flat.nodes]
+            placed = flat.tabulate(LagrangeElement(name, degree).nodes)[0] @ reference.vertices[loop[order]]
+            on_facet = nodes[LagrangeElement("prism", degree).facet_nodes()[facet]]
+            distance = np.abs(placed[:, None] - on_facet[None]).max(axis=2)
+            assert distance.shape[0] == distance.shape[1] and distance.min(axis=1).max() < 1e-14
 
 
 def test_unknown_cell_is_named():
@@ -102,10 +156,15 @@ def test_facet_nodes_span_the_trace(cell, degree):
     element = LagrangeElement(cell, degree)
     facets = element.facet_nodes()
     dim = reference_cell(cell).dim
-    expected = {"triangle": degree + 1, "quadrilateral": degree + 1, "interval": 1, "hexahedron": (degree + 1) ** 2}
-    for facet, nodes in zip(reference_cell(cell).facets, facets, strict=True):
+    expected = {
+        "point": 1,
+        "interval": degree + 1,
+        "triangle": (degree + 1) * (degree + 2) // 2,
+        "quadrilateral": (degree + 1) ** 2,
+    }
+    for facet, name, nodes in zip(reference_cell(cell).facets, reference_cell(cell).facet_cells, facets, strict=True):
         assert nodes.dtype == np.int32
-        assert len(nodes) == expected.get(cell, (degree + 1) * (degree + 2) // 2)
+        assert len(nodes) == expected[name]
         corner = reference_cell(cell).vertices[list(facet)]
         x = np.random.default_rng(0).dirichlet(np.ones(len(facet)), 5) @ corner
         others = np.setdiff1d(np.arange(element.num_basis), nodes)
@@ -119,7 +178,23 @@ def test_basix_rules_are_exact(cell, degree):
     check_exact(basix_rule(cell, degree), degree)
 
 
-@cells
+def test_prism_rules_multiply_triangle_and_gauss():
+    """The point counts of paper 002: a triangle rule of degree 2p times p + 1 points."""
+    assert [basix_rule("prism", 2 * p).num_qpts for p in (1, 2, 3)] == [3 * 2, 6 * 3, 12 * 4]
+    for degree in (0, 1, 3, 6, 9):
+        rule, triangle, interval = (basix_rule(cell, degree) for cell in ("prism", "triangle", "interval"))
+        for a, b, c in monomials("prism", degree):
+            across = triangle.weights @ (triangle.points[:, 0] ** a * triangle.points[:, 1] ** b)
+            along = interval.weights @ interval.points[:, 0] ** c
+            found = rule.weights @ (rule.points[:, 0] ** a * rule.points[:, 1] ** b * rule.points[:, 2] ** c)
+            assert found == pytest.approx(across * along, abs=1e-13)
+    for order in (0, 1, 3):
+        assert petsc_rule("prism", 2, order).num_qpts == (order + 1) ** 3
+        check_exact(petsc_rule("prism", 2, order), 2 * order)
+    assert petsc_rule("prism", 2).num_qpts == 27
+
+
+@petsc_cells
 @pytest.mark.parametrize(("degree", "order"), [(1, None), (2, None), (3, None), (1, 0), (2, 1), (4, 5)])
 def test_petsc_rules_are_exact_and_petscs(cell, degree, order):
     rule = petsc_rule(cell, degree, order)
@@ -149,7 +224,7 @@ def test_rules_are_cached_and_point_counts_known():
         basix_rule("triangle", -1)
 
 
-@cells
+@petsc_cells
 @pytest.mark.parametrize("continuous", [True, False])
 @pytest.mark.parametrize("num_comp", [1, 3])
 def test_petsc_fe_has_the_nodes_of_the_element(cell, continuous, num_comp):
@@ -166,6 +241,8 @@ def test_element_with_nodes_of_its_own():
     np.testing.assert_allclose(element.tabulate(element.nodes)[0], np.eye(3), atol=1e-14)
     with pytest.raises(FormError, match="nodes of its own"):
         element.petsc_fe()
+    with pytest.raises(FormError, match="prism element of degree 2 has no PetscFE"):
+        LagrangeElement("prism", 2).petsc_fe()
 
 
 @cells

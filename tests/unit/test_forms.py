@@ -3,15 +3,17 @@
 import numpy as np
 import pytest
 from forms_cases import CASES
+from forms_field_cases import FIELD_CASES
 from forms_support import compiled, names, random_data, times_direction, total
 
 from femgpu.forms import lower_form
 
-pytestmark = pytest.mark.parametrize("name", CASES)
+ALL = CASES | FIELD_CASES
+pytestmark = pytest.mark.parametrize("name", ALL)
 
 
 def _lowered(name):
-    F, u, expected = CASES[name]()
+    F, u, expected = ALL[name]()
     form = lower_form(F, u)
     dim = u.ufl_function_space().ufl_domain().geometric_dimension
     return form, dim, random_data(form, dim), expected

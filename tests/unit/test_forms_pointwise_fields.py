@@ -99,6 +99,16 @@ def test_fields_without_blocks_use_a_difference():
     assert not form.has_jacobian and form.integrals[0].jacobian is None and "matrix-free difference" in form.notes[0]
 
 
+def test_a_mixed_space_of_one_field_takes_strings_and_dicts():
+    one = Mixed(MESH, velocity=("P", 2, (2,)))
+    u = Function(one)
+    plain = PointwiseForm(one, "f0[0] = u[0];", g0="g0[0] = 1;").lower(u)
+    named = PointwiseForm(one, {"velocity": "f0[0] = u[0];"}, g0={("velocity", "velocity"): "g0[0] = 1;"}).lower(u)
+    assert plain.signature == named.signature
+    with pytest.raises(FormError, match="f0 has the key 'pressure'; expected the fields 'velocity'"):
+        PointwiseForm(one, {"pressure": "f0[0] = u[0];"})
+
+
 def test_offsets_of_all_fields(tmp_path):
     other = Mixed(MESH, a=("P", 1, (2, 2)), b=("DG", 0, ()), c=("P", 3, (3,)))
     body = """const int all[] = {Nf, uOff[0], uOff[1], uOff[2], uOff_x[0], uOff_x[1], uOff_x[2], NfAux, aOff[0], aOff[1], aOff[2],

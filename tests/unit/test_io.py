@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from petsc4py import PETSc
+from random_meshes import MIXED, random_mixed
 
 from femgpu.element import reference_cell
 from femgpu.errors import DataError
 from femgpu.io import picture, read_h5, sampling, vtk_cells, vtu_file, write
 from femgpu.mesh import Mesh, box
-from femgpu.spaces import Function, FunctionSpace
+from femgpu.spaces import Function, FunctionSpace, MixedSpace
 
 WORLD = MPI.COMM_WORLD
 DEGREES = {
@@ -21,6 +22,7 @@ DEGREES = {
     "tetrahedron": (1, 2, 3, 4),
     "quadrilateral": (1, 2, 3),
     "hexahedron": (1, 2, 3),
+    "prism": (1, 2, 3, 4),
 }
 COUNTS = {1: (5,), 2: (3, 2), 3: (2, 1, 2)}
 UPPER = (2.0, 1.0, 0.5)
@@ -97,7 +99,7 @@ def _int_reference():
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3, 4, 5, 6, 8, 10])
-@pytest.mark.parametrize("cell", ["interval", "triangle", "quadrilateral", "tetrahedron", "hexahedron"])
+@pytest.mark.parametrize("cell", DEGREES)
 def test_lattice_is_the_order_of_vtk(cell, degree):
     model = pytest.importorskip("vtkmodules.vtkCommonDataModel")
     names = {
@@ -106,6 +108,7 @@ def test_lattice_is_the_order_of_vtk(cell, degree):
         "quadrilateral": "Quadrilateral",
         "tetrahedron": "Tetra",
         "hexahedron": "Hexahedron",
+        "prism": "Wedge",
     }
     nodes = np.zeros((len(vtk_cells.lattice(cell, degree)), 3))
     nodes[:, : reference_cell(cell).dim] = vtk_cells.lattice(cell, degree) / degree
@@ -125,7 +128,7 @@ def test_lattice_is_the_order_of_vtk(cell, degree):
 
 
 @pytest.mark.parametrize("degree", range(1, 7))
-@pytest.mark.parametrize("cell", ["interval", "triangle", "quadrilateral", "tetrahedron", "hexahedron"])
+@pytest.mark.parametrize("cell", DEGREES)
 def test_dofs_pair_up_with_the_lattice(cell, degree):
     match = sampling._matching(cell, degree)
     assert sorted(match) == list(range(len(match)))
@@ -175,7 +178,7 @@ def check_probe(folder, cell):
     assert np.allclose(probed["u"], polynomial(x[:, :dim].T, 2), atol=1e-10)
 
 
-@pytest.mark.parametrize("cell", ["triangle", "quadrilateral", "tetrahedron", "hexahedron"])
+@pytest.mark.parametrize("cell", ["triangle", "quadrilateral", "tetrahedron", "hexahedron", "prism"])
 def test_cells_are_positively_oriented(folder, cell):
     u = function(small_box(cell, PETSc.COMM_SELF), 3)
     write(folder / "u.vtu", u)
@@ -234,6 +237,52 @@ def test_several_functions_of_different_degree_and_shape(folder, suffix):
     assert np.allclose(grid.point_data["t"], np.c_[x, y, zero, x * y, 1 + zero, zero, zero, zero, zero])
     centres = np.array([np.mean(np.asarray(grid.get_cell(i).points)[:3], axis=0) for i in range(grid.n_cells)])
     assert np.allclose(grid.cell_data["k"], centres[:, 0] + 10 * centres[:, 1])
+
+
+@pytest.mark.parallel([2])
+def test_meshes_of_several_cell_types(folder):
+    """Polynomials inside the cells, values of cells in their order, and restarts; a mixed function goes field by field."""
+    for kind in MIXED:
+        dm = random_mixed(kind, (3, 3, 2)[: 2 if "tri" in kind else 3], distort=0.0)
+        V, Q = FunctionSpace(dm, "Lagrange", 3), FunctionSpace(dm, "DG", 0)
+        w = Function(MixedSpace({"u": V, "k": Q}))
+        w.sub("u").interpolate(lambda x: polynomial(x, 3))
+        w.sub("k").interpolate(lambda x: x[0])
+        for suffix in ("vtu", "pvtu", "h5"):
+            write(folder / f"w.{suffix}", w)
+        for suffix in ("vtu", "pvtu"):
+            if WORLD.rank == 0:
+                grid = read(folder / f"w.{suffix}")
+                assert grid.n_cells == V.mesh.num_cells_global and len(set(grid.celltypes)) == len(V.mesh.blocks)
+                places, values = evaluate(grid, V.mesh.blocks[0].cell, grid.point_data["u"])
+                assert np.allclose(values[:, 0], polynomial(places[:, : V.mesh.dim].T, 3), atol=1e-12)
+                centres = [barycentre(np.asarray(grid.get_cell(i).points), grid.celltypes[i]) for i in range(grid.n_cells)]
+                assert np.allclose(grid.cell_data["k"], np.array(centres)[:, 0])
+        _, held = read_h5(folder / "w.h5")
+        expected = Function(held["u"].space)
+        expected.interpolate(lambda x: polynomial(x, 3))
+        assert np.allclose(held["u"].local_array(), expected.local_array(), atol=1e-14)
+
+
+def barycentre(points, kind):
+    """Mean of the vertices, which come first."""
+    return points[: {69: 3, 70: 4, 71: 4, 72: 8, 73: 6}[int(kind)]].mean(axis=0)
+
+
+@pytest.mark.parallel([2])
+def test_h5_keeps_periods(folder):
+    for cell in ("triangle", "hexahedron", "prism"):
+        dim = reference_cell(cell).dim
+        dm = box((4, 3, 3)[:dim], cell, (-1.0, 0.0, 2.0)[:dim], (1.0, 0.5, 5.0)[:dim], periodic=(True, False, True)[:dim])
+        u = function(dm, 2, source=lambda x: np.sin(np.pi * x[0]) + x[1])
+        write(folder / "u.h5", u)
+        again, held = read_h5(folder / "u.h5")
+        for a, b in zip(again.getPeriodicity()[1:], dm.getPeriodicity()[1:], strict=True):
+            np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+        expected = Function(held["u"].space)
+        expected.interpolate(lambda x: np.sin(np.pi * x[0]) + x[1])
+        assert np.allclose(held["u"].local_array(), expected.local_array(), atol=1e-14)
+        assert expected.space.num_dofs == u.space.num_dofs
 
 
 @pytest.mark.parallel([1, 2])

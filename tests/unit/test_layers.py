@@ -25,7 +25,7 @@ ALLOWED = {
     "kernels": LOWER | {"forms", "model"},
     "tune": BASE | {"model", "kernels", "runtime"},
     "operators": LOWER | {"forms", "model", "kernels", "runtime", "tune"},
-    "solver": LOWER | {"forms", "model", "kernels", "runtime", "tune", "operators"},
+    "solver": LOWER | {"forms", "model", "kernels", "runtime", "tune", "operators", "io"},
     "io": LOWER,
 }
 # What may import everything, and is imported by its own kind only.

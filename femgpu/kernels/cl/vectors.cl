@@ -45,6 +45,22 @@ __kernel void fill_rows(const int n, __global const int *d_rows, const double s,
   if (i < n) d_out[d_rows[i]] = s;
 }
 
+// T[rows[i]] moves to values[i], or so far that a fraction of the way leads there
+__kernel void insert_rows(const int n, __global const int *d_rows, __global const double *d_values, const double fraction,
+                          __global double *d_t) {
+  const int i = (int)get_global_id(0);
+  if (i >= n) return;
+  const int row = d_rows[i];
+  d_t[row] = fraction == 1.0 ? d_values[i] : d_t[row] + (d_values[i] - d_t[row]) / fraction;
+}
+
+// rate[rows[i]] += shift (values[i] - state[rows[i]]): the rate of the boundary values in place of the state's
+__kernel void rate_rows(const int n, __global const int *d_rows, __global const double *d_values, const double shift,
+                        __global const double *d_state, __global double *d_rate) {
+  const int i = (int)get_global_id(0);
+  if (i < n) d_rate[d_rows[i]] += shift * (d_values[i] - d_state[d_rows[i]]);
+}
+
 // packed[i] = L[map[i]], and the way back: set or add
 __kernel void pack(const int n, __global const int *d_map, __global const scalar *d_l, __global double *d_packed) {
   const int i = (int)get_global_id(0);

@@ -1,0 +1,204 @@
+"""Workload qdata: the Jacobian action with state stored at the points, recomputed, and as `-femgpu_qdata auto` chooses.
+
+Hyperelasticity (compressible neo-Hookean) and the p-Laplacian on tetrahedra of degree 1 to 3 and hexahedra of degree 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ufl
+from rich.progress import track
+
+from femgpu import mesh
+from femgpu.errors import DataError
+from femgpu.forms import lower_form
+from femgpu.operators import FormOperator
+from femgpu.options import Settings
+from femgpu.runtime import Runtime
+from femgpu.spaces import Function, FunctionSpace
+
+MODES = ("recompute", "store", "auto")
+ELEMENTS = (("tetrahedron", 1), ("tetrahedron", 2), ("tetrahedron", 3), ("hexahedron", 2))
+_TOLERANCE = {"double": 1e-11, "single": 1e-3, "mixed": 1e-3}
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One action.
+
+    Attributes:
+        form: neo-hookean or p-laplace.
+        cell: type of the cells.
+        degree: of the space.
+        mode: value of -femgpu_qdata.
+        cells: how many.
+        dofs: length of the vectors.
+        scalars: stored numbers per point.
+        points: per cell.
+        flops: of the pointwise function.
+        us: median time of the kernel in microseconds.
+        state_us: of the kernel that stores, once per Newton step.
+        GDOFs: dofs over time, in 1e9 per second.
+        error: largest difference to recompute, relative.
+    """
+
+    form: str
+    cell: str
+    degree: int
+    mode: str
+    cells: int
+    dofs: int
+    scalars: int
+    points: int
+    flops: int
+    us: float
+    state_us: float
+    GDOFs: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """All timings on one device."""
+
+    device: str
+    precision: str
+    bandwidth: float
+    timings: list[Timing]
+
+    @property
+    def stem(self) -> str:
+        """Name of the report's files, before device and suffix."""
+        return "qdata"
+
+    @property
+    def variant(self) -> str:
+        """Name of the report's files, after the device."""
+        return self.precision
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per timing, for the CSV file."""
+        return [{"device": self.device, "precision": self.precision} | asdict(timing) for timing in self.timings]
+
+    def record(self) -> dict[str, Any]:
+        """What the JSON file holds besides device and versions."""
+        return {
+            "workload": "qdata",
+            "precision": self.precision,
+            "copy_bytes_per_second": self.bandwidth,
+            "timings": [asdict(timing) for timing in self.timings],
+        }
+
+    def text(self) -> str:
+        """A table: one line per form and element."""
+        lines = [f"qdata: Jacobian actions, {self.precision}, {self.device}", f"copies at {self.bandwidth / 1e9:.0f} GB/s"]
+        lines.append(
+            f"{'form':12s} {'element':14s} {'cells':>8s} "
+            + "".join(f"{mode + ' us (scalars)':>24s}" for mode in MODES)
+            + "   auto/best"
+        )
+        for group in self._groups():
+            first, best = group[0], min(timing.us for timing in group[:2])
+            cells = "".join(f"{timing.us:16.1f} ({timing.scalars:3d})  " for timing in group)
+            name = f"{first.cell[:3]} {first.degree}"
+            lines.append(f"{first.form:12s} {name:14s} {first.cells:8d} {cells}  {group[2].us / best:6.3f}")
+        return "\n".join(lines)
+
+    def plot(self, path: Path) -> None:
+        """Times of the three modes beside each other, relative to recompute."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(8, 4), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        groups = self._groups()
+        for i, mode in enumerate(MODES):
+            heights = [group[i].us / group[0].us for group in groups]
+            axes.bar(np.arange(len(groups)) + 0.27 * (i - 1), heights, 0.25, label=mode)
+        names = [f"{group[0].form}\n{'P' if group[0].cell == 'tetrahedron' else 'Q'}{group[0].degree}" for group in groups]
+        axes.set_xticks(np.arange(len(groups)), names, fontsize=8)
+        axes.set(ylabel="time of one action, recompute = 1")
+        axes.set_title(f"State at quadrature points, {self.precision}\n{self.device}", fontsize=8)
+        axes.legend(fontsize=8)
+        figure.savefig(path, dpi=120)
+
+    def _groups(self) -> list[list[Timing]]:
+        return [self.timings[i : i + len(MODES)] for i in range(0, len(self.timings), len(MODES))]
+
+
+def run(runtime: Runtime, cells: float, precision: str = "double") -> Result:
+    """Runs the workload on this process's device.
+
+    Args:
+        runtime: the device.
+        cells: least number of tetrahedra; a fifth of it are hexahedra.
+        precision: of the kernels.
+
+    Returns:
+        The timings; actions of all modes agree.
+
+    Raises:
+        DataError: when they do not.
+    """
+    timings = []
+    for cell, degree in track(ELEMENTS, description="qdata", transient=True):
+        count = cells if cell == "tetrahedron" else cells / 5
+        dm = mesh.box((round((count / (6 if cell == "tetrahedron" else 1)) ** (1 / 3)),) * 3, cell=cell)
+        for form in (neo_hookean, p_laplace):
+            timings += _time(runtime, form, dm, cell, degree, precision)
+    return Result(str(runtime.device), precision, runtime.copy_bandwidth(), timings)
+
+
+def neo_hookean(dm: Any, degree: int) -> tuple[Any, Function]:
+    """A compressible neo-Hookean body."""
+    V = FunctionSpace(dm, "Lagrange", degree, shape=(3,))
+    u, v = Function(V), ufl.TestFunction(V)
+    F = ufl.variable(ufl.Identity(3) + ufl.grad(u))
+    J = ufl.det(F)
+    energy = 0.5 * (ufl.tr(F.T * F) - 3) - ufl.ln(J) + 0.5 * ufl.ln(J) ** 2
+    return ufl.inner(ufl.diff(energy, F), ufl.grad(v)) * ufl.dx(degree=2 * degree), u
+
+
+def p_laplace(dm: Any, degree: int) -> tuple[Any, Function]:
+    """The regularised p-Laplacian, p = 4.5."""
+    V = FunctionSpace(dm, "Lagrange", degree)
+    u, v = Function(V), ufl.TestFunction(V)
+    factor = (0.01 + ufl.inner(ufl.grad(u), ufl.grad(u))) ** 1.25
+    return factor * ufl.inner(ufl.grad(u), ufl.grad(v)) * ufl.dx(degree=2 * degree), u
+
+
+def _time(runtime: Runtime, make: Any, dm: Any, cell: str, degree: int, precision: str) -> list[Timing]:
+    residual, u = make(dm, degree)
+    form, generator = lower_form(residual, u), np.random.default_rng(3)
+    scalar = np.float32 if precision == "single" else np.float64
+    # A rough state that inverts no cell: random values much smaller than the cells.
+    size = 0.05 / np.cbrt(u.space.mesh.num_cells)
+    state = (size * generator.uniform(-1, 1, u.space.num_local)).astype(scalar)
+    direction = generator.uniform(-1, 1, u.space.num_local).astype(scalar)
+    found: list[Timing] = []
+    expected = np.empty(0)
+    for mode in MODES:
+        operator = FormOperator(form, Settings(precision=precision, qdata=mode), runtime)
+        operator.update()
+        runtime.write(operator.base, state)
+        runtime.write(operator.w, direction)
+        operator.action()
+        result = runtime.read(operator.out, np.empty(u.space.num_local, scalar)).astype(float)
+        expected = expected if len(expected) else result
+        error = float(np.abs(result - expected).max() / np.abs(expected).max())
+        if not error < _TOLERANCE[precision]:
+            raise DataError(f"{make.__name__} with -femgpu_qdata {mode} differs by {error:.1e}; this is a bug, please report it")
+        (kernel,) = operator.kernels["action"]
+        states = operator.kernels.get("state", [])
+        us = 1e6 * float(np.median(kernel.kernel.measure(5, 25, 0.1)))
+        state_us = 1e6 * sum(float(np.median(entry.kernel.measure(2, 5, 0.01))) for entry in states)
+        plan = kernel.plan
+        name, dofs, flops = make.__name__.replace("_", "-"), u.space.num_local, kernel.pointwise_flops
+        sizes = (kernel.term.num_cells, dofs, plan.num_state, plan.num_qpts, flops)
+        found.append(Timing(name, cell, degree, mode, *sizes, us, state_us, dofs / us / 1e3, error))
+    return found

@@ -1,0 +1,199 @@
+"""A scalar graph that finds equal values, not only equal expressions.
+
+Every node is also evaluated at one pseudo-random point in the integers modulo a prime: sums, products and reciprocals
+exactly, any other function as a hash of its operands. Nodes with the same residue are the same rational function of
+the inputs and of those other functions, but for a chance of about the degree over 2^61 (Schwartz and Zippel). So the
+entries of a symmetric tensor are found equal however they were computed, and sums that cancel are found to vanish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from hashlib import blake2b
+from typing import Any
+
+from femgpu.forms.graph import CONSTANT, INPUT, Graph
+from femgpu.forms.inputs import Locate
+
+PRIME = 2**61 - 1
+DIRECTION_ARRAYS = ("w", "w_x", "w_xx")
+# What a node depends on at most: numbers and `constants`, the same at all points; the state; the direction.
+UNIFORM, STATE, DIRECTION = range(3)
+# Operations that are not finite, or not a number, for some finite operands.
+_PARTIAL = {"rcp", "sqrt", "log", "pow", "asin", "acos", "tan", "atan2"}
+_LARGEST_DENOMINATOR = 10**6
+_ROUNDING = 2.0**-50
+
+
+class SharedGraph(Graph):
+    """A graph in which nodes of equal value exist once, up to sign.
+
+    A node stands for an equal one only if it is finite wherever the other is (overflow aside), so that a branch which a
+    condition does not take stays harmless.
+
+    Args:
+        locate: maps an input (name, index) of the graph to the name of its C array and the index there.
+
+    Attributes:
+        residue: value of each node modulo PRIME.
+        level: UNIFORM, STATE or DIRECTION for each node.
+    """
+
+    def __init__(self, locate: Locate) -> None:
+        super().__init__()
+        self.locate = locate
+        self.residue: list[int] = []
+        self.level: list[int] = []
+        self._poles: list[int] = []  # one bit for each partial operation that a node's value always goes through
+        self._num_poles = 0
+        self._equal: dict[int, int] = {}
+        self.zero, self.one = self.constant(0.0), self.constant(1.0)
+
+    def weight_class(self, node: int) -> int:
+        """A number that is the same for nodes which are equal up to sign; 1 for the constants 1 and -1."""
+        return min(self.residue[node], PRIME - self.residue[node])
+
+    def safest(self, node: int) -> int:
+        """An equal node that goes through as few partial operations as is known by now."""
+        for residue, is_opposite in ((self.residue[node], False), (-self.residue[node] % PRIME, True)):
+            other = self._equal.get(residue)
+            if other is not None and self._poles[other] & self._poles[node] == self._poles[other] != self._poles[node]:
+                node = self._make("neg", other) if is_opposite else other
+        return node
+
+    def _make(self, *key: Any) -> int:
+        known = self._number.get(key)
+        if known is not None:
+            return known
+        residue = self._residue(key)
+        if key[0] not in (CONSTANT, INPUT):
+            poles = self._poles_of(key)
+            equal = self._find(residue, poles)
+            if equal is None and key[0] != "neg":
+                opposite = self._find(-residue % PRIME, poles)
+                equal = None if opposite is None else self._make("neg", opposite)
+            if equal is not None:
+                self._number[key] = equal
+                return equal
+        return self._append(key, residue)
+
+    def _append(self, key: tuple[Any, ...], residue: int) -> int:
+        node = super()._make(*key)
+        poles = self._poles_of(key)
+        if key[0] in _PARTIAL:
+            poles |= 1 << self._num_poles
+            self._num_poles += 1
+        self.residue.append(residue)
+        self._poles.append(poles)
+        self.level.append(self._level(key))
+        before = self._equal.get(residue)
+        if before is None or key[0] == CONSTANT or not poles & ~self._poles[before]:
+            self._equal[residue] = node
+        return node
+
+    def _find(self, residue: int, poles: int) -> int | None:
+        node = self._equal.get(residue)
+        return None if node is None or self._poles[node] & ~poles else node
+
+    def _residue(self, key: tuple[Any, ...]) -> int:
+        kind, *rest = key
+        if kind == CONSTANT:
+            return _residue_of(rest[0])
+        if kind == INPUT:
+            return _hash(self.locate(*rest))
+        values = [self.residue[operand] for operand in rest]
+        if kind == "+":
+            return (values[0] + values[1]) % PRIME
+        if kind == "-":
+            return (values[0] - values[1]) % PRIME
+        if kind == "*":
+            return values[0] * values[1] % PRIME
+        if kind == "neg":
+            return -values[0] % PRIME
+        if kind == "rcp" and values[0]:
+            return pow(values[0], -1, PRIME)
+        return _hash((kind, *values))
+
+    def _poles_of(self, key: tuple[Any, ...]) -> int:
+        """Partial operations that the operands go through; those in the branches of a condition are not always met."""
+        if key[0] in (CONSTANT, INPUT):
+            return 0
+        poles = 0
+        for operand in key[1:2] if key[0] == "?" else key[1:]:
+            poles |= self._poles[operand]
+        return poles
+
+    def _level(self, key: tuple[Any, ...]) -> int:
+        if key[0] == CONSTANT:
+            return UNIFORM
+        if key[0] != INPUT:
+            return max([self.level[operand] for operand in key[1:]])
+        array, _ = self.locate(*key[1:])
+        if array == "constants":
+            return UNIFORM
+        return DIRECTION if array in DIRECTION_ARRAYS else STATE
+
+
+def needed(graph: Graph, roots: Iterable[int], available: Iterable[int] = ()) -> list[int]:
+    """The nodes that must be computed for the roots if some are available, operands before what uses them."""
+    seen = set(available)
+    found = []
+    todo = list(roots)
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen.add(node)
+            found.append(node)
+            todo.extend(graph.operands(node))
+    return sorted(found)
+
+
+def copy_nodes(source: Graph, roots: Iterable[int], target: Graph, known: Mapping[int, int]) -> dict[int, int]:
+    """Copies what roots need into another graph.
+
+    Args:
+        source: the graph to copy from.
+        roots: nodes of it.
+        target: receives the copies.
+        known: copies that exist already; what only these need is not copied.
+
+    Returns:
+        The copy of each node, those known included.
+    """
+    copies = dict(known)
+    for node in needed(source, roots, known):
+        kind, *rest = source.nodes[node]
+        if kind == CONSTANT:
+            copies[node] = target.constant(rest[0])
+        elif kind == INPUT:
+            copies[node] = target.input(*rest)
+        else:
+            copies[node] = _copy(target, kind, [copies[operand] for operand in rest])
+    return copies
+
+
+def _copy(target: Graph, kind: str, operands: list[int]) -> int:
+    if kind == "+":
+        return target.add(*operands)
+    if kind == "-":
+        return target.add(operands[0], target.neg(operands[1]))
+    if kind == "*":
+        return target.mul(*operands)
+    if kind == "neg":
+        return target.neg(*operands)
+    if kind == "?":
+        return target.select(*operands)
+    return target.function(kind, *operands)
+
+
+def _residue_of(value: float) -> int:
+    # 2/3 and the like are meant, whatever rounding made of them: else what is equal on paper is not.
+    exact = Fraction(value)
+    simple = exact.limit_denominator(_LARGEST_DENOMINATOR)
+    meant = simple if abs(simple - exact) <= _ROUNDING * abs(exact) else exact
+    return meant.numerator * pow(meant.denominator, -1, PRIME) % PRIME
+
+
+def _hash(key: Any) -> int:
+    return int.from_bytes(blake2b(repr(key).encode(), digest_size=8).digest(), "big") % PRIME

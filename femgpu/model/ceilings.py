@@ -1,0 +1,38 @@
+"""What devices can do at most: measured numbers that models compare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """Ceilings of one kind of device.
+
+    Attributes:
+        name: a part of the device's name.
+        double: flop/s in double precision.
+        single: flop/s in single precision.
+        copy: byte/s of a copy, reads and writes counted.
+    """
+
+    name: str
+    double: float
+    single: float
+    copy: float
+
+    def flops_per_byte(self, precision: str) -> float:
+        """Operations in the time that one byte takes; `single` and `mixed` compute in single precision."""
+        return (self.double if precision == "double" else self.single) / self.copy
+
+
+# H200: fused multiply-adds in registers and copies with 16-byte loads, driver 580.
+CEILINGS = (Ceiling("H200", 33e12, 66e12, 4.2e12), Ceiling("H100", 33e12, 66e12, 3.0e12), Ceiling("A100", 9.7e12, 19.5e12, 1.7e12))
+# Devices that are not in the table: a GPU with full and one core of a CPU with its share of memory.
+GPU = Ceiling("GPU", 10e12, 20e12, 1.5e12)
+CPU = Ceiling("CPU", 2e10, 4e10, 1e10)
+
+
+def ceiling(name: str, gpu: bool) -> Ceiling:
+    """The ceilings of the device with this name, or typical ones."""
+    return next((entry for entry in CEILINGS if entry.name in name), GPU if gpu else CPU)

@@ -1,0 +1,65 @@
+"""Norms of errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from femgpu.element import basix_rule
+from femgpu.errors import DataError, collective
+from femgpu.forms import ExpressionValues, builders
+from femgpu.mesh import Mesh
+from femgpu.mesh.geometry import chunks
+from femgpu.operators.functional import assemble
+
+KINDS = ("L2", "H1", "H10", "Linf")
+
+
+def error_norm(u: Any, exact: Any = 0.0, kind: str = "L2", degree: int | None = None, options_prefix: str = "") -> float:
+    """A norm of u - exact; collective.
+
+    Integrals are taken on the device.
+
+    Args:
+        u: a Function, a field of one, or a UFL expression.
+        exact: a UFL expression or Function of the same shape, a callable of x (dim, num_points), or numbers. A callable is
+            interpolated first, cell by cell, with a degree larger by 3 than that of u; give a UFL expression of
+            `femgpu.coordinates` where that is not enough. The default gives the norm of u itself.
+        kind: "L2"; "H10", the L2 norm of the gradient; "H1", the root of the sum of the squares of these two; "Linf", the
+            largest value at the quadrature points. Vectors and tensors count with their Euclidean norm.
+        degree: of the quadrature; default 2 (k + 1) + 2, k the largest degree of the Functions in u.
+        options_prefix: prefix of the options.
+
+    Raises:
+        DataError: for another kind, shapes or meshes that do not match, or numbers that are not finite.
+        FormError: for what is not supported.
+    """
+    if kind not in KINDS:
+        raise DataError(f"norm of kind {kind!r}; expected one of {', '.join(KINDS)}")
+    mesh, k = builders.mesh_and_degree(u, "u")
+    error = u - builders.as_expression(exact, mesh, tuple(u.ufl_shape), k, "the exact solution")
+    degree = 2 * (k + 1) + 2 if degree is None else degree
+    square = builders.squared(error, kind)
+    values = ExpressionValues(square, mesh)
+    if values.expression.is_zero:
+        return 0.0
+    if kind == "Linf":
+        return float(np.sqrt(_largest(values, mesh, degree)))
+    # Rounding may leave a sum just below zero where forms cancel.
+    return float(np.sqrt(max(assemble(builders.integral(square, mesh, degree), options_prefix), 0.0)))
+
+
+def _largest(values: ExpressionValues, mesh: Mesh, degree: int) -> float:
+    """The largest value at the quadrature points of all ranks."""
+    snapshot, largest = values.read(), -np.inf
+    with collective(mesh.mpi):
+        for block in mesh.blocks:
+            points = basix_rule(block.cell, degree).points
+            for part in chunks(block.num_cells):
+                found = snapshot.at(block, points, np.arange(part.start, part.stop))
+                if not np.isfinite(found).all():
+                    raise DataError("the error is not finite at a quadrature point; expected finite numbers in both functions")
+                largest = max(largest, float(found.max(initial=-np.inf)))
+    return mesh.mpi.allreduce(largest, op=MPI.MAX)

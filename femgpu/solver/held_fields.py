@@ -1,0 +1,53 @@
+"""Whole fields that are prescribed: what an algebraic field is solved against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from femgpu.errors import FormError
+from femgpu.spaces import DirichletBC, Function, MixedSpace, SubSpace
+
+
+@dataclass(frozen=True)
+class HeldField:
+    """Prescribes all dofs of a field at what they are; stands among boundary conditions.
+
+    Attributes:
+        u: the mixed function.
+        space: the field.
+    """
+
+    u: Function
+    space: SubSpace
+
+    @property
+    def local_rows(self) -> npt.NDArray[np.int32]:
+        """(num_rows,) positions in the L-vector."""
+        nodes = np.unique(np.concatenate([offsets.ravel() for offsets in self.space.field.offsets]))
+        return (nodes[:, None] + np.arange(self.space.num_comp, dtype=np.int32)).ravel()
+
+    def values(self) -> npt.NDArray[np.float64]:
+        """(num_rows,) values at `local_rows`; collective."""
+        return self.u.local_array()[self.local_rows]
+
+
+def consistent_bcs(u: Function, bcs: Sequence[DirichletBC], names: Sequence[str]) -> list[Any]:
+    """Conditions that leave only the named fields free; boundary values rule over what fields hold.
+
+    Raises:
+        FormError: for names that are not those of fields.
+    """
+    if not names or not isinstance(u.space, MixedSpace):
+        fields = ", ".join(field.name for field in u.space.fields) if isinstance(u.space, MixedSpace) else "one field only"
+        raise FormError(
+            f"make_consistent({', '.join(map(repr, names))}): expected names of algebraic fields; {u.name} has {fields}"
+        )
+    for name in names:
+        u.space.sub(name)
+    others = [field.name for field in u.space.fields if field.name not in names]
+    return [*(HeldField(u, u.space.sub(name)) for name in others), *bcs]

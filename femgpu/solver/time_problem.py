@@ -1,0 +1,372 @@
+"""Problems in time over TS."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from petsc4py import PETSc
+
+from femgpu import log, petsc_c
+from femgpu.errors import FormError, OptionError, SolverError, collective
+from femgpu.forms import lower_form
+from femgpu.operators.form_operator import check_finite
+from femgpu.solver.held_fields import consistent_bcs
+from femgpu.solver.problem import NonlinearProblem, let_go, own_errors, reason_name
+from femgpu.solver.progress import progress
+from femgpu.solver.stage import StageOperator
+from femgpu.solver.time_output import Recorder
+from femgpu.solver.view import view
+from femgpu.spaces import Constant, DirichletBC, Function, SubFunction, time_derivative, time_shift
+
+# Implicit methods of TS for problems of other kinds; the first ends the process.
+_OTHER_PROBLEMS = ("alpha2", "irk", "discgrad")
+
+
+class TimeProblem(NonlinearProblem):
+    """Find u(t) with F(t, u, du/dt; v) = 0 for all v, and u = value(t) on the prescribed parts of the boundary.
+
+    PETSc's TS integrates: implicit methods, with its adaptivity, events and monitors. Without options that is BDF of order 2 with
+    steps of the given length; `-ts_type beuler | cn | theta | bdf | alpha | arkimex | dirk`, `-ts_adapt_type basic` and the rest of
+    TS's options rule. Every stage is solved by SNES, with Jacobian shift dF/d(du/dt) + dF/du.
+
+    Boundary conditions are algebraic equations, u = value at the time of each stage, evaluated anew there: values may be callables
+    that read `t.value`, UFL expressions of t, or Functions that the program keeps up to date. du/dt at prescribed dofs is what the
+    integrator's formula makes of these values. Methods whose steps end with a stage (beuler, cn, bdf, most of dirk) give prescribed dofs their values
+    at the end of each step; others (theta below 1 without -ts_theta_endpoint, alpha) extrapolate them from their stages.
+
+    Initial data: u as it is when `solve` first runs, with the boundary values of that time inserted. The integrators need nothing
+    more for fields whose time derivative is in the form; for algebraic fields see `make_consistent`.
+
+    Args:
+        F: a UFL residual with `time_derivative(u)`, linear in its test function, or a `PointwiseForm` with `u_t`.
+        u: the unknown; holds the initial values and, during and after `solve`, the solution.
+        bcs: Dirichlet conditions, or a single one.
+        t: the Constant that stands for the time in F and in boundary values; its value is the initial time. Default: a new one,
+            from 0.
+        options_prefix: prefix of this problem's options.
+
+    Attributes:
+        ts: the PETSc.TS.
+        t: the Constant of the time, set before each evaluation and each monitor.
+        snes: the PETSc.SNES of the stages.
+
+    Raises:
+        FemgpuError: on all ranks, for forms, options, devices or data that do not fit; the message names the remedy.
+    """
+
+    def __init__(
+        self,
+        F: Any,
+        u: Function,
+        bcs: Sequence[DirichletBC] | DirichletBC = (),
+        t: Constant | None = None,
+        options_prefix: str = "",
+    ):
+        let_go(u.space.mesh)
+        self._form_given = F
+        self.t = Constant(u.space.mesh.dm, 0.0) if t is None else t
+        self.ts = PETSc.TS().create(comm=u.space.comm)
+        self.ts.setOptionsPrefix(options_prefix)
+        # Callbacks of TS live in its DM: one that is shared would mix them up with those of other solvers on the space.
+        self.ts.setDM(_private_dm(u))
+        self.snes = self.ts.getSNES()
+        self._shift = time_shift(u)
+        self._prepare(u, bcs, lambda: self._lower(F, u), scale=1.0)
+        self._stage = StageOperator(self.operator, self.t, self._shift)
+        self._recorder = Recorder(u)
+        self._last: tuple[float, int] | None = None
+        self._restarted = 0
+        self._advance: Callable[[float], None] = lambda done: None
+        self._attach()
+
+    @property
+    def step(self) -> int:
+        """The number of steps so far."""
+        return self.ts.getStepNumber()
+
+    def residual(self, x: PETSc.Vec, f: PETSc.Vec, rate: PETSc.Vec | None = None, shift: float = 0.0) -> None:
+        """F = residual at the time `t.value`, all T-vectors; collective.
+
+        Args:
+            x: the state.
+            f: the result.
+            rate: du/dt; default zero.
+            shift: derivative of du/dt with respect to u; the form sees rate + shift (value - x) at prescribed dofs.
+        """
+        self._stage.move_to(self.t.value)
+        self.operator.residual(x, f, self._zero(rate), shift)
+
+    def linearise(self, x: PETSc.Vec, rate: PETSc.Vec | None = None, shift: float = 0.0) -> None:
+        """Moves the Jacobian shift dF/d(du/dt) + dF/du (and what the preconditioner sees) to a state at `t.value`; collective.
+
+        Args:
+            x: the state.
+            rate: du/dt; default zero.
+            shift: derivative of du/dt with respect to u.
+        """
+        self._form_ijacobian(self.ts, self.t.value, x, self._zero(rate), shift, self.jacobian, self._pmat)
+
+    def insert_boundary_values(self, x: PETSc.Vec) -> None:
+        """Sets the prescribed entries of a T-vector to their values at `t.value`, evaluated anew; collective."""
+        self._stage.move_to(self.t.value, anew=True)
+        self.operator.insert_values(x)
+
+    def output(
+        self, path: str | os.PathLike[str], every: int = 1, functions: Sequence[Function | SubFunction] | None = None
+    ) -> None:
+        """Writes a series for ParaView while `solve` runs: the state at the start, after every k steps and at the end; collective.
+
+        Args:
+            path: name of the collection, `out/heat.pvd`; the .vtu files stand beside it. It is complete after each of them.
+            every: k.
+            functions: what to write; default u, or the fields of a mixed u.
+
+        Raises:
+            DataError: on all ranks, for another suffix, a folder that does not exist, or functions that do not go into one file.
+        """
+        self._recorder.output(path, every, functions)
+
+    def checkpoint(self, path: str | os.PathLike[str], every: int | None = None) -> None:
+        """Writes u, time, step and step length to an .h5 file, from which `restart` continues; collective.
+
+        The file is replaced when its successor is complete, so that a run which is killed leaves a whole one.
+
+        Args:
+            path: the file.
+            every: write after every k steps and at the end of `solve`; default: once, now.
+
+        Raises:
+            DataError: on all ranks, for another suffix or a folder that does not exist.
+        """
+        writer = self._recorder.checkpoint(path, 1 if every is None else every, self._numbers)
+        if every is None:
+            writer(self.step, self.t.value, True)
+        else:
+            self._recorder.writers.append(writer)
+
+    def restart(self, path: str | os.PathLike[str]) -> None:
+        """Takes u, time, step and step length from a checkpoint of the same mesh and space, on any number of ranks; collective.
+
+        `solve` then goes on from there. Methods of one step (beuler, cn, theta, dirk) give the numbers of a run that was not
+        interrupted; BDF starts with one step and its half of lower order, as at the beginning, alpha with new rates.
+
+        Raises:
+            DataError: on all ranks, when the file is missing, is no checkpoint, or was written for another mesh or space.
+        """
+        numbers = self._recorder.restart(path, tuple(self._numbers()))
+        self.t.value = numbers["time"]
+        self.ts.setTime(numbers["time"])
+        self.ts.setStepNumber(int(numbers["step"]))
+        self._restarted = self.step
+        self.ts.setTimeStep(numbers["step_length"])
+        self._has_step = True
+        self.ts.restartStep()
+        self._keep()
+
+    def make_consistent(self, *names: str) -> None:
+        """Solves for algebraic fields at the initial time, all others held at their values; collective.
+
+        For equations of index 1: those of the named fields determine them and contain no time derivative. (The pressure of an
+        incompressible flow is of index 2: its equation does not contain it. Give it a value, or take beuler or bdf, which
+        do not look at the initial one.) The solver takes the options of this problem with `consistent_` after the prefix.
+
+        Args:
+            names: names of fields of the mixed unknown.
+
+        Raises:
+            FormError: for a name that is not a field's.
+            SolverError: when SNES diverged.
+        """
+        bcs = consistent_bcs(self.u, self.bcs, names)
+        self._shift.value = 0.0
+        rate = time_derivative(self.u)
+        rate.vec.set(0)
+        NonlinearProblem(self._form_given, self.u, bcs, options_prefix=f"{self._prefix}consistent_").solve()
+
+    def solve(self, t_end: float | None = None, dt: float | None = None) -> Function:
+        """Integrates from `t.value`, with u there, by TSSolve; collective.
+
+        A second call goes on where the first ended; u or `t.value` changed in between make it a new start.
+
+        Args:
+            t_end: the final time, which the last step hits; -ts_max_time overrides it.
+            dt: length of the first, or of every step; -ts_time_step overrides it.
+
+        Returns:
+            u.
+
+        Raises:
+            OptionError: when neither arguments nor options say how long to run and in what steps.
+            DataError: when the initial values or a coefficient are not finite.
+            BuildError: when the device's compiler refuses a kernel.
+            SolverError: when TS diverged; names its reason and those of the last nonlinear and linear solve.
+        """
+        with collective(self.u.space.mesh.mpi):
+            check_finite(self.u.vec.array_r, f"the initial values {self.u.name}")
+            self._set_times(t_end, dt)
+        self._begin()
+        # What can fail does so before PETSc is inside TSSolve.
+        self.operator.local.update()
+        self.build()
+        try:
+            length = self.ts.getMaxTime() - self.t.value
+            with own_errors(), progress(self.u.space.comm, "time", self.t.value, length) as self._advance:
+                self.ts.solve(self.u.vec)
+        except Exception:
+            self._recover()
+            raise
+        self._stage.move_to(self.ts.getSolveTime())
+        self._attach_constrained()
+        self._keep()
+        if self.settings.view:
+            log.show(self.u.space.comm, f"{view(self)}\n  {self._history()}")
+        self._check_converged()
+        return self.u
+
+    def _lower(self, F: Any, u: Function) -> Any:
+        rate = time_derivative(u)
+        form = lower_form(F, u, rates={rate: self._shift})
+        if rate not in form.coefficients:
+            raise FormError(f"the form does not contain time_derivative({u.name}) (u_t); take NonlinearProblem for what is steady")
+        return form
+
+    def _set_times(self, t_end: float | None, dt: float | None) -> None:
+        """Arguments of `solve` where options say nothing."""
+        ts, database, prefix = self.ts, PETSc.Options(), self._prefix
+        if t_end is not None and not database.hasName(f"{prefix}ts_max_time"):
+            ts.setMaxTime(t_end)
+        if dt is not None and not database.hasName(f"{prefix}ts_time_step"):
+            ts.setTimeStep(dt)
+            self._has_step = True
+        counts = ("ts_max_steps", "ts_run_steps")
+        if ts.getMaxTime() >= 1e300 and not any(database.hasName(prefix + name) for name in counts):
+            raise OptionError(f"solve() without an end: give it t_end, or -{prefix}ts_max_time or -{prefix}ts_max_steps")
+        if not self._has_step:
+            raise OptionError(f"solve() without a step: give it dt, or -{prefix}ts_time_step")
+
+    def _begin(self) -> None:
+        """Sets the time; a state that is not the one of the last step becomes initial values."""
+        if self._restarted and self.ts.getAttr("__indicator__") is not None:
+            # TS looks at the initial signs of events only where it begins at step 0; `_monitor` sets the number right.
+            self.ts.setStepNumber(0)
+        else:
+            self._restarted = 0
+        time, state = self.t.value, self.u.vec.stateGet()
+        if self._last == (time, state):
+            return
+        if time != (self.ts.getTime() if self._last is None else self._last[0]):
+            self.ts.setStepNumber(0)
+        self.ts.setTime(time)
+        self.insert_boundary_values(self.u.vec)
+        self.ts.restartStep()
+
+    def _attach(self) -> None:
+        """Hands callbacks and matrices to TS, and reads its options."""
+        ts = self.ts
+        ts.setType(PETSc.TS.Type.BDF)
+        petsc_c.set_adapt_type(ts, "none")
+        ts.setExactFinalTime(PETSc.TS.ExactFinalTime.MATCHSTEP)
+        ts.setErrorIfStepFails(False)
+        ts.setEquationType(PETSc.TS.EquationType.IMPLICIT)
+        ts.setTime(self.t.value)
+        ts.setIFunction(self._form_ifunction, self._residual_vec)
+        ts.setMonitor(self._monitor)
+        self._create_jacobian()
+        self._has_step = False
+        ts.setFromOptions()
+        self._has_step = PETSc.Options().hasName(f"{self._prefix}ts_time_step")
+        self.t.value = ts.getTime()
+        if not ts.isImplicit() or ts.getType() in _OTHER_PROBLEMS:
+            raise OptionError(
+                f"-{self._prefix}ts_type {ts.getType()} does not integrate F(t, u, du/dt) = 0; expected bdf, beuler, cn, theta, "
+                "alpha, arkimex or dirk"
+            )
+        if self.form.has_jacobian:
+            self._choose_matrices()
+        self._connect()
+
+    def _connect(self) -> None:
+        """What a reset of TS takes away."""
+        self.ts.setIFunction(self._form_ifunction, self._residual_vec)
+        self.ts.setIJacobian(self._form_ijacobian, self.jacobian, self._pmat)
+        self.snes.setInitialGuess(self._form_guess)
+        self._before_stages = petsc_c.before_stages(self.ts, self._stage.announce)
+
+    def _recover(self) -> None:
+        """After an exception inside TSSolve, which leaves vectors locked."""
+        petsc_c.unlock(self.u.vec)
+        self.ts.reset()
+        self._connect()
+        self._stage.announce(None)
+        self._last = None
+
+    def _zero(self, rate: PETSc.Vec | None) -> PETSc.Vec:
+        if rate is not None:
+            return rate
+        zero = self.u.vec.duplicate()
+        zero.set(0)
+        return zero
+
+    def _keep(self) -> None:
+        """Remembers time and state, by which the next `solve` sees whether it goes on from here."""
+        self._last = self.t.value, self.u.vec.stateGet()
+
+    def _numbers(self) -> dict[str, float]:
+        """What a checkpoint keeps beside u."""
+        return {"time": self.t.value, "step": float(self.step), "step_length": self.ts.getTimeStep()}
+
+    def _history(self) -> str:
+        ts = self.ts
+        return (
+            f"time: {ts.getType()}, {self.step} steps to t = {self.t.value:.6g}, {ts.getStepRejections()} rejected; "
+            f"{ts.getSNESIterations()} Newton and {ts.getKSPIterations()} linear iterations"
+        )
+
+    def _monitor(self, ts: PETSc.TS, step: int, time: float, x: PETSc.Vec) -> None:
+        """Before the user's monitors: brings u and t to the end of a step, writes what is due."""
+        if self._restarted:
+            ts.setStepNumber(self._restarted)
+            self._restarted = 0
+        self.t.value = time
+        if x.handle != self.u.vec.handle:
+            x.copy(self.u.vec)
+        self._attach_constrained()
+        self._advance(time)
+        self._recorder.record(self.step, time, ts.getConvergedReason() != 0)
+
+    def _form_guess(self, snes: PETSc.SNES, x: PETSc.Vec) -> None:
+        # The unknown of alpha is the state at the end of the step.
+        is_alpha = self.ts.getType() == PETSc.TS.Type.ALPHA
+        self._stage.guess(x, self.ts.getAlphaParams()[1] if is_alpha else 1.0)
+
+    def _form_ifunction(self, ts: PETSc.TS, time: float, x: PETSc.Vec, rate: PETSc.Vec, f: PETSc.Vec) -> None:
+        self._stage.residual(time, x, f, rate)
+
+    def _form_ijacobian(
+        self, ts: PETSc.TS, time: float, x: PETSc.Vec, rate: PETSc.Vec, shift: float, J: PETSc.Mat, P: PETSc.Mat
+    ) -> None:
+        if self.form.has_jacobian:
+            self._stage.linearise(time, x, rate, shift)
+        else:
+            petsc_c.difference_at(self.jacobian, x)
+        self._assemble(J, P)
+
+    def _check_converged(self) -> None:
+        ts, prefix = self.ts, self._prefix
+        if ts.getConvergedReason() < 0:
+            raise SolverError(
+                f"TS diverged: {reason_name(ts)} in step {self.step + 1} from t = {ts.getTime():.6g} with dt = "
+                f"{ts.getTimeStep():.6g}; {self._outcome()}. {self.u.name} holds the state before that step. Look at "
+                f"-{prefix}ts_monitor -{prefix}snes_monitor; try a smaller -{prefix}ts_time_step, or "
+                f"-{prefix}ts_max_snes_failures unlimited, which repeats failed steps with a smaller one" + self._precision_hint()
+            )
+
+
+def _private_dm(u: Function) -> PETSc.DM:
+    """A DM with the section and the fields of u's space."""
+    dm = u.space.dm.clone()
+    u.space.dm.copyDisc(dm)
+    dm.setLocalSection(u.space.dm.getLocalSection())
+    return dm

@@ -1,0 +1,43 @@
+"""Solves every driver's manufactured problem on any number of ranks and prints errors and Newton steps as JSON on the last line.
+
+Run by hand: PYTHONPATH=tests mpiexec -n 2 python tests/drivers/solve_all.py
+"""
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from driver_modules import PROBLEMS  # noqa: E402
+from petsc4py import PETSc  # noqa: E402
+
+import femgpu  # noqa: E402
+
+OPTIONS = {
+    "ksp_type": "gmres",
+    "ksp_rtol": 1e-12,
+    "ksp_gmres_restart": 300,
+    "ksp_max_it": 2000,
+    "fieldsplit_velocity_pc_type": "jacobi",
+}
+MESHES = {"triangle": ((5, 4), 2), "hexahedron": ((3, 2, 2), 1)}
+
+
+def main():
+    options = PETSc.Options()
+    for name, value in {**OPTIONS, "snes_rtol": 1e-10, "femgpu_deterministic": None}.items():
+        options.setValue(name, value)
+    results = {}
+    for name, make in PROBLEMS.items():
+        options.setValue("pc_type", "fieldsplit" if name == "stokes" else "jacobi")
+        for cell, (counts, degree) in MESHES.items():
+            case = make(femgpu.mesh.box(counts, cell=cell), degree)
+            case.solve()
+            results[f"{name} {cell}"] = [*case.errors(), case.problem.u.vec.norm(), case.problem.snes.getIterationNumber()]
+    if PETSc.COMM_WORLD.rank == 0:
+        print(json.dumps(results), flush=True)
+
+
+if __name__ == "__main__":
+    main()
