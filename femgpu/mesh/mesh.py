@@ -106,6 +106,10 @@ class Mesh:
         Raises:
             MeshError: when the mesh is not supported, or cells are inverted.
         """
+        if not isinstance(dm, PETSc.DM):
+            raise MeshError(
+                f"a mesh is {dm!r} of type {type(dm).__name__}; expected a PETSc.DMPlex: `space.dm` of a function space is one"
+            )
         mesh = dm.getAttr(_ATTRIBUTE)
         if mesh is None or mesh._moved(dm):
             mesh = cls(dm)
