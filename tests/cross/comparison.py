@@ -201,7 +201,7 @@ class Comparison:
         }
         geometry = Geometry(dm, space.ufl_domain(), 2 * degree)
         F = problem.form(geometry, parts, dict(zip(unknowns, tests, strict=True)), k)
-        set_options("cross_", femgpu_pmat="assembled")
+        set_options("cross_", femgpu_pmat="assembled", femgpu_qdata=getattr(problem, "qdata", "recompute"))
         solver = NonlinearProblem(F, u, options_prefix="cross_")
         self._read_mesh(space.mesh)
         self._read_rules(solver.operator.local.terms)
