@@ -48,7 +48,7 @@ class Mesh:
         """Reads a DM; collective. Use `Mesh.of` instead, which makes one Mesh per DM.
 
         Args:
-            dm: an interpolated DMPlex without overlap, of one cell type.
+            dm: an interpolated DMPlex without overlap.
 
         Raises:
             MeshError: when the mesh is not supported, or cells are inverted; on all ranks.
@@ -101,7 +101,7 @@ class Mesh:
         """The mesh of a DM: made on the first call, and anew when the coordinates changed; collective then.
 
         Args:
-            dm: an interpolated DMPlex without overlap, of one cell type, or a DM made by `clone_dm`.
+            dm: an interpolated DMPlex without overlap, or a DM made by `clone_dm`.
 
         Raises:
             MeshError: when the mesh is not supported, or cells are inverted.
