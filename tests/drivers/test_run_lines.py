@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import CHILD_ENVIRONMENT
@@ -41,13 +42,28 @@ def kind(line):
     return int(dim.group(1)) if dim else 2, 0 if "-dm_plex_simplex 0" in line else 1
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_line_runs(tmp_path, line):
+@pytest.fixture(scope="module")
+def runs(request, tmp_path_factory):
+    """Every chosen line's process and folder, as futures: two lines run at a time, while the tests wait for them in order."""
+    lines = [item.callspec.params["line"] for item in request.session.items if item.name.startswith("test_line_runs[")]
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        yield {line: pool.submit(run, line, tmp_path_factory.mktemp("line")) for line in lines}
+        pool.shutdown(cancel_futures=True)
+
+
+def run(line, folder):
+    """Runs a line in a folder of its own; gives the finished process and the folder."""
     for large, small in SMALLER.items():
         line = line.replace(large, small)
     line = line.replace("python drivers/", f"{sys.executable} {FOLDER}/").replace("meshes/", f"{FOLDER.parent}/meshes/")
-    done = subprocess.run(shlex.split(line), cwd=tmp_path, env=CHILD_ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    command = shlex.split(line)
+    return subprocess.run(command, cwd=folder, env=CHILD_ENVIRONMENT, capture_output=True, text=True, timeout=300), folder
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_line_runs(runs, line):
+    done, folder = runs[line].result()
     assert done.returncode == 0, done.stdout + done.stderr
     assert not done.stderr, done.stderr
     for output in re.findall(r"-(?:output|picture) (\S+)", line):
-        assert (tmp_path / output).stat().st_size > 1000
+        assert (folder / output).stat().st_size > 1000
