@@ -16,7 +16,7 @@ from femgpu.errors import OptionError, SolverError
 
 def test_ranks_agree(run_ranks):
     results = [run_ranks(num_ranks, Path(__file__).with_name("solve_all.py")) for num_ranks in (1, 2, 3)]
-    assert len(results[0]) == 2 * len(PROBLEMS)
+    assert len(results[0]) == len(PROBLEMS)
     for name, (*numbers, steps) in results[0].items():
         for other in results[1:]:
             assert other[name][:-1] == pytest.approx(numbers, rel=1e-8), name
@@ -121,7 +121,7 @@ def test_cavity(set_options):
     heights = np.linspace(0, 1, 17)
     across = problem.u.sub("velocity").collapse().evaluate(np.stack([np.full(17, 0.5), heights], axis=1))[:, 0]
     flux = ((across[:-2:2] + 4 * across[1:-1:2] + across[2::2]) / 48).sum()
-    assert abs(flux) < 1e-3 and across[-1] == 1.0 and across.min() < -0.15
+    assert abs(flux) < 1e-3 and across[-1] == pytest.approx(1.0) and across.min() < -0.15
 
 
 @pytest.mark.parametrize(
