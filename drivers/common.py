@@ -21,10 +21,12 @@ from femgpu.errors import FemgpuError, OptionError  # noqa: E402
 
 
 def run(main):
-    """Runs a driver: femgpu's errors become one line on the first rank and exit code 1."""
+    """Runs a driver: errors become a message on the first rank and exit code 1; -help begins with the driver's document."""
+    if PETSc.Options().hasName("help"):
+        say(sys.modules["__main__"].__doc__)
     try:
         main()
-    except FemgpuError as error:
+    except (FemgpuError, PETSc.Error) as error:
         if PETSc.COMM_WORLD.rank == 0:
             name = Path(sys.argv[0]).name
             print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)

@@ -48,7 +48,8 @@ def collective(comm: Any) -> Iterator[None]:
     """Makes a failure on some ranks a failure on all of them.
 
     Every rank of the communicator must enter the block. A rank whose block raised re-raises its own exception; the others raise an
-    exception of the same class with the message of the lowest failed rank.
+    exception of the same class with the message of the lowest failed rank. On several ranks exceptions that are not femgpu's become
+    the cause of a FemgpuError, so that all ranks have the same class to catch.
 
     Args:
         comm: an mpi4py communicator.
@@ -70,5 +71,8 @@ def collective(comm: Any) -> Iterator[None]:
             if not (isinstance(kind, type) and issubclass(kind, FemgpuError)):
                 kind = FemgpuError
             raise kind(f"rank {first}: {message}")
-    if failure is not None:
-        raise failure
+    if failure is None:
+        return
+    if comm.size > 1 and not isinstance(failure, FemgpuError):
+        raise FemgpuError(f"{type(failure).__name__}: {failure}") from failure
+    raise failure

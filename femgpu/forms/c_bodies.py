@@ -15,6 +15,7 @@ G_NAMES = ("g0", "g1", "g2", "g3")
 
 _COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"', re.DOTALL)
 _IDENTIFIER = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+_SUBSCRIPT = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\[\s*(\d+)\s*\]")
 _REFUSED = {
     "a_t": "time derivatives of coefficients are not supported; give them as a Function of their own in aux",
     "return": "the body is pasted into a kernel; write an if instead",
@@ -63,6 +64,16 @@ class Body:
     def identifiers(self) -> frozenset[str]:
         """The words in the text, without comments and strings."""
         return frozenset(_IDENTIFIER.findall(_COMMENT_OR_STRING.sub(" ", self.text)))
+
+    @cached_property
+    def subscripts(self) -> list[tuple[str, int]]:
+        """The arrays that are subscripted with a number, and the numbers."""
+        return [(name, int(index)) for name, index in _SUBSCRIPT.findall(_COMMENT_OR_STRING.sub(" ", self.text))]
+
+    def size(self, dim: int) -> int:
+        """Entries of the output."""
+        rows = self.test.num_comp * (1 if self.trial is None else self.trial.num_comp)
+        return rows * dim ** {"f0": 0, "f1": 1, "g0": 0, "g1": 1, "g2": 1, "g3": 2}[self.name]
 
     def __str__(self) -> str:
         fields = (self.test,) if self.trial is None else (self.test, self.trial)

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from femgpu.errors import FormError
 from femgpu.forms.c_bodies import Body, Part
 from femgpu.forms.printer import number
 from femgpu.forms.records import Read, Write
 
 _TYPES = {"PetscScalar": "real", "PetscReal": "real", "PetscInt": "int"}
+# What pointwise functions of PETSc programs use besides C.
+_NAMES = ("Exp", "Log", "Sin", "Cos", "Tan", "Sinh", "Cosh", "Tanh", "Sqrt", "Pow", "Floor", "Ceil")
+_FUNCTIONS = {
+    **{f"Petsc{name}{kind}": name.lower() for name in _NAMES for kind in ("Real", "Scalar")},
+    **dict.fromkeys(("PetscAbsReal", "PetscAbsScalar", "PetscAbs"), "fabs"),
+    "PetscAtan2Real": "atan2",
+    "PetscMax": "fmax",
+    "PetscMin": "fmin",
+    "PetscRealPart": "",
+}
 # The Jacobian block, its number of derivatives in all, what it multiplies of the direction, and where that adds to.
 _DERIVATIVES = {"g0": 0, "g1": 1, "g2": 1, "g3": 2}
 _DIRECTION = {"g0": "w", "g1": "w_x", "g2": "w", "g3": "w_x"}
 _RESULT = {"g0": "f0", "g1": "f0", "g2": "f1", "g3": "f1"}
+_ABSENT = {
+    "a": "there are no coefficients: give them in aux",
+    "a_x": "there are no coefficients: give them in aux",
+    "constants": "there are none: give them in constants",
+    "n": "a normal exists on facets only",
+}
 
 
 @dataclass(frozen=True)
@@ -55,6 +73,33 @@ class Context:
             reads |= {("a", self.rate + i) for i in components}
         return frozenset(reads)
 
+    def check(self, bodies: Iterable[Body], facet: bool) -> None:
+        """Refuses bodies that read or write where there is nothing.
+
+        Args:
+            bodies: of one integral.
+            facet: whether it is over facets.
+
+        Raises:
+            FormError: for arrays that are absent, and for subscripts given as numbers that are too large.
+        """
+        sizes = self._sizes(facet)
+        for body in bodies:
+            for name in sorted(body.identifiers & {name for name, size in sizes.items() if not size}):
+                raise FormError(f"{body} reads {name!r}, but {_ABSENT[name]}: {body.text.strip()}")
+            own = sizes | {body.name: body.size(self.dim)}
+            for name, index in body.subscripts:
+                if name in own and index >= own[name]:
+                    raise FormError(f"{body} has {name}[{index}]; expected an index below {own[name]}: {body.text.strip()}")
+
+    def _sizes(self, facet: bool) -> dict[str, int]:
+        """Entries of the input arrays; 0 for those that are absent."""
+        aux, comp = max(self.aux_reads, default=-1) + 1, self.num_comp
+        return {
+            "u": comp, "u_t": comp, "u_x": comp * self.dim, "a": aux, "a_x": aux * self.dim, "x": self.dim,
+            "n": self.dim * facet, "constants": self.num_constants,
+        }  # fmt: skip
+
     def residual(self, bodies: Sequence[Body]) -> str:
         """A block with the bodies of f0 and f1, one after the other."""
         return _braces(*self._declarations(bodies), *(self._test_body(body) for body in bodies))
@@ -73,6 +118,9 @@ class Context:
         words = _words(bodies)
         components = (*(part.offset for part in self.parts), self.num_comp)
         known = {name: f"typedef {kind} {name};" for name, kind in _TYPES.items()}
+        known |= {name: f"#define {name} {function}" for name, function in _FUNCTIONS.items()}
+        known["PetscSqr"] = "#define PetscSqr(FG_X) ((FG_X) * (FG_X))"
+        known["PETSC_PI"] = f"#define PETSC_PI {number(math.pi)}"
         for name, value in (("Nf", len(self.parts)), ("NfAux", len(self.aux) - 1), ("numConstants", self.num_constants)):
             known[name] = f"const int {name} = {value};"
         for name, values in (("uOff", components), ("aOff", self.aux)):

@@ -139,7 +139,9 @@ class _Tables:
         data = {"x": block.physical_points(points, cells)}
         for order in self._orders:
             data["a" + SUFFIXES[order]] = np.zeros((*shape, self._size, *(dim,) * order))
-        inverse = np.linalg.inv(block.jacobians(points, cells)) if self._orders - {0} else np.empty(0)
+        inverse: _Floats = np.empty(0)
+        if self._orders - {0}:
+            inverse = np.linalg.inv(block.jacobians(points, cells)).astype(np.float64, copy=False)
         bend = self._bend(cells) if 2 in self._orders else np.empty(0)
         for read in self._reads:
             first = read.field.offsets[block.index][cells]

@@ -14,6 +14,7 @@ those of one field, or pair of fields: `f0[c]`, `f1[c*dim + d]`, `g0[fc*Nc + gc]
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from itertools import accumulate
 from math import prod
 from typing import Any
@@ -98,6 +99,8 @@ class PointwiseForm:
         """
         self._check_unknown(u)
         coefficients, constants, context = self._inputs(u)
+        for (kind, _), bodies in self.groups.items():
+            context.check(bodies, kind == "exterior_facet")
         has_jacobian = any(body.trial is not None for bodies in self.groups.values() for body in bodies)
         integrals = tuple(
             Integral(
@@ -113,6 +116,20 @@ class PointwiseForm:
         text = signature(self.space, coefficients, constants, integrals)
         notes = self._notes() if has_jacobian else (_DIFFERENCE,)
         return Form(self.space, u, coefficients, constants, integrals, text, notes, has_jacobian)
+
+    def at_time(self, t: Any) -> PointwiseForm:
+        """The same form with t as its time.
+
+        Raises:
+            FormError: if the form has another time already.
+        """
+        if self.t is not None and self.t is not t:
+            raise FormError(
+                "PointwiseForm: its t is another Constant than that of the TimeProblem; expected the same, or none in the form"
+            )
+        form = copy(self)
+        form.t = t
+        return form
 
     def _inputs(self, u: Any) -> tuple[tuple[Any, ...], tuple[Any, ...], Context]:
         """Coefficients, constants, and where bodies find them."""

@@ -116,8 +116,9 @@ def _check(F: Any, u: Any, J: Any, rates: Mapping[Any, Any]) -> Any:
             raise FormError(f"the unknown {show(u)} is a part of {show(u.parent)}; expected the whole Function")
         check_space(u.ufl_function_space(), f"the unknown {show(u)}")
         if u.ufl_function_space() != space:
+            where = "" if space.ufl_domain() == u.ufl_domain() else ", on another mesh"
             raise FormError(
-                f"the test function lives in {space.ufl_element()}, the unknown in {u.ufl_element()}; expected the same"
+                f"the test function lives in {space.ufl_element()}, the unknown in {u.ufl_element()}{where}; expected the same"
             )
         if u not in F.coefficients() and not rates:
             raise FormError(f"the residual does not contain the unknown {show(u)}; expected F(u; v)")

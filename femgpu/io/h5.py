@@ -49,6 +49,9 @@ def write_h5(path: Path, functions: Sequence[Function | SubFunction], numbers: M
     if slashed := [u.name for u in functions if "/" in u.name]:
         raise DataError(f"function names {slashed}: a slash parts groups in HDF5; expected none: Function(V, name=...)")
     temporary = path.with_name(f".{path.name}.part")
+    with collective(mesh.mpi):
+        if mesh.mpi.rank == 0:
+            _try_to_create(temporary, path)
     try:
         with _viewer(temporary, "w", mesh.comm) as viewer:
             dm = mesh.clone_dm()
@@ -116,6 +119,14 @@ def read_numbers(path: Path, names: Sequence[str], comm: PETSc.Comm) -> dict[str
         except PETSc.Error as error:
             raise DataError(f"{str(path)!r} holds no {', '.join(names)}; expected a checkpoint of a problem in time") from error
     return {name: float(entry.astype(np.int32).view(np.float64)[0]) for name, entry in zip(names, found, strict=True)}
+
+
+def _try_to_create(temporary: Path, path: Path) -> None:
+    """Fails before PETSc's viewer does, which would leave one behind that nothing can destroy."""
+    try:
+        temporary.touch()
+    except OSError as error:
+        raise DataError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
 
 
 def _rename(temporary: Path, path: Path) -> None:

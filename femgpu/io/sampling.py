@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,7 @@ from femgpu.errors import DataError
 from femgpu.io import vtk_cells
 from femgpu.mesh import Block, FieldShape, Mesh, set_fields
 from femgpu.mesh.periods import is_periodic
-from femgpu.spaces import Layout
-
-if TYPE_CHECKING:
-    from femgpu.spaces import Function, SubFunction
+from femgpu.spaces import Function, Layout, SubFunction
 
 CHUNK_VALUES = 1 << 20
 
@@ -94,6 +91,11 @@ def check_functions(functions: Sequence[Function | SubFunction]) -> None:
     """
     if not functions:
         raise DataError("no function was given; expected at least one: write(path, u)")
+    for u in functions:
+        if not isinstance(u, Function | SubFunction):
+            raise DataError(
+                f"{u!r} of type {type(u).__name__} was given; expected Functions: interpolate or project other things first"
+            )
     names = [u.name for u in functions]
     for u in functions:
         if len(u.space.fields) > 1:

@@ -48,7 +48,7 @@ class Mesh:
         """Reads a DM; collective. Use `Mesh.of` instead, which makes one Mesh per DM.
 
         Args:
-            dm: an interpolated DMPlex without overlap, of one cell type.
+            dm: an interpolated DMPlex without overlap.
 
         Raises:
             MeshError: when the mesh is not supported, or cells are inverted; on all ranks.
@@ -101,11 +101,15 @@ class Mesh:
         """The mesh of a DM: made on the first call, and anew when the coordinates changed; collective then.
 
         Args:
-            dm: an interpolated DMPlex without overlap, of one cell type, or a DM made by `clone_dm`.
+            dm: an interpolated DMPlex without overlap, or a DM made by `clone_dm`.
 
         Raises:
             MeshError: when the mesh is not supported, or cells are inverted.
         """
+        if not isinstance(dm, PETSc.DM):
+            raise MeshError(
+                f"a mesh is {dm!r} of type {type(dm).__name__}; expected a PETSc.DMPlex: `space.dm` of a function space is one"
+            )
         mesh = dm.getAttr(_ATTRIBUTE)
         if mesh is None or mesh._moved(dm):
             mesh = cls(dm)

@@ -21,10 +21,6 @@ class Ceiling:
     single: float
     copy: float
 
-    def flops_per_byte(self, precision: str) -> float:
-        """Operations in the time that one byte takes; `single` and `mixed` compute in single precision."""
-        return (self.double if precision == "double" else self.single) / self.copy
-
 
 # H200: fused multiply-adds in registers and copies with 16-byte loads, driver 580.
 CEILINGS = (Ceiling("H200", 33e12, 66e12, 4.2e12), Ceiling("H100", 33e12, 66e12, 3.0e12), Ceiling("A100", 9.7e12, 19.5e12, 1.7e12))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from femgpu import options
-from femgpu.errors import collective
+from femgpu.errors import DataError, collective
 from femgpu.forms import functional
 from femgpu.forms.expression_values import check_inputs
 from femgpu.operators.cell_kernel import REAL, SCALAR, CellKernel, DeviceArrays
@@ -32,7 +32,7 @@ def assemble(form: Any, options_prefix: str = "") -> float:
     Raises:
         FormError: for what is not supported.
         MeshError: for values that the mesh's labels lack; lists those that exist.
-        DataError: when a coefficient holds numbers that are not finite.
+        DataError: when a coefficient or the integral is not finite.
     """
     lowered = functional(form)
     check_inputs(lowered)
@@ -59,4 +59,9 @@ def assemble(form: Any, options_prefix: str = "") -> float:
             kernel = CellKernel(term, "functional", term.integral.functional, vectors, out, settings, runtime, arrays)
             kernel.kernel()
             total += float(runtime.read(out, np.empty(term.num_cells, kind)).sum(dtype=np.float64))
-    return mesh.mpi.allreduce(total)
+    total = mesh.mpi.allreduce(total)
+    if not np.isfinite(total):
+        raise DataError(
+            f"the integral is {total}: the integrand is not finite at a quadrature point; look for divisions and logarithms"
+        )
+    return total

@@ -11,7 +11,7 @@ import numpy as np
 from petsc4py import PETSc
 
 from femgpu import log, options, petsc_c
-from femgpu.errors import DeviceError, FemgpuError, OptionError, SolverError, collective
+from femgpu.errors import DataError, DeviceError, FemgpuError, OptionError, SolverError, collective
 from femgpu.forms import Form, lower_form
 from femgpu.mesh import Mesh
 from femgpu.operators import is_symmetric
@@ -60,6 +60,9 @@ class NonlinearProblem:
         options_prefix: str = "",
         snes: PETSc.SNES | None = None,
     ):
+        check_unknown(u)
+        if snes is not None and not isinstance(snes, PETSc.SNES):
+            raise DataError(f"snes is of type {type(snes).__name__}; expected a PETSc.SNES")
         let_go(u.space.mesh)
         self._own = snes is None
         self.snes = PETSc.SNES().create(comm=u.space.comm) if snes is None else snes
@@ -86,6 +89,9 @@ class NonlinearProblem:
         self.runtime = choose_runtime(self.settings, [u.vec], mesh.mpi)
         self.runtime.dump_folder = self.settings.kernel_dump
         self.bcs = (bcs,) if isinstance(bcs, DirichletBC) else tuple(bcs)
+        for bc in self.bcs:
+            if not isinstance(bc, DirichletBC):
+                raise DataError(f"bcs holds {bc!r}; expected femgpu.DirichletBC(space, value, region)")
         self.operator = GlobalOperator(self.form, self.bcs, self.settings, self.runtime, scale)
         self._residual_vec = u.vec.duplicate()
 
@@ -93,11 +99,6 @@ class NonlinearProblem:
     def assembled(self) -> bool:
         """Whether an AIJ matrix is filled at every Jacobian evaluation."""
         return self._assembled is not None
-
-    @property
-    def quadratures(self) -> list[Any]:
-        """The quadrature rule of each term, in order: points and weights on PETSc's reference cell."""
-        return [term.quadrature for term in self.operator.local.terms]
 
     def build(self) -> None:
         """Builds the kernels of the residual and, where the form knows it, of the Jacobian; evaluates none; collective.
@@ -277,6 +278,18 @@ class NonlinearProblem:
         return (
             f"; the kernels compute in single precision (-femgpu_precision {self.settings.precision}): residuals fall by about six "
             f"orders of magnitude at most, so ask for -{self._prefix}snes_rtol 1e-6 or larger"
+        )
+
+
+def check_unknown(u: Any) -> None:
+    """Refuses what is no Function.
+
+    Raises:
+        DataError: when it is none.
+    """
+    if not isinstance(u, Function):
+        raise DataError(
+            f"the unknown is {u!r} of type {type(u).__name__}; expected a femgpu.Function in a FunctionSpace or MixedSpace"
         )
 
 

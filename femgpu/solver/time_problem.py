@@ -6,19 +6,20 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mpi4py import MPI
 from petsc4py import PETSc
 
 from femgpu import log, petsc_c
-from femgpu.errors import FormError, OptionError, SolverError, collective
-from femgpu.forms import lower_form
+from femgpu.errors import DataError, FormError, OptionError, SolverError, collective
+from femgpu.forms import PointwiseForm, lower_form
 from femgpu.operators.form_operator import check_finite
 from femgpu.solver.held_fields import consistent_bcs
-from femgpu.solver.problem import NonlinearProblem, let_go, own_errors, reason_name
+from femgpu.solver.problem import NonlinearProblem, check_unknown, let_go, own_errors, reason_name
 from femgpu.solver.progress import progress
 from femgpu.solver.stage import StageOperator
 from femgpu.solver.time_output import Recorder
 from femgpu.solver.view import view
-from femgpu.spaces import Constant, DirichletBC, Function, SubFunction, time_derivative, time_shift
+from femgpu.spaces import Constant, DirichletBC, Function, SubFunction, is_rate, time_derivative, time_shift
 
 # Implicit methods of TS for problems of other kinds; the first ends the process.
 _OTHER_PROBLEMS = ("alpha2", "irk", "discgrad")
@@ -33,8 +34,9 @@ class TimeProblem(NonlinearProblem):
 
     Boundary conditions are algebraic equations, u = value at the time of each stage, evaluated anew there: values may be callables
     that read `t.value`, UFL expressions of t, or Functions that the program keeps up to date. du/dt at prescribed dofs is what the
-    integrator's formula makes of these values. Methods whose steps end with a stage (beuler, cn, bdf, most of dirk) give prescribed dofs their values
-    at the end of each step; others (theta below 1 without -ts_theta_endpoint, alpha) extrapolate them from their stages.
+    integrator's formula makes of these values. Methods whose steps end with a stage (beuler, cn, bdf, most of dirk) give prescribed
+    dofs their values at the end of each step; others (theta below 1 without -ts_theta_endpoint, alpha) extrapolate them from their
+    stages.
 
     Initial data: u as it is when `solve` first runs, with the boundary values of that time inserted. The integrators need nothing
     more for fields whose time derivative is in the form; for algebraic fields see `make_consistent`.
@@ -64,16 +66,21 @@ class TimeProblem(NonlinearProblem):
         t: Constant | None = None,
         options_prefix: str = "",
     ):
+        check_unknown(u)
         let_go(u.space.mesh)
-        self._form_given = F
-        self.t = Constant(u.space.mesh.dm, 0.0) if t is None else t
+        check_time(t, u)
+        pointwise = isinstance(F, PointwiseForm)
+        if t is None:
+            t = F.t if pointwise and F.t is not None else Constant(u.space.dm, 0.0)
+        self.t: Constant = t
+        self._form_given = F.at_time(t) if pointwise else F
         self.ts = PETSc.TS().create(comm=u.space.comm)
         self.ts.setOptionsPrefix(options_prefix)
         # Callbacks of TS live in its DM: one that is shared would mix them up with those of other solvers on the space.
         self.ts.setDM(_private_dm(u))
         self.snes = self.ts.getSNES()
         self._shift = time_shift(u)
-        self._prepare(u, bcs, lambda: self._lower(F, u), scale=1.0)
+        self._prepare(u, bcs, lambda: self._lower(self._form_given, u), scale=1.0)
         self._stage = StageOperator(self.operator, self.t, self._shift)
         self._recorder = Recorder(u)
         self._last: tuple[float, int] | None = None
@@ -228,6 +235,11 @@ class TimeProblem(NonlinearProblem):
     def _lower(self, F: Any, u: Function) -> Any:
         rate = time_derivative(u)
         form = lower_form(F, u, rates={rate: self._shift})
+        for other in form.coefficients:
+            if is_rate(other) and other is not rate:
+                raise FormError(
+                    f"the form contains {other.name}, the time derivative of another function than the unknown {u.name}"
+                )
         if rate not in form.coefficients:
             raise FormError(f"the form does not contain time_derivative({u.name}) (u_t); take NonlinearProblem for what is steady")
         return form
@@ -245,6 +257,12 @@ class TimeProblem(NonlinearProblem):
             raise OptionError(f"solve() without an end: give it t_end, or -{prefix}ts_max_time or -{prefix}ts_max_steps")
         if not self._has_step:
             raise OptionError(f"solve() without a step: give it dt, or -{prefix}ts_time_step")
+        if not ts.getTimeStep() > 0:
+            raise OptionError(f"a step of {ts.getTimeStep()}; expected a positive dt or -{prefix}ts_time_step")
+        if ts.getMaxTime() < self.t.value:
+            raise OptionError(
+                f"the final time {ts.getMaxTime()} lies before t = {self.t.value}; expected a later t_end or -{prefix}ts_max_time"
+            )
 
     def _begin(self) -> None:
         """Sets the time; a state that is not the one of the last step becomes initial values."""
@@ -253,8 +271,9 @@ class TimeProblem(NonlinearProblem):
             self.ts.setStepNumber(0)
         else:
             self._restarted = 0
-        time, state = self.t.value, self.u.vec.stateGet()
-        if self._last == (time, state):
+        time, goes_on = self.t.value, self._last == (self.t.value, self.u.vec.stateGet()) and self.ts.getTime() == self.t.value
+        # The state may have been written on one rank only.
+        if self.u.space.mesh.mpi.allreduce(goes_on, op=MPI.LAND):
             return
         if time != (self.ts.getTime() if self._last is None else self._last[0]):
             self.ts.setStepNumber(0)
@@ -274,7 +293,6 @@ class TimeProblem(NonlinearProblem):
         ts.setIFunction(self._form_ifunction, self._residual_vec)
         ts.setMonitor(self._monitor)
         self._create_jacobian()
-        self._has_step = False
         ts.setFromOptions()
         self._has_step = PETSc.Options().hasName(f"{self._prefix}ts_time_step")
         self.t.value = ts.getTime()
@@ -362,6 +380,16 @@ class TimeProblem(NonlinearProblem):
                 f"-{prefix}ts_monitor -{prefix}snes_monitor; try a smaller -{prefix}ts_time_step, or "
                 f"-{prefix}ts_max_snes_failures unlimited, which repeats failed steps with a smaller one" + self._precision_hint()
             )
+
+
+def check_time(t: Any, u: Function) -> None:
+    """Refuses a time that is no scalar Constant of u's mesh.
+
+    Raises:
+        DataError: when it is not.
+    """
+    if t is not None and (not isinstance(t, Constant) or t.ufl_shape or t.ufl_domain() != u.space.ufl_domain()):
+        raise DataError(f"t is {t!r}; expected a scalar femgpu.Constant of the unknown's mesh: femgpu.Constant(dm, 0.0)")
 
 
 def _private_dm(u: Function) -> PETSc.DM:

@@ -34,7 +34,8 @@ class BoundaryRows:
         for bc in bcs:
             if bc.space.root is not space:
                 raise DataError(
-                    f"a boundary condition is on another space ({bc.space}) than the unknown ({space}); make it on the same"
+                    f"a boundary condition is on another space ({bc.space}) than the unknown ({space}); expected the very object: "
+                    "DirichletBC(u.space, ...), or u.space.sub(name)"
                 )
         self.space = space
         self.bcs = tuple(bcs)

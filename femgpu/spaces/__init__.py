@@ -7,7 +7,7 @@ from femgpu.spaces.function import Constant, Function, SubFunction
 from femgpu.spaces.function_space import FunctionSpace
 from femgpu.spaces.layout import Layout
 from femgpu.spaces.mixed_space import MixedSpace, SubSpace
-from femgpu.spaces.rate import rate_of, time_derivative, time_shift
+from femgpu.spaces.rate import is_rate, rate_of, time_derivative, time_shift
 from femgpu.spaces.rigid_body import rigid_body_modes
 from femgpu.spaces.space import SingleSpace, Space, coordinates, mesh_of, ufl_mesh
 
@@ -26,6 +26,7 @@ __all__ = [
     "SubSpace",
     "cell_quantity",
     "coordinates",
+    "is_rate",
     "mesh_of",
     "rate_of",
     "rigid_body_modes",

@@ -138,6 +138,13 @@ class Function(ufl.Coefficient):
         return self.name
 
 
+def _numbers(value: Any) -> npt.NDArray[np.float64]:
+    try:
+        return np.array(value, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"Constant {value!r}: expected a number or an array of numbers ({error})") from None
+
+
 class SubFunction(ufl.Coefficient):
     """One field of a function in a mixed space; made by `Function.sub`.
 
@@ -214,7 +221,7 @@ class Constant(ufl.Constant):
     """
 
     def __init__(self, dm: PETSc.DM, value: Any):
-        array = np.array(value, np.float64)
+        array = _numbers(value)
         self._mesh = Mesh.of(dm)  # UFL's mesh does not keep it alive
         super().__init__(ufl_mesh(self._mesh), array.shape)
         self._value = np.empty(array.shape)
@@ -227,7 +234,7 @@ class Constant(ufl.Constant):
 
     @value.setter
     def value(self, value: Any) -> None:
-        array = np.array(value, np.float64)
+        array = _numbers(value)
         if array.shape != self._value.shape:
             raise DataError(f"value of shape {array.shape} for a Constant of shape {self._value.shape}; make a new Constant")
         if not np.isfinite(array).all():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import overload
 
+from femgpu.errors import DataError
 from femgpu.spaces.function import Constant, Function, SubFunction
 
 _rates: weakref.WeakKeyDictionary[Function, Function] = weakref.WeakKeyDictionary()
@@ -23,12 +24,24 @@ def time_derivative(u: Function | SubFunction) -> Function | SubFunction:
 
     Args:
         u: the unknown, or a field of it, `w.sub("velocity")`.
+
+    Raises:
+        DataError: when u is a time derivative itself.
     """
     if isinstance(u, SubFunction):
         return time_derivative(u.parent).sub(u.space.place.name)
+    if is_rate(u):
+        raise DataError(
+            f"time_derivative({u.name}) of a time derivative; expected an unknown: make the first derivative a field of its own"
+        )
     if u not in _rates:
         _rates[u] = Function(u.space, f"{u.name}_t")
     return _rates[u]
+
+
+def is_rate(function: object) -> bool:
+    """Whether a function is a time derivative."""
+    return any(function is rate for rate in _rates.values())
 
 
 def time_shift(u: Function) -> Constant:

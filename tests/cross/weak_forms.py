@@ -3,6 +3,7 @@
 Integrands get a place (x, n, h and volume, see `comparison.Place`) and dictionaries of `comparison.Values` by field: values
 (*shape, cells, points), gradients (*shape, dim, cells, points) and second derivatives (*shape, dim, dim, cells, points). They are
 analytic in u: oracles differentiate them by a complex step. Where signs are free, terms have one sign, so that nothing cancels.
+Some keep state at the points for the Jacobian (`qdata`).
 """
 
 import numpy as np
@@ -110,6 +111,7 @@ class NeoHookean:
     """Compressible: P = mu (F - F^-T) + k ln(det F) F^-T, with a load and a pressure that follows the deformed surface."""
 
     size = 0.05
+    qdata = "store"
 
     @staticmethod
     def unknowns(dim, degree):
@@ -147,6 +149,8 @@ class Transport:
     With A = [[c, b], [e, D]] the strong residual is c u + b . grad u - div(e u + D grad u) + exp(x0); it has second derivatives
     of u and first derivatives of A.
     """
+
+    qdata = "store"
 
     @staticmethod
     def unknowns(dim, degree):
@@ -209,6 +213,8 @@ class Helmholtz:
 
 class Species:
     """Reactions between a scalar, a vector and a species without diffusion that lives in each cell (DG)."""
+
+    qdata = "store"
 
     @staticmethod
     def unknowns(dim, degree):
