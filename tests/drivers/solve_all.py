@@ -3,6 +3,7 @@
 Run by hand: PYTHONPATH=tests mpiexec -n 2 python tests/drivers/solve_all.py
 """
 
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -21,7 +22,8 @@ OPTIONS = {
     "ksp_max_it": 2000,
     "fieldsplit_velocity_pc_type": "jacobi",
 }
-MESHES = {"triangle": ((5, 4), 2), "hexahedron": ((3, 2, 2), 1)}
+# Each problem takes the next of these meshes, with its degree.
+MESHES = {"triangle": ((5, 4), 2), "hexahedron": ((3, 2, 2), 1), "tetrahedron": ((2, 2, 2), 1)}
 
 
 def main():
@@ -29,12 +31,11 @@ def main():
     for name, value in {**OPTIONS, "snes_rtol": 1e-10, "femgpu_deterministic": None}.items():
         options.setValue(name, value)
     results = {}
-    for name, make in PROBLEMS.items():
+    for (name, make), (cell, (counts, degree)) in zip(PROBLEMS.items(), itertools.cycle(MESHES.items())):
         options.setValue("pc_type", "fieldsplit" if name == "stokes" else "jacobi")
-        for cell, (counts, degree) in MESHES.items():
-            case = make(femgpu.mesh.box(counts, cell=cell), degree)
-            case.solve()
-            results[f"{name} {cell}"] = [*case.errors(), case.problem.u.vec.norm(), case.problem.snes.getIterationNumber()]
+        case = make(femgpu.mesh.box(counts, cell=cell), degree)
+        case.solve()
+        results[f"{name} {cell}"] = [*case.errors(), case.problem.u.vec.norm(), case.problem.snes.getIterationNumber()]
     if PETSc.COMM_WORLD.rank == 0:
         print(json.dumps(results), flush=True)
 
