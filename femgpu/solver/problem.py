@@ -90,7 +90,7 @@ class NonlinearProblem:
         self.runtime.dump_folder = self.settings.kernel_dump
         self.bcs = (bcs,) if isinstance(bcs, DirichletBC) else tuple(bcs)
         for bc in self.bcs:
-            if not isinstance(bc, DirichletBC):
+            if not hasattr(bc, "local_rows"):  # fields that are held as a whole have no DirichletBC
                 raise DataError(f"bcs holds {bc!r}; expected femgpu.DirichletBC(space, value, region)")
         self.operator = GlobalOperator(self.form, self.bcs, self.settings, self.runtime, scale)
         self._residual_vec = u.vec.duplicate()
