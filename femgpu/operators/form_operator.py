@@ -14,7 +14,7 @@ from femgpu.forms import Form, Pointwise, StateSplit
 from femgpu.operators.cell_kernel import REAL, SCALAR, CellKernel, DeviceArrays
 from femgpu.operators.gather import GatherSum, Segments, num_rows
 from femgpu.operators.memory import least_bytes
-from femgpu.operators.qdata import Way, candidate_splits, fastest
+from femgpu.operators.qdata import Way, candidate_splits, fastest, state_bytes
 from femgpu.operators.term import Term, make_terms
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
@@ -215,11 +215,7 @@ class FormOperator:
         if target not in self.kernels:
             if target != "residual" and not self.form.has_jacobian:
                 raise FormError(f"the form knows no Jacobian, so it has no {target}; give g0 to g3")
-            with collective(self.mpi):
-                ways = self._ways() if target == "action" else []
-                kernels = self._build(target) if target != "action" else []
-            if target == "action":
-                kernels = self._choose(ways)
+            kernels = self._choose() if target == "action" else self._build(target)
             with collective(self.mpi):
                 gathering = [kernel for kernel in kernels if kernel.plan.scatter == "evector" and target != "matrix"]
                 if gathering:
@@ -233,36 +229,35 @@ class FormOperator:
         return [(term, pointwise) for term, pointwise in found if pointwise is not None]
 
     def _build(self, target: str) -> list[CellKernel]:
+        """The kernels of a target other than the action; collective."""
         chosen, out = self._chosen(target), self.out
-        if target == "matrix":
-            out = self._matrix_buffer([term.num_cells * num_rows(term) ** 2 for term, _ in chosen])
-        return [self._kernel(term, target, pointwise, out) for term, pointwise in chosen]
+        with collective(self.mpi):
+            if target == "matrix":
+                out = self._matrix_buffer([term.num_cells * num_rows(term) ** 2 for term, _ in chosen])
+            return [self._kernel(term, target, pointwise, out) for term, pointwise in chosen]
 
-    def _ways(self) -> list[list[Way]]:
-        """For each term of the action the ways to compute it."""
-        device, settings = self.runtime.device, self.settings
-        return [
-            [self._way(term, split.action, split) for split in candidate_splits(term, settings, device)]
-            or [self._way(term, pointwise, None)]
-            for term, pointwise in self._chosen("action")
-        ]
-
-    def _way(self, term: Term, action: Pointwise, split: StateSplit | None) -> Way:
-        if split is None or split.state is None:
-            return Way(self._kernel(term, "action", action, self.out), None, split)
-        words = term.num_cells * term.quadrature.num_qpts * split.num_scalars
-        size = words * np.dtype(REAL[self.settings.precision]).itemsize
-        self.runtime.require(size, f"{split.num_scalars} numbers at each point (-femgpu_qdata recompute stores none)")
-        state = self.runtime.empty(size)
-        storing = self._kernel(term, "state", split.state, None, state)
-        return Way(self._kernel(term, "action", action, self.out, state), storing, split)
-
-    def _choose(self, ways: list[list[Way]]) -> list[CellKernel]:
-        """Takes the fastest way of each term; collective."""
+    def _choose(self) -> list[CellKernel]:
+        """The kernels of the action, the fastest way of each term, and those that store what they read; collective."""
+        terms = self._chosen("action")
+        splits = [candidate_splits(term, self.settings, self.runtime, self.mpi) for term, _ in terms]
+        with collective(self.mpi):
+            ways = [
+                [self._way(term, split.action, split) for split in found] or [self._way(term, pointwise, None)]
+                for (term, pointwise), found in zip(terms, splits, strict=True)
+            ]
         chosen = [fastest(candidates, self.mpi) for candidates in ways]
         self.kernels["state"] = [way.storing for way in chosen if way.storing is not None]
         self.splits = {way.action: way.split for way in chosen if way.split is not None}
         return [way.action for way in chosen]
+
+    def _way(self, term: Term, action: Pointwise, split: StateSplit | None) -> Way:
+        if split is None or split.state is None:
+            return Way(self._kernel(term, "action", action, self.out), None, split)
+        size = state_bytes(term, split, self.settings)
+        self.runtime.require(size, f"{split.num_scalars} numbers at each point (-femgpu_qdata recompute stores none)")
+        state = self.runtime.empty(size)
+        storing = self._kernel(term, "state", split.state, None, state)
+        return Way(self._kernel(term, "action", action, self.out, state), storing, split)
 
     def _kernel(self, term: Term, target: str, pointwise: Pointwise, out: Any, state: Any = None) -> CellKernel:
         vectors = {**self._vectors, "u": self.u if target == "residual" else self.base, "state": state}

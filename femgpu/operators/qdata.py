@@ -12,10 +12,10 @@ from mpi4py import MPI
 
 from femgpu.forms import Pointwise, StateSplit, split_states
 from femgpu.model import Ceiling, ceiling
-from femgpu.operators.cell_kernel import CellKernel, make_plan, schedule_of
+from femgpu.operators.cell_kernel import REAL, CellKernel, make_plan, schedule_of
 from femgpu.operators.term import FieldData, Term
 from femgpu.options import Settings
-from femgpu.runtime import Device
+from femgpu.runtime import Device, Runtime
 
 # Prices of a stored scalar, in operations, for which the graph is cut; the plans that result are compared by their time.
 PRICES = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -46,36 +46,55 @@ def fastest(ways: list[Way], mpi: Any) -> Way:
     if len(ways) == 1:
         return ways[0]
     seconds = [way.action.kernel.least_seconds(_LAUNCHES) for way in ways]
-    return ways[int(np.argmin(mpi.allreduce(np.array(seconds), op=MPI.MAX)))]
+    return ways[int(np.argmin(_slowest(seconds, mpi)))]
 
 
-def candidate_splits(term: Term, settings: Settings, device: Device) -> list[StateSplit]:
+def _slowest(seconds: list[float], mpi: Any) -> list[float]:
+    """The largest of each entry over the ranks."""
+    array = np.array(seconds)
+    mpi.Allreduce(MPI.IN_PLACE, array, op=MPI.MAX)
+    return list(array)
+
+
+def candidate_splits(term: Term, settings: Settings, runtime: Runtime, mpi: Any) -> list[StateSplit]:
     """Ways to split a term's action into what is stored at the points at each new state and what is computed for each direction.
+
+    Collective: all ranks have the same ways.
 
     Args:
         term: a term with an action.
         settings: `qdata` is `store`, `recompute` or `auto`.
-        device: the device.
+        runtime: the device.
+        mpi: mpi4py communicator.
 
     Returns:
         The split that is asked for; for `auto` the one that takes the least time by the model, and on a GPU store and recompute
-        besides, among which a measurement decides: what a kernel spills when it holds too much is beyond the model. Nothing where
-        the action is the user's C text or goes by schedule `transposed`.
+        besides, among which a measurement decides: what a kernel spills when it holds too much is beyond the model. `auto` leaves
+        out what the device's memory does not hold. Nothing where the action is the user's C text or goes by schedule `transposed`.
     """
-    action = term.integral.action
+    action, device = term.integral.action, runtime.device
     assert action is not None
     if schedule_of(term, "action", action, settings) != "cell":
         return []
     prices = {"store": (STORE,), "recompute": (math.inf,), "auto": (STORE, math.inf, *PRICES)}[settings.qdata]
-    interpolation, gather = _costs(term, action)
-    splits = split_states(action, prices, interpolation, gather)
+    splits = split_states(action, prices, *_costs(term, action))
     if len(splits) < 2:
         return splits
-    limits = ceiling(device.name, device.is_gpu)
-    best = min(splits, key=lambda split: seconds_per_cell(term, split.action, settings, device, limits))
+    limits, room = ceiling(device.name, device.is_gpu), runtime.available_bytes / 2  # two ways that store may be compared
+    seconds = [
+        seconds_per_cell(term, split.action, settings, device, limits) if state_bytes(term, split, settings) <= room else math.inf
+        for split in splits
+    ]
+    seconds = _slowest(seconds, mpi)
+    best = int(np.argmin(seconds))
     if not device.is_gpu or settings.deterministic:
-        return [best]
-    return list({split.action.body: split for split in (best, splits[0], splits[1])}.values())
+        return [splits[best]]
+    return list({splits[i].action.body: splits[i] for i in (best, 0, 1) if math.isfinite(seconds[i])}.values())
+
+
+def state_bytes(term: Term, split: StateSplit, settings: Settings) -> int:
+    """Bytes on this rank of what a split stores."""
+    return term.num_cells * term.quadrature.num_qpts * split.num_scalars * np.dtype(REAL[settings.precision]).itemsize
 
 
 def seconds_per_cell(term: Term, action: Pointwise, settings: Settings, device: Device, limits: Ceiling) -> float:

@@ -43,6 +43,11 @@ class Runtime:
         """Programs loaded or compiled so far."""
         return len(self._programs)
 
+    @property
+    def available_bytes(self) -> int:
+        """Device memory that this process has not taken."""
+        return self.device.global_bytes - self.allocated_bytes
+
     def require(self, num_bytes: int, what: str) -> None:
         """Refuses what the device's memory cannot hold, before anything of it is allocated.
 
@@ -53,7 +58,7 @@ class Runtime:
         Raises:
             DeviceError: naming the bytes that are needed and those that are free.
         """
-        available = self.device.global_bytes - self.allocated_bytes
+        available = self.available_bytes
         if num_bytes > available:
             raise DeviceError(
                 f"not enough device memory: {what} needs at least {num_bytes} bytes; {available} of the "

@@ -1,0 +1,79 @@
+"""What the Jacobian action keeps at the points: the choice, its memory, its agreement over ranks, and when it is stale."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import ufl
+from ufl import dx, grad, inner
+
+from femgpu import Constant, Function, FunctionSpace, NonlinearProblem, mesh
+from femgpu.forms import lower_form
+from femgpu.operators import make_terms
+from femgpu.operators.qdata import candidate_splits
+from femgpu.options import Settings
+from femgpu.runtime import for_comm
+
+
+def p_laplace(factor=1.0):
+    dm = mesh.box((1, 2), cell="triangle")
+    V = FunctionSpace(dm, "Lagrange", 2)
+    u, v = Function(V), ufl.TestFunction(V)
+    return factor * (0.1 + inner(grad(u), grad(u))) ** 1.25 * inner(grad(u), grad(v)) * dx(degree=4), u
+
+
+def candidates(settings, gpu=True, room=1 << 40):
+    F, u = p_laplace()
+    runtime = for_comm("", u.space.mesh.mpi)
+    stand_in = SimpleNamespace(device=replace(runtime.device, is_gpu=gpu), available_bytes=room)
+    (term,) = make_terms(lower_form(F, u), settings)
+    return [split.num_scalars for split in candidate_splits(term, settings, stand_in, u.space.mesh.mpi)]
+
+
+def test_ways_to_be_measured():
+    """A GPU compares storing with recomputing; a CPU, and whoever wants equal runs, takes the model's word."""
+    ways = candidates(Settings())
+    assert 0 in ways and max(ways) > 0
+    assert len(candidates(Settings(), gpu=False)) == len(candidates(Settings(deterministic=True))) == 1
+    assert candidates(Settings(qdata="recompute")) == [0]
+    assert candidates(Settings(qdata="store"))[0] > 0
+
+
+def test_auto_stores_nothing_where_there_is_no_room():
+    assert candidates(Settings(), room=0) == candidates(Settings(), gpu=False, room=0) == [0]
+
+
+@pytest.mark.parallel([3, 4])
+@pytest.mark.parametrize("gpu", [False, True])
+def test_ranks_have_the_same_ways(gpu):
+    """Also those with few cells or none, whose plans differ; one rank without room decides for all."""
+    mpi = FunctionSpace(mesh.box((1, 2), cell="triangle"), "Lagrange", 1).mesh.mpi
+    for room in (1 << 40, 0 if mpi.rank == 0 else 1 << 40):
+        ways = mpi.allgather(candidates(Settings(), gpu, room))
+        assert all(way == ways[0] for way in ways)
+    assert ways[0] == [0]
+
+
+@pytest.mark.parametrize("qdata", ["store", "recompute"])
+def test_stored_state_follows_state_and_constants(set_options, rng, qdata):
+    set_options("q_", femgpu_qdata=qdata)
+    F, u = p_laplace()
+    load = Constant(u.space.dm, 1.0)
+    problem = NonlinearProblem(load * F, u, options_prefix="q_")
+    assert bool(problem.operator.local.kernels.get("state")) is False
+    direction, out, quotient = (u.vec.duplicate() for _ in range(3))
+    for value in (1.0, 3.0):
+        load.value = value
+        u.vec.setArray(rng.uniform(-1, 1, u.vec.getLocalSize()))
+        direction.setArray(rng.uniform(-1, 1, u.vec.getLocalSize()))
+        problem.linearise(u.vec)
+        problem.jacobian.mult(direction, out)
+        step = 1e-6
+        quotient.set(0)
+        for sign in (1, -1):
+            problem.residual(u.vec + sign * step * direction, moved := u.vec.duplicate())
+            quotient.axpy(sign / (2 * step), moved)
+        assert (out - quotient).norm() < 1e-7 * out.norm()
+    assert bool(problem.operator.local.kernels["state"]) == (qdata == "store")
+    assert np.isfinite(out.array_r).all()
