@@ -26,6 +26,7 @@ class Option:
         help: one line for `-help` and the documentation.
         choices: the legal values, empty when any value of the kind is legal.
         minimum: the smallest legal integer.
+        parameters: of a choice, names of integers that may follow it: `choice:name=value,...`.
     """
 
     name: str
@@ -34,15 +35,23 @@ class Option:
     help: str
     choices: tuple[str, ...] = ()
     minimum: int | None = None
+    parameters: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def attribute(self) -> str:
         """The name of the option's value in `Settings`."""
         return self.name.removeprefix("femgpu_").removeprefix("petscfe_")
 
+    @property
+    def legal(self) -> tuple[str, ...]:
+        """The legal values in words."""
+        parameters = dict(self.parameters)
+        return tuple(f"{c}[:{','.join(f'{name}=N' for name in parameters[c])}]" if c in parameters else c for c in self.choices)
+
 
 OPTIONS = (
-    Option("femgpu_schedule", str, "auto", "how work is laid out on the device", ("auto", "cell", "transposed")),
+    Option("femgpu_schedule", str, "auto", "how work is laid out on the device", ("auto", "cell", "transposed"),
+           parameters=(("cell", ("group_size",)), ("transposed", ("blocks", "batches")))),
     Option("femgpu_precision", str, "double", "arithmetic of the kernels; PETSc stays double", ("double", "single", "mixed")),
     Option("femgpu_geometry", str, "auto", "inverse Jacobians from memory or rebuilt", ("auto", "stored", "recomputed")),
     Option("femgpu_scatter", str, "auto", "how cells add into the vector", ("auto", "gather", "atomic")),
@@ -55,7 +64,6 @@ OPTIONS = (
            ("auto", "none", "assembled")),
     Option("femgpu_form", str, "",
            "form of femgpu.FormMatrix and femgpu.AssembledPC: path/to/file.py:function or package.module:function"),
-    Option("femgpu_group_size", int, 0, "work-items per work-group of schedule cell; 0: chosen", minimum=0),
     Option("femgpu_view", bool, False, "print device, plans, bytes, flops and times"),
     Option("femgpu_kernel_dump", str, "", "directory that receives every kernel's source and build log"),
     Option("petscfe_num_blocks", int, 0, "blocks per batch; selects schedule transposed", minimum=0),
@@ -91,12 +99,28 @@ class Settings:
     jacobian: str = "matfree"
     pmat: str = "auto"
     form: str = ""
-    group_size: int = 0
     view: bool = False
     kernel_dump: str = ""
     num_blocks: int = 0
     num_batches: int = 0
     default_quadrature_order: int = -1
+
+    @property
+    def schedule_name(self) -> str:
+        """The schedule that is asked for by name; empty for `auto`."""
+        name = self.schedule.partition(":")[0]
+        return "" if name == "auto" else name
+
+    @property
+    def first_schedule(self) -> tuple[str, tuple[tuple[str, int], ...]]:
+        """The schedule to try first and its parameters: the one that is asked for, else PETSc's blocks and batches name one."""
+        name, _, given = self.schedule.partition(":")
+        blocks = {name: value for name, value in (("blocks", self.num_blocks), ("batches", self.num_batches)) if value}
+        if name == "auto":
+            return ("transposed", tuple(blocks.items())) if blocks else ("", ())
+        pairs = (pair.partition("=") for pair in given.split(",") if pair)
+        parameters = {key: int(value) for key, _, value in pairs}
+        return name, tuple(((blocks if name == "transposed" else {}) | parameters).items())
 
 
 def read(prefix: str = "") -> Settings:
@@ -129,7 +153,7 @@ def help_text() -> str:
     """The block that `-help` prints."""
     lines = ["femgpu options " + "-" * 48]
     for option in OPTIONS:
-        legal = f" (one of {', '.join(option.choices)})" if option.choices else ""
+        legal = f" (one of {', '.join(option.legal)})" if option.choices else ""
         default = str(option.default).lower() if option.kind is bool else option.default
         lines.append(f"  -{option.name}: <{default!s}> {option.help}{legal}")
     return "\n".join(lines)
@@ -139,7 +163,7 @@ def markdown_table() -> str:
     """The table of the README and the documentation."""
     rows = ["| option | default | meaning |", "|---|---|---|"]
     for option in OPTIONS:
-        legal = f": {', '.join(f'`{choice}`' for choice in option.choices)}" if option.choices else ""
+        legal = f": {', '.join(f'`{choice}`' for choice in option.legal)}" if option.choices else ""
         default = str(option.default).lower() if option.kind is bool else option.default
         rows.append(f"| `-{option.name}` | {f'`{default}`' if default != '' else ''} | {option.help}{legal} |")
     return "\n".join(rows)
@@ -159,9 +183,17 @@ def _value(option: Option, name: str, database: PETSc.Options) -> Any:
         if option.minimum is not None and value < option.minimum:
             raise OptionError(f"-{name} {value}: expected an integer of at least {option.minimum}")
         return value
-    if option.choices and text not in option.choices:
-        raise OptionError(f"-{name} {text!r}: expected one of {', '.join(option.choices)}")
+    choice, colon, given = text.partition(":")
+    if option.choices and (choice not in option.choices or (colon and not _are_parameters(option, choice, given))):
+        raise OptionError(f"-{name} {text!r}: expected one of {', '.join(option.legal)}")
     return text
+
+
+def _are_parameters(option: Option, choice: str, given: str) -> bool:
+    """Whether what follows a choice sets parameters that it has to integers."""
+    names = dict(option.parameters).get(choice, ())
+    pairs = [pair.partition("=") for pair in given.split(",")]
+    return all(name in names and value.isdecimal() for name, _, value in pairs)
 
 
 def _refuse_unknown(database: PETSc.Options, prefix: str) -> None:

@@ -17,7 +17,7 @@ from rich.progress import track
 
 from femgpu import mesh
 from femgpu.bench.residual import ResidualBench, Timing
-from femgpu.operators.cell_kernel import REAL
+from femgpu.operators.arrays import real_type
 from femgpu.solver import NonlinearProblem
 from femgpu.spaces import Function, FunctionSpace
 
@@ -156,16 +156,16 @@ def run(cells: float = 1.6e7, precision: str = "single", dim: int = 2, blocks: t
     bench = ResidualBench(_problem(cells, precision, dim))
     settings, runtime = bench.problem.settings, bench.runtime
     bandwidth = runtime.copy_bandwidth()
-    beta = replace(bench.beta, word=np.dtype(REAL[precision]).itemsize)
+    beta = replace(bench.beta, word=np.dtype(real_type(precision)).itemsize)
     timings = []
     plans = [(count, batches) for count in blocks for batches in BATCHES]
     for count, batches in track(plans, description="ex12", transient=True):
-        blocked = replace(settings, schedule="transposed", num_blocks=count, num_batches=batches)
+        blocked = replace(settings, schedule=f"transposed:blocks={count},batches={batches}")
         timings.append(bench.evector(blocked))
         if batches == BATCHES[0]:
             timings += [bench.fused(replace(blocked, geometry=geometry)) for geometry in ("stored", "recomputed")]
     for group in (64, 128, 256):
-        plain = replace(settings, schedule="cell", group_size=group)
+        plain = replace(settings, schedule=f"cell:group_size={group}")
         timings.append(bench.evector(plain))
         timings += [bench.fused(replace(plain, geometry=geometry)) for geometry in ("stored", "recomputed")]
     return Result(str(runtime.device), precision, dim, bandwidth, beta.bound(bandwidth), timings)

@@ -193,12 +193,12 @@ def _time(runtime: Runtime, make: Any, dm: Any, cell: str, degree: int, precisio
         error = float(np.abs(result - expected).max() / np.abs(expected).max())
         if not error < _TOLERANCE[precision]:
             raise DataError(f"{make.__name__} with -femgpu_qdata {mode} differs by {error:.1e}; this is a bug, please report it")
-        (kernel,) = operator.kernels["action"]
-        states = operator.kernels.get("state", [])
-        us = 1e6 * float(np.median(kernel.kernel.measure(5, 25, 0.1)))
-        state_us = 1e6 * sum(float(np.median(entry.kernel.measure(2, 5, 0.01))) for entry in states)
-        plan = kernel.plan
-        name, dofs, flops = make.__name__.replace("_", "-"), u.space.num_local, kernel.pointwise_flops
-        sizes = (kernel.term.num_cells, dofs, plan.num_state, plan.num_qpts, flops)
+        (application,) = operator.prepare("action")
+        states = operator.prepare("state")
+        us = 1e6 * float(np.median(application.measure(5, 25, 0.1)))
+        state_us = 1e6 * sum(float(np.median(entry.measure(2, 5, 0.01))) for entry in states)
+        work = application.plan.work
+        name, dofs, flops = make.__name__.replace("_", "-"), u.space.num_local, work.pointwise_flops
+        sizes = (application.term.num_cells, dofs, work.num_state, work.num_qpts, flops)
         found.append(Timing(name, cell, degree, mode, *sizes, us, state_us, dofs / us / 1e3, error))
     return found

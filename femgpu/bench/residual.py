@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 
 from femgpu.errors import DataError, FormError
+from femgpu.kernels import Plan
 from femgpu.model import Beta
 from femgpu.operators import reference
-from femgpu.operators.cell_kernel import REAL, SCALAR, CellKernel, DeviceArrays, make_plan
-from femgpu.operators.term import Term
+from femgpu.operators.application import Application
+from femgpu.operators.arrays import CellArrays, real_type, scalar_type
+from femgpu.operators.term import FieldData, Term
+from femgpu.operators.ways import choose_plan
+from femgpu.operators.work import make_work
 from femgpu.options import Settings
 from femgpu.solver import NonlinearProblem
 
@@ -75,7 +79,7 @@ class ResidualBench:
         if self.term.integral.residual is None or len(problem.u.space.fields) > 1:
             raise FormError("the form's first integral has no residual of a single field to time")
         self.pointwise = self.term.integral.residual
-        self._arrays = DeviceArrays(self.runtime)
+        self._arrays = CellArrays(self.runtime)
         self.vectors = {"u": problem.u.local_array()}
         for i, function in enumerate(problem.form.coefficients):
             self.vectors[f"a{i}"] = function.local_array()
@@ -86,90 +90,82 @@ class ResidualBench:
 
     def evector(self, settings: Settings) -> Timing:
         """Times the residual from E-vectors to an E-vector, geometry stored."""
-        settings = replace(settings, geometry="stored")
-        term, space = self.term, self.problem.u.space
-        fields = term.fields(self.pointwise)
-        scalar = SCALAR[settings.precision]
-        fastest = make_plan(term, "residual", self.pointwise, fields, settings, self.runtime.device, "evector").cell_fastest
-        vectors: dict[str, Any] = {"constants": self._constants(settings)}
-        for field in fields:
-            vectors[field.name] = self._upload((field.name, scalar, fastest), lambda f=field: self._entries(f, scalar, fastest))
-        size = term.num_cells * space.element.num_basis * space.num_comp
-        out = self._upload(("out", scalar), lambda: np.full(size, np.nan, scalar))
-        kernel = self._kernel(settings, vectors, out, "evector")
-        times = kernel.kernel.measure(5, 15, 0.2)
-        return self._timing("evector", kernel, times, self._check(self._element_values(kernel, out), kernel.plan.precision))
+        plan = self._plan(replace(settings, geometry="stored"), "evector")
+        scalar = scalar_type(settings.precision)
+        fields = {data.name: data for data in self.term.fields(self.pointwise)}
+        buffers: dict[tuple, Any] = {("constants",): self._constants(settings)}
+        for array in plan.arguments():
+            if array.role[0] == "entries":
+                data = fields[array.role[1]]
+                buffers[array.role] = self._upload((array, scalar), lambda d=data, a=array: a.layout.pack(self._entries(d, scalar)))
+        (out,) = (array for array in plan.arguments() if array.role == ("out", 0))
+        size = out.layout.size(self.term.num_cells, out.words)
+        result = self._upload(("out", size, scalar), lambda: np.full(size, np.nan, scalar))
+        application = self._application(plan, buffers | {out.role: result})
+        times = application.measure(5, 15, 0.2)
+        values = out.layout.unpack(self.runtime.read(result, np.empty(size, scalar)), self.term.num_cells, out.words)
+        return self._timing("evector", plan, times, self._check(values, plan.precision))
 
     def fused(self, settings: Settings) -> Timing:
         """Times the residual from L-vector to L-vector: zero the result, gather, evaluate, add atomically."""
-        settings = replace(settings, scatter="atomic", deterministic=False)
-        term, space = self.term, self.problem.u.space
-        scalar = SCALAR[settings.precision]
-        vectors: dict[str, Any] = {"constants": self._constants(settings)}
+        plan = self._plan(replace(settings, scatter="atomic", deterministic=False), "lvector")
+        space, scalar = self.problem.u.space, scalar_type(settings.precision)
+        buffers: dict[tuple, Any] = {("constants",): self._constants(settings)}
         for name, values in self.vectors.items():
-            vectors[name] = self._upload((name, "L", scalar), lambda v=values: v.astype(scalar))
-        size = max(term.num_cells * space.element.num_basis * space.num_comp, space.num_local)
-        out = self._upload(("out", scalar), lambda: np.zeros(size, scalar))
-        kernel = self._kernel(settings, vectors, out, "lvector")
-        times = kernel.kernel.measure(5, 15, 0.2)
+            buffers["vector", name] = self._upload((name, "L", scalar), lambda v=values: v.astype(scalar))
+        out = self._upload(("out", "L", scalar), lambda: np.zeros(space.num_local, scalar))
+        application = self._application(plan, buffers | {("out",): out})
+        times = application.measure(5, 15, 0.2)
         times = times + self.runtime.measure_zero(out, space.num_local * np.dtype(scalar).itemsize)
-        return self._timing("fused", kernel, times, self._check_fused(kernel, out))
+        return self._timing("fused", plan, times, self._check_fused(application, out))
 
-    def _kernel(self, settings: Settings, vectors: dict[str, Any], out: Any, source: str) -> CellKernel:
-        return CellKernel(self.term, "residual", self.pointwise, vectors, out, settings, self.runtime, self._arrays, source)
+    def _plan(self, settings: Settings, source: str) -> Plan:
+        work = make_work(self.term, "residual", self.pointwise, source=source)
+        return choose_plan(work, self.term, settings, self.runtime.device.limits).plan
 
-    def _timing(self, what: str, kernel: CellKernel, times: np.ndarray, error: float) -> Timing:
-        plan, blocked = kernel.plan, kernel.plan.schedule == "transposed"
+    def _application(self, plan: Plan, buffers: dict[tuple, Any]) -> Application:
+        return Application(self.term, plan, self.pointwise, buffers, self._arrays)
+
+    def _timing(self, what: str, plan: Plan, times: np.ndarray, error: float) -> Timing:
         return Timing(
             what,
             str(plan),
-            plan.num_blocks * blocked,
-            plan.num_batches * blocked,
+            getattr(plan, "num_blocks", 0),
+            getattr(plan, "num_batches", 0),
             self.term.num_cells,
             float(np.median(times)),
             float(times.min()),
             self.beta.flops,
-            plan.cell_bytes(),
+            plan.bytes,
             error,
         )
 
     def _constants(self, settings: Settings) -> Any:
-        values = self.problem.operator.local.constant_values()
-        real = REAL[settings.precision]
+        values = self.problem.operator.local.inputs.constant_values()
+        real = real_type(settings.precision)
         return self._upload(("constants", real), lambda: np.append(values, 0).astype(real))
 
-    def _entries(self, field: Any, scalar: Any, fastest: bool) -> np.ndarray:
-        """A field's E-vector, (cell, basis, component) or (basis, cell, component)."""
-        offsets = self.term.offsets(field.field)
-        offsets = offsets.T if fastest else offsets
-        vector = self.vectors[field.vector].astype(scalar)
-        return vector[np.ascontiguousarray(offsets)[:, :, None] + np.arange(field.field.num_comp, dtype=np.int32)]
+    def _entries(self, data: FieldData, scalar: Any) -> np.ndarray:
+        """(num_cells, words) a field's coefficients, cell by cell."""
+        dofs = data.field.dofs(self.term.block.index)
+        return self.vectors[data.vector].astype(scalar)[self.term.subset(dofs)]
 
     def _upload(self, key: Any, make: Any) -> Any:
         if key not in self._device:
             self._device[key] = self.runtime.upload(make())
         return self._device[key]
 
-    def _element_values(self, kernel: CellKernel, out: Any) -> np.ndarray:
-        """An E-vector as (cell, row)."""
-        space, count, plan = self.problem.u.space, self.term.num_cells, kernel.plan
-        values = np.empty(count * plan.num_rows, SCALAR[plan.precision])
-        self.runtime.read(out, values)
-        if plan.cell_fastest:
-            return values.reshape(-1, count, space.num_comp).swapaxes(0, 1).reshape(count, plan.num_rows)
-        return values.reshape(count, plan.num_rows)
-
-    def _check_fused(self, kernel: CellKernel, out: Any) -> float:
+    def _check_fused(self, application: Application, out: Any) -> float:
         """The same for a kernel on L-vectors, on all dofs."""
-        space = self.problem.u.space
-        result = np.empty(space.num_local, SCALAR[kernel.plan.precision])
+        space, precision = self.problem.u.space, application.plan.precision
+        result = np.empty(space.num_local, scalar_type(precision))
         self.runtime.zero(out, result.nbytes)
-        kernel.kernel()
+        application()
         self.runtime.read(out, result)
         if self._sums is None:
-            constants = self.problem.operator.local.constant_values()
+            constants = self.problem.operator.local.inputs.constant_values()
             self._sums = _sums(self.term, self.pointwise, self.vectors, constants)
-        return self._judge(result, self._sums, kernel.plan.precision)
+        return self._judge(result, self._sums, precision)
 
     def _check(self, result: np.ndarray, precision: str) -> float:
         """Largest relative difference to the twin on a sample of cells.
@@ -180,7 +176,7 @@ class ResidualBench:
         term, count = self.term, self.term.num_cells
         starts = (0, max(0, count // 2), max(0, count - _SAMPLE))
         sample = np.unique(np.concatenate([np.arange(start, min(start + _SAMPLE, count)) for start in starts])).astype(np.int32)
-        constants = self.problem.operator.local.constant_values()
+        constants = self.problem.operator.local.inputs.constant_values()
         expected = reference.element_vectors(term.part(sample), self.pointwise, self.vectors, constants)
         return self._judge(result[sample], expected, precision)
 
@@ -209,7 +205,7 @@ def report(problem: NonlinearProblem) -> str:
     """
     bench = ResidualBench(problem)
     bandwidth = problem.runtime.copy_bandwidth()
-    word = np.dtype(REAL[problem.settings.precision]).itemsize
+    word = np.dtype(real_type(problem.settings.precision)).itemsize
     beta = replace(bench.beta, word=word)
     lines = [
         f"device: {problem.runtime.device}; copies at {bandwidth / 1e9:.1f} GB/s",

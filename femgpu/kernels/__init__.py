@@ -1,6 +1,29 @@
-"""Kernels as text: plans (sizes, validated), and their rendering into OpenCL C. No device, no PETSc."""
+"""Kernels as text and numbers: what is computed (`Work`), how (`Plan`), and its rendering into OpenCL C. No device, no mesh."""
 
-from femgpu.kernels.plan import FieldPlan, Plan, RowsPlan
-from femgpu.kernels.render import arguments, pack_tables, render, vector_kernels
+from femgpu.kernels.array import Array, Layout
+from femgpu.kernels.plan import TYPES, Plan, Step, Wish
+from femgpu.kernels.render import render
+from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule
+from femgpu.kernels.tables import pack_tables
+from femgpu.kernels.transfers import vector_kernels
+from femgpu.kernels.work import SECOND, FieldWork, RowsWork, Table, Work
 
-__all__ = ["FieldPlan", "Plan", "RowsPlan", "arguments", "pack_tables", "render", "vector_kernels"]
+__all__ = [
+    "SCHEDULES",
+    "SECOND",
+    "TYPES",
+    "Array",
+    "FieldWork",
+    "Layout",
+    "Plan",
+    "RowsWork",
+    "Schedule",
+    "Step",
+    "Table",
+    "Wish",
+    "Work",
+    "pack_tables",
+    "render",
+    "schedule",
+    "vector_kernels",
+]

@@ -14,16 +14,22 @@ class Ceiling:
         double: flop/s in double precision.
         single: flop/s in single precision.
         copy: byte/s of a copy, reads and writes counted.
+        mma: whether its tensor cores take double precision.
     """
 
     name: str
     double: float
     single: float
     copy: float
+    mma: bool = False
 
 
 # H200: fused multiply-adds in registers and copies with 16-byte loads, driver 580.
-CEILINGS = (Ceiling("H200", 33e12, 66e12, 4.2e12), Ceiling("H100", 33e12, 66e12, 3.0e12), Ceiling("A100", 9.7e12, 19.5e12, 1.7e12))
+CEILINGS = (
+    Ceiling("H200", 33e12, 66e12, 4.2e12, True),
+    Ceiling("H100", 33e12, 66e12, 3.0e12, True),
+    Ceiling("A100", 9.7e12, 19.5e12, 1.7e12, True),
+)
 # Devices that are not in the table: a GPU with full and one core of a CPU with its share of memory.
 GPU = Ceiling("GPU", 10e12, 20e12, 1.5e12)
 CPU = Ceiling("CPU", 2e10, 4e10, 1e10)

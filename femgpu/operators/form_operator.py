@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from mpi4py import MPI
 
 from femgpu import log
-from femgpu.errors import DataError, FormError, collective
+from femgpu.errors import FormError, collective
 from femgpu.forms import Form, Pointwise, StateSplit
-from femgpu.operators.cell_kernel import REAL, SCALAR, CellKernel, DeviceArrays
-from femgpu.operators.gather import GatherSum, Segments, num_rows
+from femgpu.operators.application import Application
+from femgpu.operators.arrays import CellArrays, scalar_type
+from femgpu.operators.inputs import Inputs
 from femgpu.operators.memory import least_bytes
-from femgpu.operators.qdata import Way, candidate_splits, fastest, state_bytes
+from femgpu.operators.sums import GatherSum, Segments
 from femgpu.operators.term import Term, make_terms
+from femgpu.operators.ways import Choice, Way, candidate_splits, choose_plan, fastest, state_bytes
+from femgpu.operators.work import make_work
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
-from femgpu.spaces import rate_of
 
 _EVENTS = {"residual": "FGResidual", "action": "FGJacAction", "diagonal": "FGMatrix", "matrix": "FGMatrix"}
 # Which pointwise function of an integral a target needs.
@@ -38,57 +40,49 @@ class FormOperator:
         form: the lowered form; its test space gives the vectors.
         settings: the options.
         runtime: the device.
+        prescribed: (num_local,) uint8, the entries of L-vectors that Dirichlet conditions prescribe: results leave them alone, and
+            a direction counts as zero there; None: none.
 
     Attributes:
         u: state of the residual, an L-vector in the storage precision `scalar`.
         base: state of the Jacobian.
         w: direction.
         out: result.
-        rate: time derivative of the state of the residual; None where the form has none.
-        base_rate: that of the state of the Jacobian.
+        inputs: coefficients, constants and rates.
         terms: what is integrated where.
-        kernels: the kernels built so far, by target; `state` are those that fill what the action reads at the points.
-        splits: by kernel of the action, what of it is stored and what is computed.
+        mask: device buffer of `prescribed`; None where there is none.
+        applications: the launches of each target built so far; `state` are those that fill what the action reads at the points.
+        splits: by application of the action, what of it is stored and what is computed.
+        refusals: why schedules that were tried did not serve, each once.
     """
 
-    def __init__(self, form: Form, settings: Settings, runtime: Runtime):
+    def __init__(self, form: Form, settings: Settings, runtime: Runtime, prescribed: npt.NDArray[np.uint8] | None = None):
         self.form = form
         self.settings = settings
         self.runtime = runtime
         self.space = form.space
         self.mpi = form.space.mesh.mpi
         self.terms = make_terms(form, settings)
-        self.scalar = np.dtype(SCALAR[settings.precision])
+        self.scalar = np.dtype(scalar_type(settings.precision))
         self.num_local = self.space.num_local
-        self._constants = np.full(max(form.constant_offsets[-1], 1), np.nan)
-        needed = least_bytes(self.terms, settings, runtime.device)
+        self._prescribed = prescribed
+        self._arrays = CellArrays(runtime, prescribed)
         with collective(self.mpi):
+            needed = least_bytes(self.terms, self._arrays, self._plans("residual"), settings)
             runtime.require(needed, f"the form on {self.space.mesh.num_cells} cells")
-            self._allocate()
-        self._states: list[int | None] = [None] * len(form.coefficients)
-        self._arrays = DeviceArrays(runtime)
-        self.kernels: dict[str, list[CellKernel]] = {}
+            self.u, self.base, self.w, self.out = (runtime.empty(self.vector_bytes) for _ in range(4))
+            for buffer in (self.u, self.base, self.w):
+                runtime.zero(buffer, self.vector_bytes)
+            self.inputs = Inputs(form, settings.precision, runtime, self.mpi)
+            self.mask = None if prescribed is None else runtime.upload(prescribed)
+        self.applications: dict[str, list[Application]] = {}
+        self.splits: dict[Application, StateSplit] = {}
+        self.refusals: dict[str, None] = {}
         self._gathers: dict[str, GatherSum] = {}
         self._sums: dict[Any, GatherSum] = {}
-        self.splits: dict[CellKernel, StateSplit] = {}
         self._state_is_fresh = False
-        self._e_vector: Segments | None = None
+        self._segments: Segments | None = None
         self._matrix: Any = None
-
-    def _allocate(self) -> None:
-        """Makes the buffers of all vectors."""
-        runtime = self.runtime
-        self.u, self.base, self.w, self.out = (runtime.empty(self.vector_bytes) for _ in range(4))
-        for buffer in (self.u, self.base, self.w):
-            runtime.zero(buffer, self.vector_bytes)
-        real_bytes = np.dtype(REAL[self.settings.precision]).itemsize
-        self._vectors: dict[str, Any] = {"w": self.w, "constants": runtime.empty(self._constants.size * real_bytes)}
-        for i, function in enumerate(self.form.coefficients):
-            self._vectors[f"a{i}"] = runtime.empty(function.space.num_local * self.scalar.itemsize)
-        rate = None if self.form.unknown is None else rate_of(self.form.unknown)
-        self._rate_name = f"a{self.form.coefficients.index(rate)}" if rate in self.form.coefficients else ""
-        self.rate = self._vectors.get(self._rate_name)
-        self.base_rate = None if self.rate is None else runtime.empty(self.vector_bytes)
 
     @property
     def vector_bytes(self) -> int:
@@ -101,143 +95,129 @@ class FormOperator:
         Raises:
             DataError: when a coefficient holds numbers that are not finite.
         """
-        constants = self.constant_values()
-        if not np.array_equal(constants, self._constants[: len(constants)]):
-            self._constants[: len(constants)] = constants
-            self.runtime.write(self._vectors["constants"], self._constants.astype(REAL[self.settings.precision]))
+        if self.inputs.update():
             self.base_changed()
-        states = [function.vec.stateGet() for function in self.form.coefficients]
-        changed = np.array([state != old for state, old in zip(states, self._states, strict=True)], bool)
-        if self.mpi.size > 1 and len(changed):
-            # A vector that was written on one rank only must be exchanged by all.
-            self.mpi.Allreduce(MPI.IN_PLACE, changed, MPI.LOR)
-        for i in map(int, np.flatnonzero(changed)):
-            self._update_coefficient(i)
-            self._states[i] = states[i]
-
-    def _update_coefficient(self, i: int) -> None:
-        """Brings coefficient i to the device; collective."""
-        function = self.form.coefficients[i]
-        with log.event("FGTransfer"):
-            local = function.local_array()
-            with collective(self.mpi):
-                check_finite(local, f"coefficient {function.name}")
-            self.runtime.write(self._vectors[f"a{i}"], local.astype(self.scalar))
-            if f"a{i}" == self._rate_name:
-                self.runtime.copy(self.rate, self.base_rate, self.vector_bytes)
-        self.base_changed()
 
     def base_changed(self) -> None:
         """Says that `base` holds another state: what the action keeps at the points is computed anew at its next use."""
         self._state_is_fresh = False
 
-    def constant_values(self) -> npt.NDArray[np.float64]:
-        """Values of the form's constants, flattened in order."""
-        return np.concatenate([np.zeros(0), *(np.ravel(constant.value) for constant in self.form.constants)])
-
     def build(self) -> None:
         """Builds the programs of all targets that the form knows, without evaluating any; collective."""
         for target in _POINTWISE if self.form.has_jacobian else ("residual",):
-            self._kernels(target)
+            self.prepare(target)
 
-    def residual(self, u: Any = None, out: Any = None) -> None:
+    def residual(self, u: Any = None, out: Any = None, zeroed: bool = False) -> None:
         """`out` = sum of the cells' residuals at `u`; ghosts hold this rank's share.
 
         Args:
-            u: another buffer to read the state from, where a T-vector is an L-vector.
-            out: another buffer for the result, likewise.
+            u: another buffer to read the state from.
+            out: another buffer for the result.
+            zeroed: the result is added to what `out` holds.
         """
-        self._apply("residual", self.out if out is None else out, "u", self.u if u is None else u)
+        self._apply("residual", out, zeroed, ("vector", "u"), self.u if u is None else u)
 
-    def action(self, w: Any = None, out: Any = None) -> None:
+    def action(self, w: Any = None, out: Any = None, zeroed: bool = False) -> None:
         """`out` = Jacobian at `base` times `w`, likewise.
-
-        Args:
-            w: another buffer to read the direction from, where a T-vector is an L-vector.
-            out: another buffer for the result, likewise.
 
         Raises:
             FormError: when the form does not know its Jacobian.
         """
-        self._kernels("action")
+        self.prepare("action")
         if not self._state_is_fresh:
             self._store_state()
-        self._apply("action", self.out if out is None else out, "w", self.w if w is None else w)
+        self._apply("action", out, zeroed, ("vector", "w"), self.w if w is None else w)
 
-    def diagonal(self) -> None:
+    def diagonal(self, out: Any = None, zeroed: bool = False) -> None:
         """`out` = diagonal of the Jacobian at `base`, likewise."""
-        self._apply("diagonal", self.out, "u", self.base)
+        self._apply("diagonal", out, zeroed)
 
     def matrices(self) -> list[npt.NDArray[np.float64]]:
         """Element matrices of each term at `base`, (num_cells, num_rows, num_rows), float64, in `terms` order.
 
         Only terms that have a Jacobian appear.
         """
-        kernels = self._kernels("matrix")
-        sizes = [kernel.term.num_cells * kernel.plan.num_rows**2 for kernel in kernels]
+        applications = self.prepare("matrix")
         result = []
-        with log.event("FGMatrix", sum(kernel.flops for kernel in kernels)):
-            for kernel, size in zip(kernels, sizes, strict=True):
-                kernel.kernel()
-                rows = kernel.plan.num_rows
-                host = np.empty((kernel.term.num_cells, rows, rows))
-                result.append(self.runtime.read(self._matrix, host) if size else host)
+        with log.event(_EVENTS["matrix"], sum(application.flops for application in applications)):
+            for application in applications:
+                application()
+                rows = application.plan.work.num_rows
+                host = np.empty((application.term.num_cells, rows, rows))
+                result.append(self.runtime.read(self._matrix, host) if host.size else host)
         return result
 
+    def prepare(self, target: str) -> list[Application]:
+        """The launches of a target, built on the first call; collective.
+
+        Raises:
+            FormError: when the form does not know its Jacobian and the target needs it.
+        """
+        if target not in self.applications:
+            if target != "residual" and not self.form.has_jacobian:
+                raise FormError(f"the form knows no Jacobian, so it has no {target}; give g0 to g3")
+            found = self._choose() if target == "action" else self._build(target)
+            with collective(self.mpi):
+                gathering = [application for application in found if ("out", 0) in application.roles]
+                if gathering:
+                    self._gathers[target] = self._gather(gathering)
+            self.applications[target] = found
+        return self.applications[target]
+
     def _store_state(self) -> None:
-        kernels = self.kernels.get("state", [])
-        if kernels:
-            with log.event(_EVENTS["action"], float(sum(kernel.flops for kernel in kernels))):
-                for kernel in kernels:
-                    kernel.kernel()
+        applications = self.applications.get("state", [])
+        if applications:
+            with log.event(_EVENTS["action"], float(sum(application.flops for application in applications))):
+                for application in applications:
+                    application()
                 if log.is_active():
                     self.runtime.finish()
         self._state_is_fresh = True
 
-    def _apply(self, target: str, out: Any, name: str, source: Any) -> None:
-        kernels = self._kernels(target)
-        with log.event(_EVENTS[target], float(sum(kernel.flops for kernel in kernels))):
-            gather = self._gathers.get(target)
-            if gather is None or not gather.covers_all:
+    def _apply(self, target: str, out: Any, zeroed: bool, role: tuple = (), source: Any = None) -> None:
+        """Adds up all terms of a target: atomic adds and sums over E-vectors side by side."""
+        applications = self.prepare(target)
+        out = self.out if out is None else out
+        with log.event(_EVENTS[target], float(sum(application.flops for application in applications))):
+            if not zeroed:
                 self.runtime.zero(out, self.vector_bytes)
-            for kernel in kernels:
-                kernel.bind(name, source)
-                if gather is None:
-                    kernel.bind("out", out)
-                kernel.kernel()
-            if gather is not None:
-                gather(out)
+            for application in applications:
+                application.bind(role, source)
+                application.bind(("out",), out)
+                application()
+            if target in self._gathers:
+                self._gathers[target](out)
             if log.is_active():
                 # Only then does the event hold the kernels' time, and not that of handing them over.
                 self.runtime.finish()
-
-    def _kernels(self, target: str) -> list[CellKernel]:
-        if target not in self.kernels:
-            if target != "residual" and not self.form.has_jacobian:
-                raise FormError(f"the form knows no Jacobian, so it has no {target}; give g0 to g3")
-            kernels = self._choose() if target == "action" else self._build(target)
-            with collective(self.mpi):
-                gathering = [kernel for kernel in kernels if kernel.plan.scatter == "evector" and target != "matrix"]
-                if gathering:
-                    self._gathers[target] = self._gather(gathering)
-            self.kernels[target] = kernels
-        return self.kernels[target]
 
     def _chosen(self, target: str) -> list[tuple[Term, Pointwise]]:
         """The terms that a target is about, and their pointwise functions."""
         found = [(term, getattr(term.integral, _POINTWISE[target])) for term in self.terms]
         return [(term, pointwise) for term, pointwise in found if pointwise is not None]
 
-    def _build(self, target: str) -> list[CellKernel]:
-        """The kernels of a target other than the action; collective."""
-        chosen, out = self._chosen(target), self.out
-        with collective(self.mpi):
-            if target == "matrix":
-                out = self._matrix_buffer([term.num_cells * num_rows(term) ** 2 for term, _ in chosen])
-            return [self._kernel(term, target, pointwise, out) for term, pointwise in chosen]
+    def _plans(self, target: str) -> list[tuple[Term, Pointwise, Choice]]:
+        return [(term, pointwise, self._plan(term, target, pointwise)) for term, pointwise in self._chosen(target)]
 
-    def _choose(self) -> list[CellKernel]:
-        """The kernels of the action, the fastest way of each term, and those that store what they read; collective."""
+    def _plan(self, term: Term, target: str, pointwise: Pointwise, block: int = 0) -> Choice:
+        """The plan of a term; where `block` is given, arrays stand as in another plan with that many cells interleaved."""
+        masked = self._prescribed is not None and target != "matrix"
+        limits = self.runtime.device.limits
+        limits = replace(limits, block=block) if block else limits
+        return choose_plan(make_work(term, target, pointwise, masked), term, self.settings, limits)
+
+    def _build(self, target: str) -> list[Application]:
+        """The launches of a target other than the action; collective."""
+        with collective(self.mpi):
+            chosen = self._plans(target)
+            if target == "matrix":
+                # One buffer for the largest term's matrices: terms are read back one after the other.
+                sizes = [term.num_cells * choice.plan.work.num_rows**2 for term, _, choice in chosen]
+                self._matrix = self.runtime.empty(8 * max(sizes, default=0))
+            return [self._application(term, pointwise, choice) for term, pointwise, choice in chosen]
+
+    def _choose(self) -> list[Application]:
+        """The launches of the action, the fastest way of each term, and those that store what they read; collective."""
         terms = self._chosen("action")
         splits = [candidate_splits(term, self.settings, self.runtime, self.mpi) for term, _ in terms]
         with collective(self.mpi):
@@ -246,55 +226,44 @@ class FormOperator:
                 for (term, pointwise), found in zip(terms, splits, strict=True)
             ]
         chosen = [fastest(candidates, self.mpi) for candidates in ways]
-        self.kernels["state"] = [way.storing for way in chosen if way.storing is not None]
+        self.applications["state"] = [way.storing for way in chosen if way.storing is not None]
         self.splits = {way.action: way.split for way in chosen if way.split is not None}
         return [way.action for way in chosen]
 
     def _way(self, term: Term, action: Pointwise, split: StateSplit | None) -> Way:
+        choice = self._plan(term, "action", action)
         if split is None or split.state is None:
-            return Way(self._kernel(term, "action", action, self.out), None, split)
-        size = state_bytes(term, split, self.settings)
-        self.runtime.require(size, f"{split.num_scalars} numbers at each point (-femgpu_qdata recompute stores none)")
-        state = self.runtime.empty(size)
-        storing = self._kernel(term, "state", split.state, None, state)
-        return Way(self._kernel(term, "action", action, self.out, state), storing, split)
+            return Way(self._application(term, action, choice), None, split)
+        size = state_bytes(term, split, self.settings, self.runtime.device.limits)
+        self.runtime.require(sum(size.values()), f"{split.num_scalars} numbers at each point (-femgpu_qdata recompute stores none)")
+        state = {role: self.runtime.empty(count) for role, count in size.items()}
+        storing = self._application(term, split.state, self._plan(term, "state", split.state, choice.plan.block), state)
+        return Way(self._application(term, action, choice, state), storing, split)
 
-    def _kernel(self, term: Term, target: str, pointwise: Pointwise, out: Any, state: Any = None) -> CellKernel:
-        vectors = {**self._vectors, "u": self.u if target == "residual" else self.base, "state": state}
-        if self._rate_name and target != "residual":
-            vectors[self._rate_name] = self.base_rate
-        return CellKernel(term, target, pointwise, vectors, out, self.settings, self.runtime, self._arrays)
+    def _application(
+        self, term: Term, pointwise: Pointwise, choice: Choice, state: dict[tuple, Any] | None = None
+    ) -> Application:
+        """Everything bound; what is written to an E-vector goes to the term's segments."""
+        self.refusals |= dict.fromkeys(choice.refusals)
+        work = choice.plan.work
+        at_residual = work.target == "residual"
+        buffers = dict(self.inputs.buffers if at_residual else self.inputs.at_base())
+        buffers |= {("vector", "u"): self.u if at_residual else self.base, ("vector", "w"): self.w, **(state or {})}
+        buffers["out",] = self._matrix if work.target == "matrix" else self.out
+        if work.sums and choice.plan.scatter == "evector":
+            buffers |= self._e_vector().outputs(self.terms.index(term))
+        return Application(term, choice.plan, pointwise, buffers, self._arrays, timed=self.settings.view)
 
-    def _gather(self, kernels: list[CellKernel]) -> GatherSum:
-        """Sends each kernel's output to its term's segment of the E-vector; targets with equal segments share the lists."""
-        segments = self._segments()
-        for kernel in kernels:
-            kernel.bind("out", segments.buffers[self.terms.index(kernel.term)])
-        key = tuple((self.terms.index(kernel.term), kernel.plan.cell_fastest) for kernel in kernels)
-        if key not in self._sums:
-            self._sums[key] = GatherSum(self.runtime, self.terms, key, segments, self.settings.precision, self.out)
-        return self._sums[key]
+    def _e_vector(self) -> Segments:
+        if self._segments is None:
+            self._segments = Segments(self.runtime, self.terms, self.runtime.device.limits.block, self.settings.precision)
+        return self._segments
 
-    def _segments(self) -> Segments:
-        if self._e_vector is None:
-            self._e_vector = Segments(self.runtime, self.terms, self.scalar.itemsize)
-        return self._e_vector
-
-    def _matrix_buffer(self, sizes: list[int]) -> Any:
-        """One buffer for the largest term's matrices: terms are read back one after the other."""
-        self._matrix = self.runtime.empty(max(sizes, default=0) * 8)
-        return self._matrix
-
-
-def check_finite(values: npt.NDArray[np.float64], what: str) -> None:
-    """Refuses NaN and infinity.
-
-    Raises:
-        DataError: naming how many entries of what are not finite.
-    """
-    bad = ~np.isfinite(values)
-    if bad.any():
-        raise DataError(
-            f"{what} has {int(bad.sum())} entries of {len(values)} that are not finite, first entry {int(np.argmax(bad))}; "
-            "expected finite numbers"
-        )
+    def _gather(self, applications: list[Application]) -> GatherSum:
+        """The sums over the E-vector's segments of some terms; targets with the same terms share the lists."""
+        chosen = tuple((self.terms.index(application.term), application.plan.layout) for application in applications)
+        if chosen not in self._sums:
+            self._sums[chosen] = GatherSum(
+                self.runtime, self.terms, chosen, self._e_vector(), self.settings.precision, self._prescribed, self.mask
+            )
+        return self._sums[chosen]

@@ -10,10 +10,13 @@ from femgpu import options
 from femgpu.errors import DataError, collective
 from femgpu.forms import functional
 from femgpu.forms.expression_values import check_inputs
-from femgpu.operators.cell_kernel import REAL, SCALAR, CellKernel, DeviceArrays
+from femgpu.operators.application import Application
+from femgpu.operators.arrays import CellArrays, scalar_type
 from femgpu.operators.device import choose_runtime
-from femgpu.operators.form_operator import check_finite
+from femgpu.operators.inputs import Inputs
 from femgpu.operators.term import form_mesh, make_terms
+from femgpu.operators.ways import choose_plan
+from femgpu.operators.work import make_work
 
 
 def assemble(form: Any, options_prefix: str = "") -> float:
@@ -39,25 +42,19 @@ def assemble(form: Any, options_prefix: str = "") -> float:
     settings = options.read(options_prefix)
     mesh = form_mesh(lowered)
     runtime = choose_runtime(settings, [function.vec for function in lowered.coefficients], mesh.mpi)
-    real, scalar = REAL[settings.precision], SCALAR[settings.precision]
-    locals_ = [function.local_array() for function in lowered.coefficients]
+    inputs = Inputs(lowered, settings.precision, runtime, mesh.mpi)
+    inputs.update()
+    terms = make_terms(lowered, settings)
+    arrays, kind = CellArrays(runtime), scalar_type(settings.precision)
     total = 0.0
     with collective(mesh.mpi):
-        for function, values in zip(lowered.coefficients, locals_, strict=True):
-            check_finite(values, f"coefficient {function.name}")
-        constants = np.concatenate([np.zeros(0), *(np.ravel(constant.value) for constant in lowered.constants)])
-        vectors = {f"a{i}": runtime.upload(values.astype(scalar)) for i, values in enumerate(locals_)}
-        vectors["constants"] = runtime.upload(constants.astype(real))
-    terms = make_terms(lowered, settings)
-    arrays = DeviceArrays(runtime)
-    kind = np.float32 if settings.precision == "single" else np.float64
-    with collective(mesh.mpi):
         for term in terms:
-            if term.integral.functional is None:
+            integrand = term.integral.functional
+            if integrand is None:
                 continue
-            out = runtime.empty(term.num_cells * kind().itemsize)
-            kernel = CellKernel(term, "functional", term.integral.functional, vectors, out, settings, runtime, arrays)
-            kernel.kernel()
+            plan = choose_plan(make_work(term, "functional", integrand), term, settings, runtime.device.limits).plan
+            out = runtime.empty(term.num_cells * np.dtype(kind).itemsize)
+            Application(term, plan, integrand, {**inputs.buffers, ("out",): out}, arrays)()
             total += float(runtime.read(out, np.empty(term.num_cells, kind)).sum(dtype=np.float64))
     total = mesh.mpi.allreduce(total)
     if not np.isfinite(total):

@@ -123,6 +123,11 @@ class Term:
         """The fields of the test function; none in a functional."""
         return () if self.form.space is None else self.form.space.fields
 
+    @property
+    def num_rows(self) -> int:
+        """Rows of one of the cells, all fields of the test function together."""
+        return sum(self.element(field).num_basis * field.num_comp for field in self.rows)
+
     def dofs(self) -> npt.NDArray[np.int32]:
         """(num_cells, num_rows) positions in the L-vector of the rows of each cell."""
         return self.form.space.dofs(self.block.index, slice(None) if self.cells is None else self.cells)
@@ -144,13 +149,11 @@ class Term:
         """(num_cells, num_basis) positions of a field's component 0 in its L-vector."""
         return self.subset(field.offsets[self.block.index])
 
-    def elements(self, fields: list[FieldData], needs_coords: bool) -> list[LagrangeElement]:
-        """The distinct elements to tabulate: the test space's first."""
+    def elements(self, fields: list[FieldData]) -> list[LagrangeElement]:
+        """The distinct elements to tabulate: the test space's first, that of the coordinates last."""
         wanted = [self.element(field) for field in self.rows]
         wanted += [self.element(data.field) for data in fields]
-        if needs_coords or not wanted:
-            wanted.append(self.coord_element)
-        return list(dict.fromkeys(wanted))
+        return list(dict.fromkeys([*wanted, self.coord_element]))
 
     def tabulate(self, element: LagrangeElement, second: bool) -> list[npt.NDArray[np.float64]]:
         """Values, gradients and, where asked for, second derivatives of an element at the points, facets first."""

@@ -10,9 +10,14 @@ from typing import Any
 import pyopencl as cl
 
 from femgpu.errors import DeviceError
+from femgpu.model import Limits, ceiling
 
 # Local memory that NVIDIA's driver accepts per work-group although it reports 48 KB (measured on an H200).
 _NVIDIA_LOCAL_BYTES = 200 * 1024
+# Half of the smallest stack that a thread of the C library gets by default: PoCL puts a work-group's private arrays there.
+_STACK_BYTES = 1 << 20
+# Cells whose words a GPU interleaves: as many as items that read memory together.
+_BLOCK = 32
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,23 @@ class Device:
     max_alloc_bytes: int
     local_bytes: int
     max_group: int
+
+    @property
+    def limits(self) -> Limits:
+        """What plans need to know of the device."""
+        top = ceiling(self.name, self.is_gpu)
+        return Limits(
+            items=self.max_group,
+            local_bytes=self.local_bytes,
+            stack_bytes=0 if self.is_gpu else _STACK_BYTES,
+            atomics="ptx" if self.is_nvidia else "cas",
+            native_atomics=self.is_nvidia,
+            mma=self.is_nvidia and top.mma,
+            unroll=self.is_gpu,
+            block=_BLOCK if self.is_gpu else 1,
+            group=128 if self.is_gpu else 64,
+            ceiling=top,
+        )
 
     def __str__(self) -> str:
         memory = f"{self.global_bytes / 2**30:.1f} GiB"

@@ -9,12 +9,12 @@ import numpy as np
 from petsc4py import PETSc
 
 from femgpu.forms import Form
-from femgpu.operators import FormOperator
 from femgpu.operators.device import on_device
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
+from femgpu.solver.device_operator import DeviceOperator
 from femgpu.solver.device_vec import Staging
-from femgpu.solver.transfer import BoundaryRows, Transfer
+from femgpu.solver.transfer import BoundaryRows
 from femgpu.spaces import DirichletBC
 
 
@@ -35,6 +35,10 @@ class GlobalOperator:
         scale: s where the caller rules it.
 
     Attributes:
+        device: the operators between device buffers.
+        local: those between L-vectors.
+        transfer: between T- and L-vectors.
+        rows: the prescribed dofs.
         factor: multiplies action and diagonal; 1 whenever the Jacobian has got a new state.
     """
 
@@ -46,9 +50,9 @@ class GlobalOperator:
         runtime: Runtime,
         scale: float | None = None,
     ):
-        self.local = FormOperator(form, settings, runtime)
         self.rows = BoundaryRows(form.space, bcs)
-        self.transfer = Transfer(form.space, self.rows, settings.precision, runtime)
+        self.device = DeviceOperator(form, self.rows, settings, runtime)
+        self.local, self.transfer = self.device.local, self.device.transfer
         self.staging = Staging(runtime, form.space.layout.num_owned)
         self._mpi = form.space.mesh.mpi
         self._interior = np.ones(form.space.layout.num_owned, bool)
@@ -82,14 +86,8 @@ class GlobalOperator:
         self._ensure_scale(x)
         self.local.update()
         with self.staging.reading(x) as t, self.staging.writing(f) as out:
-            self._set_rate(t, rate, shift, self.local.rate)
-            if self.transfer.direct:
-                self.local.residual(t, out)
-                return
-            self.transfer.to_local(t, self.local.u, 1.0)
-            self.local.residual()
-            self.transfer.to_global(self.local.out, out)
-            self.transfer.boundary(t, out, 1.0)
+            self._set_rate(t, rate, shift, self.local.inputs.rate)
+            self.device.residual(t, out)
 
     def linearise(self, x: PETSc.Vec, rate: PETSc.Vec | None = None, shift: float = 0.0) -> None:
         """Makes x the state of action, diagonal and matrices, and `rate` its time derivative, as in `residual`."""
@@ -99,22 +97,14 @@ class GlobalOperator:
     def action(self, w: PETSc.Vec, y: PETSc.Vec) -> None:
         """Y = Jacobian times w."""
         with self.staging.reading(w) as t, self.staging.writing(y) as out:
-            if self.transfer.direct:
-                self.local.action(t, out)
-            else:
-                self.transfer.to_local(t, self.local.w, 0.0)
-                self.local.action()
-                self.transfer.to_global(self.local.out, out)
-                self.transfer.boundary(t, out, 0.0)
+            self.device.action(t, out)
         if self.factor != 1.0:
             y.scale(self.factor)
 
     def diagonal(self, d: PETSc.Vec) -> None:
         """D = diagonal of the Jacobian."""
         with self.staging.writing(d) as out:
-            self.local.diagonal()
-            self.transfer.to_global(self.local.out, out)
-            self.transfer.boundary_diagonal(out)
+            self.device.diagonal(out)
         if self.factor != 1.0:
             d.scale(self.factor)
 
@@ -144,17 +134,14 @@ class GlobalOperator:
         self.local.update()
         self.factor = 1.0
         with self.staging.reading(x) as t:
-            self._set_rate(t, rate, shift, self.local.base_rate)
-            self.transfer.to_local(t, self.local.base, 1.0)
-        self.local.base_changed()
+            self._set_rate(t, rate, shift, self.local.inputs.base_rate)
+            self.device.set_base(t)
 
     def _set_rate(self, t: Any, rate: PETSc.Vec | None, shift: float, target: Any) -> None:
         """Fills the L-vector of the time derivative of the state t, a device buffer."""
         if rate is None or target is None:
             return
-        given = self.staging.copy(rate)
-        self.transfer.boundary_rate(t, given, shift)
-        self.transfer.to_local(given, target, None)
+        self.device.set_rate(t, self.staging.copy(rate), shift, target)
 
     def _ensure_scale(self, x: PETSc.Vec) -> None:
         if self._scaled:

@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from femgpu import log
 from femgpu.kernels import vector_kernels
-from femgpu.operators.gather import transpose
+from femgpu.operators.sums import transpose
 from femgpu.runtime import Kernel, Runtime
 from femgpu.spaces import Layout
 

@@ -16,7 +16,7 @@ from femgpu.forms import Form, lower_form
 from femgpu.mesh import Mesh
 from femgpu.operators import is_symmetric
 from femgpu.operators.device import choose_runtime, on_device
-from femgpu.operators.form_operator import check_finite
+from femgpu.operators.inputs import check_finite
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian, create_difference, create_matfree
 from femgpu.solver.nullspace import give_near_nullspace, give_nullspace

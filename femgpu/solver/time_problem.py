@@ -12,7 +12,7 @@ from petsc4py import PETSc
 from femgpu import log, petsc_c
 from femgpu.errors import DataError, FormError, OptionError, SolverError, collective
 from femgpu.forms import PointwiseForm, lower_form
-from femgpu.operators.form_operator import check_finite
+from femgpu.operators.inputs import check_finite
 from femgpu.solver.held_fields import consistent_bcs
 from femgpu.solver.problem import NonlinearProblem, check_unknown, let_go, own_errors, reason_name
 from femgpu.solver.progress import progress

@@ -52,6 +52,12 @@ class BoundaryRows:
         """(m,) values at `owned`."""
         return self.values[self._is_owned]
 
+    def mask(self) -> npt.NDArray[np.uint8]:
+        """(num_local,) 1 at the prescribed entries of an L-vector, 0 elsewhere."""
+        mask = np.zeros(self.space.num_local, np.uint8)
+        mask[self.local] = 1
+        return mask
+
     def evaluate(self) -> None:
         """Evaluates the conditions anew; collective.
 
@@ -80,85 +86,111 @@ class Transfer:
         runtime: the device.
 
     Attributes:
-        scale: factor s of the boundary rows `s (u - value)`.
-        direct: whether a T-vector is an L-vector as it stands: one rank, no prescribed dofs, no conversion.
+        same: whether a T-vector has the entries of an L-vector, in its order and precision.
+        halo: the exchange with other ranks; None on one rank.
     """
 
     def __init__(self, space: Space, rows: BoundaryRows, precision: str, runtime: Runtime):
         layout = space.layout
         self.rows = rows
         self.runtime = runtime
-        self.scale = 1.0
         self.num_owned = layout.num_owned
         parallel = bool(space.mesh.mpi.size > 1)
         self.halo = Halo(layout, space.mesh.halo_comm, precision, runtime) if parallel else None
-        # Without a map, and in double precision, a copy of the buffer does what the kernel would.
-        self._same = layout.is_identity and precision != "single"
-        self.direct = self._same and not parallel and not len(rows.local)
+        self.same = layout.is_identity and precision != "single"
         source = vector_kernels(precision)
         vector = runtime.empty(8)  # a placeholder until the first call
 
         def kernel(name: str, count: int, *arguments: Any) -> Kernel:
             return Kernel(runtime, source, name, [np.int32(count), *arguments], count, 64)
 
-        if not self._same:
+        if not self.same:
             owned_map = runtime.upload(layout.local_of_owned)
-            self._t_to_l = kernel("t_to_l", self.num_owned, owned_map, vector, vector)
-            self._l_to_t = kernel("l_to_t", self.num_owned, owned_map, vector, vector)
+            self._unpack = kernel("unpack", self.num_owned, owned_map, vector, vector)
+            self._pack = kernel("pack", self.num_owned, owned_map, vector, vector)
         local, owned = runtime.upload(rows.local), runtime.upload(rows.owned)
         self._local_values, self._owned_values = runtime.empty(8 * len(rows.local)), runtime.empty(8 * len(rows.owned))
-        zero = np.float64(0)
-        self._set_rows = kernel("set_rows", len(rows.local), local, self._local_values, zero, vector)
-        self._boundary_rows = kernel("boundary_rows", len(rows.owned), owned, self._owned_values, zero, zero, vector, vector)
-        self._fill_rows = kernel("fill_rows", len(rows.owned), owned, zero, vector)
-        self._insert_rows = kernel("insert_rows", len(rows.owned), owned, self._owned_values, zero, vector)
-        self._rate_rows = kernel("rate_rows", len(rows.owned), owned, self._owned_values, zero, vector, vector)
+        self._scale_buffer = runtime.empty(8)
+        self.scale = 1.0
+        given, zero = (owned, self._owned_values), np.float64(0)
+        self._set_rows = kernel("set_rows", len(rows.local), local, self._local_values, vector)
+        self._state_rows, self._direction_rows = (
+            kernel("boundary_rows", len(rows.owned), *given, np.float64(shift), self._scale_buffer, vector, vector)
+            for shift in (1, 0)
+        )
+        self._fill_rows = kernel("fill_rows", len(rows.owned), owned, self._scale_buffer, vector)
+        self._insert_rows = kernel("insert_rows", len(rows.owned), *given, zero, vector)
+        self._rate_rows = kernel("rate_rows", len(rows.owned), *given, zero, vector, vector)
+
+    @property
+    def scale(self) -> float:
+        """Factor s of the boundary rows `s (u - value)`."""
+        return self._scale
+
+    @scale.setter
+    def scale(self, value: float) -> None:
+        # It changes seldom and is read by kernels from memory: setting an argument costs more than a launch.
+        self._scale = value
+        self.runtime.write(self._scale_buffer, np.array([value]))
+
+    def prepare_action(self, mask: Any) -> Kernel:
+        """The kernel y = s x on prescribed entries, zero elsewhere, whose arguments 3 and 4 are x and y.
+
+        Args:
+            mask: device buffer (num_owned,) uint8 of the prescribed entries.
+        """
+        given = [np.int32(self.num_owned), mask, self._scale_buffer, mask, mask]
+        return Kernel(self.runtime, vector_kernels("double"), "prepare_action", given, self.num_owned, 256)
 
     def update_values(self) -> None:
         """Brings the boundary values to the device."""
         self.runtime.write(self._local_values, self.rows.values)
         self.runtime.write(self._owned_values, self.rows.owned_values)
 
-    def to_local(self, t: Any, local: Any, boundary: float | None) -> None:
-        """Fills an L-vector from a T-vector, ghosts included.
-
-        Args:
-            t: device buffer of the T-vector.
-            local: device buffer of the L-vector.
-            boundary: the boundary values are written times this: 1 in a state, 0 in a direction; None leaves the T-vector's.
-        """
-        if self._same:
+    def to_local(self, t: Any, local: Any) -> None:
+        """Fills an L-vector from a T-vector, ghosts included; both are device buffers."""
+        if self.same:
             self.runtime.copy(t, local, 8 * self.num_owned)
         else:
-            self._t_to_l.set(2, t)
-            self._t_to_l.set(3, local)
-            self._t_to_l()
+            self._unpack.set(2, t)
+            self._unpack.set(3, local)
+            self._unpack()
         if self.halo is not None:
             self.halo.forward(local)
-        if boundary is None:
-            return
-        self._set_rows.set(3, np.float64(boundary))
-        self._set_rows.set(4, local)
-        self._set_rows()
 
     def to_global(self, local: Any, t: Any) -> None:
         """Fills a T-vector from the ranks' shares in an L-vector; ghosts of `local` are used up."""
         if self.halo is not None:
             self.halo.backward(local)
-        if self._same:
+        if self.same:
             self.runtime.copy(local, t, 8 * self.num_owned)
         else:
-            self._l_to_t.set(2, local)
-            self._l_to_t.set(3, t)
-            self._l_to_t()
+            self._pack.set(2, local)
+            self._pack.set(3, t)
+            self._pack()
 
-    def boundary(self, given: Any, out: Any, shift: float) -> None:
-        """Boundary rows of a residual (shift 1) or an action (shift 0): out = s (given - shift value)."""
-        self._boundary_rows.set(3, np.float64(shift))
-        self._boundary_rows.set(4, np.float64(self.scale))
-        self._boundary_rows.set(5, given)
-        self._boundary_rows.set(6, out)
-        self._boundary_rows()
+    def set_values(self, local: Any) -> None:
+        """Writes the boundary values into an L-vector, ghosts included."""
+        self._set_rows.set(3, local)
+        self._set_rows()
+
+    def boundary_residual(self, state: Any, out: Any) -> None:
+        """Boundary rows of a residual: out = s (state - value), T-vectors."""
+        self._boundary(self._state_rows, state, out)
+
+    def boundary_action(self, direction: Any, out: Any) -> None:
+        """Boundary rows of an action: out = s direction, T-vectors."""
+        self._boundary(self._direction_rows, direction, out)
+
+    def _boundary(self, kernel: Kernel, given: Any, out: Any) -> None:
+        kernel.set(5, given)
+        kernel.set(6, out)
+        kernel()
+
+    def boundary_diagonal(self, out: Any) -> None:
+        """Boundary rows of a diagonal: out = s."""
+        self._fill_rows.set(3, out)
+        self._fill_rows()
 
     def insert(self, t: Any, fraction: float) -> None:
         """Boundary rows of a T-vector move to their values, or so far that a fraction of the way leads there."""
@@ -178,9 +210,3 @@ class Transfer:
         self._rate_rows.set(4, state)
         self._rate_rows.set(5, rate)
         self._rate_rows()
-
-    def boundary_diagonal(self, out: Any) -> None:
-        """Boundary rows of a diagonal: out = s."""
-        self._fill_rows.set(2, np.float64(self.scale))
-        self._fill_rows.set(3, out)
-        self._fill_rows()

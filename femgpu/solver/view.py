@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI
 
 from femgpu.forms import StateSplit
-from femgpu.operators.cell_kernel import CellKernel
+from femgpu.operators.application import Application
 from femgpu.operators.device import on_device
 
 if TYPE_CHECKING:
@@ -28,11 +28,12 @@ def view(problem: NonlinearProblem) -> str:
     ]
     lines.append(f"  on the host: {_host_work(problem)}")
     lines += [f"  note: {note}" for note in problem.form.notes]
-    for kernels in local.kernels.values():
-        for kernel in kernels:
-            lines += _kernel(kernel, bandwidth, runtime.profiling)
-            if kernel in local.splits:
-                lines.append(f"    {_split(kernel, local.splits[kernel])}")
+    for applications in local.applications.values():
+        for application in applications:
+            lines += _application(application, bandwidth, runtime.profiling)
+            if application in local.splits:
+                lines.append(f"    {_split(application, local.splits[application])}")
+    lines += [f"  not served: {refusal}" for refusal in local.refusals]
     lines.append(f"  device memory: {runtime.allocated_bytes / 2**20:.1f} MiB in {runtime.num_allocations} allocations so far")
     return "\n".join(lines)
 
@@ -59,29 +60,29 @@ def _jacobian(problem: NonlinearProblem) -> str:
     return "matrix-free" + (", assembled AIJ for the preconditioner" if problem.assembled else "")
 
 
-def _split(kernel: CellKernel, split: StateSplit) -> str:
+def _split(application: Application, split: StateSplit) -> str:
     """What the action keeps at the points."""
-    size = split.num_scalars * kernel.plan.real_bytes
+    size = split.num_scalars * application.plan.itemsize("real")
     return f"state: {split}" + (f"; {size} bytes per point" if size else "")
 
 
-def _kernel(kernel: CellKernel, bandwidth: float, profiling: bool) -> list[str]:
+def _application(application: Application, bandwidth: float, profiling: bool) -> list[str]:
     """Cells of all ranks, and the time of the slowest."""
-    term, plan, mpi = kernel.term, kernel.plan, kernel.term.mesh.mpi
+    term, plan, mpi = application.term, application.plan, application.term.mesh.mpi
     rule = term.quadrature
     cells, most = mpi.allreduce(term.num_cells), mpi.allreduce(term.num_cells, op=MPI.MAX)
-    seconds = mpi.allreduce(np.nan_to_num(kernel.kernel.mean_seconds), op=MPI.MAX)
-    traffic, flops = plan.cell_bytes() * most, plan.cell_flops(kernel.pointwise_flops)
+    seconds = mpi.allreduce(np.nan_to_num(application.mean_seconds), op=MPI.MAX)
+    traffic = plan.bytes * most
     lines = [
         f"  {plan}",
-        f"    {cells} cells, rule {rule.name} (degree {rule.degree}), {plan.cell_bytes()} B and {flops} flops per cell: "
+        f"    {cells} cells, rule {rule.name} (degree {rule.degree}), {plan.bytes} B and {plan.flops} flops per cell: "
         f"at least {traffic / bandwidth * 1e6:.1f} us by its bytes",
     ]
     if seconds > 0:
         lines.append(
-            f"    {kernel.kernel.launches} launches, {seconds * 1e6:.1f} us each: {traffic / seconds / 1e9:.1f} GB/s "
-            f"({100 * traffic / seconds / bandwidth:.0f} % of copy), {flops * most / seconds / 1e9:.1f} GF/s per rank"
+            f"    {application.launches} launches, {seconds * 1e6:.1f} us each: {traffic / seconds / 1e9:.1f} GB/s "
+            f"({100 * traffic / seconds / bandwidth:.0f} % of copy), {plan.flops * most / seconds / 1e9:.1f} GF/s per rank"
         )
     else:
-        lines.append(f"    {kernel.kernel.launches} launches" + ("" if profiling else " (PETSc's queue records no times)"))
+        lines.append(f"    {application.launches} launches" + ("" if profiling else " (PETSc's queue records no times)"))
     return lines

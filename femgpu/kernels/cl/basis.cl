@@ -9,6 +9,16 @@ inline void interpolate_value(const int num_basis, const int num_comp, TABLE con
     for (int c = 0; c < num_comp; ++c) value[c] += B[b] * e[b * num_comp + c];
 }
 
+// gradient[c, k] = sum_b D[b, k] e[b, c], in reference coordinates
+inline void interpolate_reference_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *e,
+                                           real *gradient) {
+  for (int i = 0; i < num_comp * DIM; ++i) gradient[i] = 0;
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c)
+      for (int k = 0; k < DIM; ++k) gradient[c * DIM + k] += D[b * DIM + k] * e[b * num_comp + c];
+}
+
 // gradient[c, d] = sum_k (sum_b D[b, k] e[b, c]) J_inv[k, d]
 inline void interpolate_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *e,
                                  const real *J_inv, real *gradient) {
@@ -40,6 +50,18 @@ inline void integrate_value(const int num_basis, const int num_comp, TABLE const
   UNROLL
   for (int b = 0; b < num_basis; ++b)
     for (int c = 0; c < num_comp; ++c) e[b * num_comp + c] += (accum)(B[b] * (weight * f0[c]));
+}
+
+// e[b, c] += sum_k D[b, k] f1[c, k], the flux in reference coordinates
+inline void integrate_reference_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *f1, accum *e) {
+  for (int c = 0; c < num_comp; ++c) {
+    UNROLL
+    for (int b = 0; b < num_basis; ++b) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k) sum += D[b * DIM + k] * f1[c * DIM + k];
+      e[b * num_comp + c] += (accum)sum;
+    }
+  }
 }
 
 // e[b, c] += sum_k D[b, k] weight (J_inv f1[c])[k]

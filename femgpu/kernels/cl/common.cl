@@ -11,17 +11,12 @@ typedef ACCUM accum;
 #define UNROLL
 #endif
 
-// Where entry (cell, i) of an array with n entries per cell stands.
-#ifdef CELL_FASTEST
-#define ENTRY(cell, i, n) ((size_t)(i) * (size_t)num_cells + (size_t)(cell))
-#else
-#define ENTRY(cell, i, n) ((size_t)(cell) * (n) + (i))
-#endif
-// Where component c of basis function b stands in an E-vector: field after field, the first row of which is given.
-#define E_ENTRY(cell, b, c, first_row, num_basis, num_comp) \
-  ((size_t)num_cells * (first_row) + ENTRY(cell, b, num_basis) * (num_comp) + (c))
-// Where stored number i of a point stands.
-#define STATE(cell, q, i) ENTRY(cell, (q) * NUM_STATE + (i), NUM_QPTS * NUM_STATE)
+// Where word i of a cell stands in an array: AT_<array>(cell, i), defined above for every array.
+
+// An offset ~o marks a node at o some of whose components are prescribed: d_prescribed[o + c] says which. Fields of one component
+// need no such array.
+#define NODE(mark) ((mark) < 0 ? ~(mark) : (mark))
+#define IS_PRESCRIBED(mark, c) ((mark) < 0 && d_prescribed[~(mark) + (c)])
 
 #if defined(ATOMIC_PTX64)
 inline void atomic_add_scalar(__global scalar *p, scalar x) {

@@ -1,11 +1,11 @@
 // Element matrices: one row of one cell's matrix per work-item.
-// Index space: global id = cell * num_rows + row; rows and columns are ordered by field, basis function, component; the row is
-// private and written at the end.
+// Index space: global id = (cell - first) * num_rows + row; rows and columns are ordered by field, basis function, component; the
+// row is private and written at the end.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void ${plan.name}(${arguments}) {
-  const int cell = (int)(get_global_id(0) / NUM_ROWS);
+void ${step.name}(${arguments}) {
+  const int cell = first + (int)(get_global_id(0) / NUM_ROWS);
   const int row = (int)(get_global_id(0) % NUM_ROWS);
-  if (cell >= num_cells) return;
+  if (cell >= first + count) return;
 
   // gather
 <%include file="gather.mako"/>
@@ -19,7 +19,7 @@ void ${plan.name}(${arguments}) {
     real phi = 0, phi_x[DIM];
     int row_c = 0;
     for (int d = 0; d < DIM; ++d) phi_x[d] = 0;
-% for test in plan.tests:
+% for test in work.rows:
     if (row >= ${test.first_row} && row < ${test.first_row + test.size}) {
       const int b = (row - ${test.first_row}) / ${test.num_comp};
       row_c = ${test.offset} + (row - ${test.first_row}) % ${test.num_comp};
@@ -33,30 +33,30 @@ void ${plan.name}(${arguments}) {
     pointwise(${pointwise_arguments});
 
     // integrate: h0 multiplies the direction's value, h1 its gradient, h2 its second derivatives
-% for test in plan.tests:
-    for (int c = 0; c < ${test.num_comp}; ++c) {
-      const int block = row_c * NUM_COMP + ${test.offset} + c;
+% for trial in work.rows:
+    for (int c = 0; c < ${trial.num_comp}; ++c) {
+      const int block = row_c * NUM_COMP + ${trial.offset} + c;
       real h0 = 0, h1[DIM];
       for (int j = 0; j < DIM; ++j) h1[j] = 0;
       ${apply_blocks("block")}
       real flux[DIM];
       pull_back_flux(J_inv, weight, h1, flux);
       h0 *= weight;
-      for (int b = 0; b < ${test.num_basis}; ++b) {
-        real sum = TABLE_B(${test.table}, q)[b] * h0;
-        for (int k = 0; k < DIM; ++k) sum += TABLE_D(${test.table}, q)[b * DIM + k] * flux[k];
+      for (int b = 0; b < ${trial.num_basis}; ++b) {
+        real sum = TABLE_B(${trial.table}, q)[b] * h0;
+        for (int k = 0; k < DIM; ++k) sum += TABLE_D(${trial.table}, q)[b * DIM + k] * flux[k];
 % if trial_hessian:
         real psi_x[DIM], psi_xx[DIM * DIM];
-        basis_gradient(TABLE_D(${test.table}, q), b, J_inv, psi_x);
-        basis_hessian(TABLE_H(${test.table}, q), b, J_inv, psi_x, ${'r_map_xx' if plan.bends else 'psi_x'}, ${int(plan.bends)}, psi_xx);
+        basis_gradient(TABLE_D(${trial.table}, q), b, J_inv, psi_x);
+        basis_hessian(TABLE_H(${trial.table}, q), b, J_inv, psi_x, ${'r_map_xx' if work.bends else 'psi_x'}, ${int(work.bends)}, psi_xx);
         for (int k = 0; k < DIM * DIM; ++k) sum += weight * h2[k] * psi_xx[k];
 % endif
-        r_row[${test.first_row} + b * ${test.num_comp} + c] += (accum)sum;
+        r_row[${trial.first_row} + b * ${trial.num_comp} + c] += (accum)sum;
       }
     }
 % endfor
   }
 
   // scatter
-  for (int i = 0; i < NUM_ROWS; ++i) d_out[((size_t)cell * NUM_ROWS + row) * NUM_ROWS + i] = (double)r_row[i];
+  for (int i = 0; i < NUM_ROWS; ++i) d_out[AT_d_out(cell, row * NUM_ROWS + i)] = (double)r_row[i];
 }

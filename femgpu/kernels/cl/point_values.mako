@@ -1,23 +1,28 @@
-## Values and derivatives of the fields at point q, from r_<field>_e, J_inv and r_x_e.
+## Values and derivatives of the fields at point q, from r_<field>_e, J_inv and r_x_e; weight or, in reference coordinates, what
+## the pointwise function reads of the geometry.
 % for name, size in pointwise_arrays:
     real r_${name}[${size}];
 % endfor
-% if plan.bends:
+% if work.bends:
     real r_map_xx[DIM * DIM * DIM];
-    reference_hessian(NUM_COORD_BASIS, DIM, TABLE_H(${plan.coord_table}, q), r_x_e, r_map_xx);
+    reference_hessian(NUM_COORD_BASIS, DIM, TABLE_H(${work.coord_table}, q), r_x_e, r_map_xx);
 % endif
-% for field in plan.fields:
+% for field in work.fields:
 % if field.value:
     interpolate_value(${field.num_basis}, ${field.num_comp}, TABLE_B(${field.table}, q), r_${field.name}_e, r_${field.array} + ${field.offset});
 % endif
-% if field.gradient:
+% if field.gradient and work.reference:
+    interpolate_reference_gradient(${field.num_basis}, ${field.num_comp}, TABLE_D(${field.table}, q), r_${field.name}_e, r_${field.array}_x + ${field.offset} * DIM);
+% elif field.gradient:
     interpolate_gradient(${field.num_basis}, ${field.num_comp}, TABLE_D(${field.table}, q), r_${field.name}_e, J_inv, r_${field.array}_x + ${field.offset} * DIM);
 % endif
-% if field.hessian:
+% if field.hessian and work.reference:
+    reference_hessian(${field.num_basis}, ${field.num_comp}, TABLE_H(${field.table}, q), r_${field.name}_e, r_${field.array}_xx + ${field.offset} * DIM * DIM);
+% elif field.hessian:
     {
       real reference_xx[${field.num_comp} * DIM * DIM];
       reference_hessian(${field.num_basis}, ${field.num_comp}, TABLE_H(${field.table}, q), r_${field.name}_e, reference_xx);
-% if plan.bends:
+% if work.bends:
       real gradient[${field.num_comp} * DIM];
       interpolate_gradient(${field.num_basis}, ${field.num_comp}, TABLE_D(${field.table}, q), r_${field.name}_e, J_inv, gradient);
       subtract_map(${field.num_comp}, gradient, r_map_xx, reference_xx);
@@ -27,15 +32,26 @@
     }
 % endif
 % endfor
-% if plan.needs_x:
-    interpolate_value(NUM_COORD_BASIS, DIM, TABLE_B(${plan.coord_table}, q), r_x_e, r_x);
+% if "x" in work.reads:
+    interpolate_value(NUM_COORD_BASIS, DIM, TABLE_B(${work.coord_table}, q), r_x_e, r_x);
 % endif
-% if plan.facet:
+% if work.facet and work.maps:
     real normal[DIM];
-    const real weight = TABLE_W(q) * det_J * facet_normal(TABLE_N, J_inv, normal);
-% if plan.needs_n:
+    const real measure = det_J * facet_normal(TABLE_N, J_inv, normal);
+% if "n" in work.reads:
     for (int d = 0; d < DIM; ++d) r_n[d] = normal[d];
 % endif
+% elif work.maps:
+    const real measure = det_J;
+% endif
+% if not work.reference:
+    const real weight = TABLE_W(q) * measure;
 % else:
-    const real weight = TABLE_W(q) * det_J;
+    r_weight[0] = TABLE_W(q);
+% if "det" in work.reads:
+    r_det[0] = measure;
+% endif
+% if "K" in work.reads:
+    for (int i = 0; i < DIM * DIM; ++i) r_K[i] = J_inv[i];
+% endif
 % endif

@@ -1,15 +1,16 @@
 // Schedule transposed: a work-group serves NUM_BATCHES batches of CELLS cells in sequence. In the evaluation phase an item
 // stands for (cell, point), after the barrier for (cell, basis row), and walks over the batch. As ITEMS is a multiple of
 // the points and of the rows (unless the device is too small for a block), an item keeps its point and its row. The last
-// batch is masked by num_cells.
+// batch is masked by first + count.
 // Index space: a group holds CHUNKS chunks of ITEMS = num_blocks * block_size items; local id = chunk * ITEMS + item.
+// All arrays hold the words of a cell together, so that AT_<array>(cell, i) runs on into the following cells.
 #define NUM_FLUX (NUM_COMP * (HAS_F0 + DIM * HAS_F1))
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void ${plan.name}(${arguments}) {
+void ${step.name}(${arguments}) {
   const int item = (int)get_local_id(0) % ITEMS;
   const int chunk = (int)get_local_id(0) / ITEMS;
 % if plan.staged:
-% for field in plan.fields:
+% for field in work.fields:
   __local real s_all_${field.name}[CHUNKS * CELLS * ${field.size}];
   __local real *s_${field.name} = s_all_${field.name} + chunk * CELLS * ${field.size};
 % endfor
@@ -17,7 +18,7 @@ void ${plan.name}(${arguments}) {
   __local real s_all_x[CHUNKS * CELLS * NUM_COORD_BASIS * DIM];
   __local real *s_x = s_all_x + chunk * CELLS * NUM_COORD_BASIS * DIM;
 % endif
-% if plan.geometry == "affine_stored":
+% if stages_geometry:
   __local real s_all_geometry[CHUNKS * CELLS * (DIM * DIM + 1)];
   __local real *s_geometry = s_all_geometry + chunk * CELLS * (DIM * DIM + 1);
 % endif
@@ -28,46 +29,36 @@ void ${plan.name}(${arguments}) {
   __local real s_all_f[${plan.flux_buffers} * CHUNKS * CELLS * NUM_QPTS * NUM_FLUX];
 
   for (int batch = 0; batch < NUM_BATCHES; ++batch) {
-    const int first = (((int)get_group_id(0) * CHUNKS + chunk) * NUM_BATCHES + batch) * CELLS;
-    const int count = clamp(num_cells - first, 0, CELLS);
+    const int begin = first + (((int)get_group_id(0) * CHUNKS + chunk) * NUM_BATCHES + batch) * CELLS;
+    const int cells = clamp(first + count - begin, 0, CELLS);
     __local real *s_f = s_all_f + (batch % ${plan.flux_buffers} * CHUNKS + chunk) * CELLS * NUM_QPTS * NUM_FLUX;
 
 % if plan.staged:
     // gather: consecutive items read consecutive words
-% for field in plan.fields:
-    for (int i = item; i < count * ${field.size}; i += ITEMS)
-% if plan.source == "evector":
-      s_${field.name}[i] = (real)d_${field.name}[(size_t)first * ${field.size} + i];
-% elif field.num_comp == 1:
-      s_${field.name}[i] = (real)d_${field.name}[d_${field.name}_offsets[(size_t)first * ${field.size} + i]];
-% else:
-      s_${field.name}[i] = (real)d_${field.name}[d_${field.name}_offsets[(size_t)first * ${field.num_basis} + i / ${field.num_comp}] + i % ${field.num_comp}];
-% endif
+% for field in work.fields:
+    for (int i = item; i < cells * ${field.size}; i += ITEMS)
+      s_${field.name}[i] = ${coefficient(field, "begin", "i")};
 % endfor
 % if plan.needs_coords:
-    for (int i = item; i < count * NUM_COORD_BASIS * DIM; i += ITEMS)
-      s_x[i] = d_coords[d_coord_offsets[(size_t)first * NUM_COORD_BASIS + i / DIM] + i % DIM];
+    for (int i = item; i < cells * NUM_COORD_BASIS * DIM; i += ITEMS)
+      s_x[i] = d_coords[d_coord_offsets[AT_d_coord_offsets(begin, i / DIM)] + i % DIM];
 % endif
-% if plan.geometry == "affine_stored":
-    for (int i = item; i < count * (DIM * DIM + 1); i += ITEMS)
-      s_geometry[i] = d_geometry[(size_t)first * (DIM * DIM + 1) + i];
+% if stages_geometry:
+    for (int i = item; i < cells * (DIM * DIM + 1); i += ITEMS) s_geometry[i] = d_geometry[AT_d_geometry(begin, i)];
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 
     // evaluation phase: tabulate and pointwise
-    for (int i = item; i < count * NUM_QPTS; i += ITEMS) {
+    for (int i = item; i < cells * NUM_QPTS; i += ITEMS) {
       const int cell = i / NUM_QPTS, q = i % NUM_QPTS;
-% for field in plan.fields:
+% for field in work.fields:
       real r_${field.name}_e[${field.size}];
       UNROLL
 % if plan.staged:
       for (int k = 0; k < ${field.size}; ++k) r_${field.name}_e[k] = s_${field.name}[cell * ${field.size} + k];
-% elif plan.source == "evector":
-      for (int k = 0; k < ${field.size}; ++k) r_${field.name}_e[k] = (real)d_${field.name}[(size_t)(first + cell) * ${field.size} + k];
 % else:
-      for (int k = 0; k < ${field.size}; ++k)
-        r_${field.name}_e[k] = (real)d_${field.name}[d_${field.name}_offsets[(size_t)(first + cell) * ${field.num_basis} + k / ${field.num_comp}] + k % ${field.num_comp}];
+      for (int k = 0; k < ${field.size}; ++k) r_${field.name}_e[k] = ${coefficient(field, "begin + cell", "k")};
 % endif
 % endfor
 % if plan.needs_coords:
@@ -77,35 +68,40 @@ void ${plan.name}(${arguments}) {
       for (int k = 0; k < NUM_COORD_BASIS * DIM; ++k) r_x_e[k] = s_x[cell * NUM_COORD_BASIS * DIM + k];
 % else:
       for (int k = 0; k < NUM_COORD_BASIS * DIM; ++k)
-        r_x_e[k] = d_coords[d_coord_offsets[(size_t)(first + cell) * NUM_COORD_BASIS + k / DIM] + k % DIM];
+        r_x_e[k] = d_coords[d_coord_offsets[AT_d_coord_offsets(begin + cell, k / DIM)] + k % DIM];
 % endif
 % endif
+% if work.maps:
       real J_inv[DIM * DIM];
-% if plan.geometry == "affine_stored" and plan.staged:
+% if stages_geometry:
       for (int k = 0; k < DIM * DIM; ++k) J_inv[k] = s_geometry[cell * (DIM * DIM + 1) + k];
       const real det_J = s_geometry[cell * (DIM * DIM + 1) + DIM * DIM];
-% elif plan.geometry == "affine_stored":
-      const size_t at = (size_t)(first + cell) * (DIM * DIM + 1);
-      for (int k = 0; k < DIM * DIM; ++k) J_inv[k] = d_geometry[at + k];
-      const real det_J = d_geometry[at + DIM * DIM];
-% elif plan.geometry == "affine_recomputed":
-      const real det_J = rebuild(NUM_COORD_BASIS, TABLE_D(${plan.coord_table}, 0), r_x_e, J_inv);
-% elif plan.geometry == "points_stored":
-      const size_t at = ((size_t)(first + cell) * NUM_QPTS + q) * (DIM * DIM + 1);
-      for (int k = 0; k < DIM * DIM; ++k) J_inv[k] = d_geometry[at + k];
-      const real det_J = d_geometry[at + DIM * DIM];
+% elif plan.geometry == "stored":
+      const int at = ${'0' if work.affine else 'q * (DIM * DIM + 1)'};
+      for (int k = 0; k < DIM * DIM; ++k) J_inv[k] = d_geometry[AT_d_geometry(begin + cell, at + k)];
+      const real det_J = d_geometry[AT_d_geometry(begin + cell, at + DIM * DIM)];
 % else:
-      const real det_J = rebuild(NUM_COORD_BASIS, TABLE_D(${plan.coord_table}, q), r_x_e, J_inv);
+      const real det_J = rebuild(NUM_COORD_BASIS, TABLE_D(${work.coord_table}, ${'0' if work.affine else 'q'}), r_x_e, J_inv);
+% endif
 % endif
 <%include file="point_values.mako"/>
+% if work.num_state:
+      for (int k = 0; k < NUM_STATE; ++k) r_s[k] = d_state[AT_d_state(begin + cell, q * NUM_STATE + k)];
+% endif
+% if work.num_cell_state:
+      real r_c[NUM_CELL_STATE];
+      for (int k = 0; k < NUM_CELL_STATE; ++k) r_c[k] = d_cell_state[AT_d_cell_state(begin + cell, k)];
+% endif
       ${declare_outputs}
       pointwise(${pointwise_arguments});
       for (int c = 0; c < NUM_COMP; ++c) {
         __local real *s_out = s_f + (cell * NUM_QPTS + q) * NUM_FLUX + c * (HAS_F0 + DIM * HAS_F1);
-% if "f0" in plan.writes:
-        s_out[0] = weight * f0[c];
+% if "f0" in work.writes:
+        s_out[0] = ${'' if work.reference else 'weight * '}f0[c];
 % endif
-% if "f1" in plan.writes:
+% if "f1" in work.writes and work.reference:
+        for (int k = 0; k < DIM; ++k) s_out[HAS_F0 + k] = f1[c * DIM + k];
+% elif "f1" in work.writes:
         real flux[DIM];
         pull_back_flux(J_inv, weight, f1 + c * DIM, flux);
         for (int k = 0; k < DIM; ++k) s_out[HAS_F0 + k] = flux[k];
@@ -115,24 +111,31 @@ void ${plan.name}(${arguments}) {
     barrier(CLK_LOCAL_MEM_FENCE);
 
     // integration phase and scatter
-% for i, test in enumerate(plan.tests):
-    for (int i = item; i < count * ${test.size}; i += ITEMS) {
-      const int cell = i / ${test.size}, row = i % ${test.size};
-      const int b = row / ${test.num_comp}, c = row % ${test.num_comp};
+% for i, row in enumerate(work.rows):
+    for (int i = item; i < cells * ${row.size}; i += ITEMS) {
+      const int cell = i / ${row.size}, row = i % ${row.size};
+      const int b = row / ${row.num_comp}, c = row % ${row.num_comp};
       accum sum = 0;
       for (int p = 0; p < NUM_QPTS; ++p) {
-        __local const real *s_in = s_f + (cell * NUM_QPTS + p) * NUM_FLUX + (${test.offset} + c) * (HAS_F0 + DIM * HAS_F1);
-% if test.value:
-        sum += TABLE_B(${test.table}, p)[b] * s_in[0];
+        __local const real *s_in = s_f + (cell * NUM_QPTS + p) * NUM_FLUX + (${row.offset} + c) * (HAS_F0 + DIM * HAS_F1);
+% if row.value:
+        sum += TABLE_B(${row.table}, p)[b] * s_in[0];
 % endif
-% if test.gradient:
-        for (int k = 0; k < DIM; ++k) sum += TABLE_D(${test.table}, p)[b * DIM + k] * s_in[HAS_F0 + k];
+% if row.gradient:
+        for (int k = 0; k < DIM; ++k) sum += TABLE_D(${row.table}, p)[b * DIM + k] * s_in[HAS_F0 + k];
 % endif
       }
-% if plan.scatter == "atomic":
-      atomic_add_scalar(d_out + d_test${i}_offsets[(size_t)(first + cell) * ${test.num_basis} + b] + c, (scalar)sum);
+% if plan.scatter == "evector":
+      d_out${i}[AT_d_out${i}(begin + cell, row)] = (scalar)sum;
 % else:
-      d_out[E_ENTRY(first + cell, b, c, ${test.first_row}, ${test.num_basis}, ${test.num_comp})] = (scalar)sum;
+      const int offset = d_test${i}_offsets[AT_d_test${i}_offsets(begin + cell, b)];
+% if not row.masked:
+      atomic_add_scalar(d_out + offset + c, (scalar)sum);
+% elif row.num_comp == 1:
+      if (offset >= 0) atomic_add_scalar(d_out + offset, (scalar)sum);
+% else:
+      if (!IS_PRESCRIBED(offset, c)) atomic_add_scalar(d_out + NODE(offset) + c, (scalar)sum);
+% endif
 % endif
     }
 % endfor

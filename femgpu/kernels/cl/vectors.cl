@@ -1,48 +1,45 @@
-// Kernels between vectors. T-vectors are double, L- and E-vectors scalar. An empty map (null) stands for the identity.
+// Kernels between vectors. T-vectors are double, L- and E-vectors scalar.
 
-// E -> L in fixed order: L[node + c] = sum over the node's entries of E[entry + c]
+// E -> L in fixed order: L[node + c] += sum over the node's entries of E[entry + c]; of a node ~n the prescribed components are
+// left alone
 __kernel void gather_sum(const int num_nodes, const int num_comp, __global const int *d_nodes, __global const int *d_starts,
-                         __global const int *d_entries, __global const scalar *d_e, __global scalar *d_l) {
+                         __global const int *d_entries, __global const uchar *d_prescribed, __global const scalar *d_e,
+                         __global scalar *d_l) {
   const int i = (int)get_global_id(0);
   if (i >= num_nodes * num_comp) return;
   const int node = i / num_comp, c = i - node * num_comp;
+  if (IS_PRESCRIBED(d_nodes[node], c)) return;
   accum sum = 0;
   for (int k = d_starts[node]; k < d_starts[node + 1]; ++k) sum += d_e[(size_t)d_entries[k] + c];
-  d_l[d_nodes[node] + c] = (scalar)sum;
+  d_l[NODE(d_nodes[node]) + c] += (scalar)sum;
 }
 
-// L[map[i]] = T[i]
-__kernel void t_to_l(const int n, __global const int *d_map, __global const double *d_t, __global scalar *d_l) {
+// y = s x on prescribed rows, zero elsewhere: what an action is added to where a T-vector is an L-vector
+__kernel void prepare_action(const int n, __global const uchar *d_prescribed, __global const double *d_s,
+                             __global const double *d_x, __global double *d_y) {
   const int i = (int)get_global_id(0);
-  if (i < n) d_l[d_map[i]] = (scalar)d_t[i];
+  if (i < n) d_y[i] = d_prescribed[i] ? d_s[0] * d_x[i] : 0.0;
 }
 
-// T[i] = L[map[i]]
-__kernel void l_to_t(const int n, __global const int *d_map, __global const scalar *d_l, __global double *d_t) {
+// L[rows[i]] = values[i]: the boundary values in a state
+__kernel void set_rows(const int n, __global const int *d_rows, __global const double *d_values, __global scalar *d_l) {
   const int i = (int)get_global_id(0);
-  if (i < n) d_t[i] = (double)d_l[d_map[i]];
-}
-
-// L[rows[i]] = values[i] * scale (the boundary values in a state, zero in a direction)
-__kernel void set_rows(const int n, __global const int *d_rows, __global const double *d_values, const double scale,
-                       __global scalar *d_l) {
-  const int i = (int)get_global_id(0);
-  if (i < n) d_l[d_rows[i]] = scale == 0.0 ? (scalar)0 : (scalar)(d_values[i] * scale);
+  if (i < n) d_l[d_rows[i]] = (scalar)d_values[i];
 }
 
 // out[rows[i]] = s (in[rows[i]] - shift values[i]): the boundary rows of a residual (shift 1) or an action (shift 0)
 __kernel void boundary_rows(const int n, __global const int *d_rows, __global const double *d_values, const double shift,
-                            const double s, __global const double *d_in, __global double *d_out) {
+                            __global const double *d_s, __global const double *d_in, __global double *d_out) {
   const int i = (int)get_global_id(0);
   if (i >= n) return;
   const int row = d_rows[i];
-  d_out[row] = s * (shift == 0.0 ? d_in[row] : d_in[row] - d_values[i]);
+  d_out[row] = d_s[0] * (shift == 0.0 ? d_in[row] : d_in[row] - d_values[i]);
 }
 
 // out[rows[i]] = s: the boundary rows of a diagonal
-__kernel void fill_rows(const int n, __global const int *d_rows, const double s, __global double *d_out) {
+__kernel void fill_rows(const int n, __global const int *d_rows, __global const double *d_s, __global double *d_out) {
   const int i = (int)get_global_id(0);
-  if (i < n) d_out[d_rows[i]] = s;
+  if (i < n) d_out[d_rows[i]] = d_s[0];
 }
 
 // T[rows[i]] moves to values[i], or so far that a fraction of the way leads there
@@ -61,7 +58,7 @@ __kernel void rate_rows(const int n, __global const int *d_rows, __global const 
   if (i < n) d_rate[d_rows[i]] += shift * (d_values[i] - d_state[d_rows[i]]);
 }
 
-// packed[i] = L[map[i]], and the way back: set or add
+// packed[i] = L[map[i]], and the way back; a T-vector is an L-vector packed by the map of its owned dofs
 __kernel void pack(const int n, __global const int *d_map, __global const scalar *d_l, __global double *d_packed) {
   const int i = (int)get_global_id(0);
   if (i < n) d_packed[i] = (double)d_l[d_map[i]];

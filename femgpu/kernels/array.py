@@ -1,0 +1,128 @@
+"""The arguments of kernels: what each array is, and where its entries stand, in OpenCL C and in numpy alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from femgpu.errors import PlanError
+
+ORDERS = ("cell", "block")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where word i of a cell stands in an array with the same number of words for each cell.
+
+    The only place that knows. No layout depends on how many cells there are, so that a launch over some of the cells finds the
+    words of each, and one program serves every mesh.
+
+    Attributes:
+        order: `cell`: the words of a cell follow each other, as a CPU reads them; `block`: in blocks of cells, word 0 of all the
+            block's cells, then word 1 and so on, as neighbouring items of a GPU read them.
+        block: cells of a block.
+        together: words that stay side by side in either order: the components of a node.
+        lattice: basis functions or points are counted in the order of the tensor product, not of the element.
+    """
+
+    order: str = "cell"
+    block: int = 1
+    together: int = 1
+    lattice: bool = False
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise PlanError(f"layout {self.order!r}: expected one of {', '.join(ORDERS)}")
+        if self.block < 1 or (self.order == "cell" and self.block != 1):
+            raise PlanError(f"layout {self.order} with blocks of {self.block} cells: expected at least 1, and 1 in order cell")
+
+    def macro(self, name: str, words: int) -> str:
+        """The definition of `name(cell, i)`, the position of word i of a cell.
+
+        Args:
+            name: of the macro.
+            words: words per cell.
+        """
+        word = "(i)"
+        if self.order == "block":
+            block, together = self.block, self.together
+            first = f"(size_t)((cell) / {block}) * {block * words}"
+            if together == 1:
+                position = f"{first} + {word} * {block} + (cell) % {block}"
+            else:
+                group = f"({word} / {together} * {block} + (cell) % {block}) * {together}"
+                position = f"{first} + {group} + {word} % {together}"
+        else:
+            position = f"(size_t)(cell) * {words} + {word}"
+        return f"#define {name}(cell, i) ({position})"
+
+    def size(self, num_cells: int, words: int) -> int:
+        """Words of the whole array, the last block filled up."""
+        return -(-num_cells // self.block) * self.block * words
+
+    def positions(self, num_cells: int, words: int) -> npt.NDArray[np.int64]:
+        """(num_cells, words) where each word stands; the twin of `macro`."""
+        size = self.size(num_cells, words)
+        return self.unpack(np.arange(size, dtype=np.int64), num_cells, words)
+
+    def pack(self, array: np.ndarray, permutation: npt.NDArray[np.int32] | None = None) -> np.ndarray:
+        """An array (num_cells, words) as the kernels read it, (size,); what fills up the last block is zero.
+
+        Args:
+            array: the words in the order of the element.
+            permutation: for layouts with `lattice`, the word that stands at each place of the tensor product.
+        """
+        if self.lattice and permutation is not None:
+            array = array[:, permutation]
+        num_cells, words = array.shape
+        if self.order == "cell":
+            return np.ascontiguousarray(array).reshape(-1)
+        blocks = self.size(num_cells, words) // (self.block * words) if words else 0
+        padded = np.zeros((blocks * self.block, words), array.dtype)
+        padded[:num_cells] = array
+        split = padded.reshape(blocks, self.block, words // self.together, self.together)
+        return np.ascontiguousarray(split.swapaxes(1, 2)).reshape(-1)
+
+    def unpack(self, flat: np.ndarray, num_cells: int, words: int) -> np.ndarray:
+        """The way back: (num_cells, words), without a permutation undone."""
+        if self.order == "cell":
+            return flat.reshape(num_cells, words)
+        split = flat.reshape(-1, words // self.together, self.block, self.together)
+        return split.swapaxes(1, 2).reshape(-1, words)[:num_cells]
+
+
+@dataclass(frozen=True)
+class Array:
+    """One argument of a kernel, or one array in its local memory.
+
+    Attributes:
+        name: of the argument.
+        ctype: `real`, `scalar`, `accum`, `double` or `int`.
+        role: what it holds: ("vector", "w") an L-vector, ("entries", "w") each cell's own coefficients, ("offsets", "w", masked),
+            ("geometry",), ("coords",), ("coord_offsets",), ("facets",), ("constants",), ("tables", "full"), ("prescribed",),
+            ("state",), ("cell_state",), ("work", 0), ("out",) an L-vector, ("out", 0) entries of the first field's rows.
+        words: words per cell that a kernel touches.
+        layout: where they stand; None for arrays that are not cell by cell.
+        moves: how often each word passes: 2 where it is added to in place, 0 where another argument has brought it already.
+        written: whether the kernel writes it.
+    """
+
+    name: str
+    ctype: str
+    role: tuple
+    words: int = 0
+    layout: Layout | None = None
+    moves: int = 1
+    written: bool = False
+
+    @property
+    def macro(self) -> str:
+        """The definition of `AT_<name>(cell, i)`; empty for arrays that are not cell by cell."""
+        return "" if self.layout is None else self.layout.macro(f"AT_{self.name}", self.words)
+
+    @property
+    def declaration(self) -> str:
+        """The argument in the kernel's signature."""
+        return f"__global {'' if self.written else 'const '}{self.ctype} *restrict {self.name}"

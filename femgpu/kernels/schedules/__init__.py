@@ -1,0 +1,26 @@
+"""The schedules: ways to lay work out on a device. Nothing outside this folder asks for one by its name."""
+
+from __future__ import annotations
+
+from femgpu.errors import PlanError
+from femgpu.kernels.schedules.cell import Cell, CellPlan
+from femgpu.kernels.schedules.schedule import Schedule
+from femgpu.kernels.schedules.transposed import Transposed, TransposedPlan
+
+# In the order in which `auto` asks them.
+SCHEDULES: tuple[Schedule, ...] = (Cell(), Transposed())
+
+
+def schedule(name: str) -> Schedule:
+    """The schedule with a name.
+
+    Raises:
+        PlanError: listing the names, when there is none.
+    """
+    for entry in SCHEDULES:
+        if entry.name == name:
+            return entry
+    raise PlanError(f"schedule {name!r}: expected one of {', '.join(entry.name for entry in SCHEDULES)}")
+
+
+__all__ = ["SCHEDULES", "Cell", "CellPlan", "Schedule", "Transposed", "TransposedPlan", "schedule"]

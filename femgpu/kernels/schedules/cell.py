@@ -1,0 +1,87 @@
+"""Schedule cell (paper 001): one cell per work-item, everything private; of element matrices one row of a cell per work-item."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from femgpu.errors import PlanError
+from femgpu.kernels.plan import CONSTANT_TABLE_BYTES, Plan, Step, Wish
+from femgpu.kernels.work import Work
+from femgpu.model import Limits
+
+# Loops over points are unrolled as long as points times rows are at most this many.
+_UNROLLED_POINTS = 64
+
+
+@dataclass(frozen=True)
+class CellPlan(Plan):
+    """A plan of schedule cell.
+
+    Attributes:
+        group_size: work-items per work-group.
+    """
+
+    schedule: ClassVar[str] = "cell"
+
+    group_size: int = 64
+
+    def steps(self) -> tuple[Step, ...]:
+        """One launch."""
+        work = self.work
+        by_rows = work.target == "matrix"
+        unrolled = self.unroll and work.num_qpts * work.num_rows <= _UNROLLED_POINTS
+        return (
+            Step(
+                name=work.target,
+                shell="matrix" if by_rows else "cell",
+                arrays=self.arguments(),
+                items=self.group_size,
+                group_cells=self.group_size,
+                parts=work.num_rows if by_rows else 1,
+                macros=(("UNROLL_POINTS", int(unrolled)),),
+            ),
+        )
+
+    @property
+    def shape(self) -> str:
+        """The size of a work-group."""
+        return f"{self.group_size} items"
+
+    @property
+    def tables_in_source(self) -> bool:
+        """All items read the same entry at a time, which constant memory hands to all at once."""
+        fits = self.table_words * self.itemsize("real") <= CONSTANT_TABLE_BYTES
+        return fits and self.unroll and not self.work.facet
+
+
+class Cell:
+    """The schedule: it serves everything."""
+
+    name = "cell"
+    parameters = ("group_size",)
+
+    def refuses(self, work: Work, limits: Limits) -> str:
+        """Nothing is refused but what no schedule knows yet."""
+        if work.reference and work.target in ("diagonal", "matrix"):
+            return f"schedule cell computes a {work.target} in physical coordinates only"
+        return ""
+
+    def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[CellPlan]:
+        """Work-groups as large as the device likes them, then half and twice that."""
+        asked = wish.parameter("group_size", 0)
+        if not 0 <= asked <= limits.items:
+            raise PlanError(f"-femgpu_schedule cell:group_size={asked}: the device allows 1 to {limits.items} work-items")
+        for size in (asked,) if asked else (limits.group, limits.group // 2, 2 * limits.group):
+            if size <= limits.items:
+                yield CellPlan(
+                    work,
+                    wish.precision,
+                    wish.geometry,
+                    wish.scatter,
+                    limits.atomics,
+                    limits.unroll,
+                    limits.block,
+                    group_size=size,
+                )

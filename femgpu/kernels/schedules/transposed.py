@@ -1,0 +1,190 @@
+"""Schedule transposed (paper 004): items stand for points in the evaluation phase and for basis rows in the integration phase."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+from femgpu.errors import PlanError
+from femgpu.kernels.array import Array
+from femgpu.kernels.plan import Plan, Step, Wish
+from femgpu.kernels.work import Work
+from femgpu.model import Limits
+
+# Work-groups with fewer items leave most of a GPU idle.
+LEAST_ITEMS = 64
+# Items that the default plan gives a work-group, and batches that it does in sequence.
+_ITEMS, _BATCHES = 128, 4
+
+
+@dataclass(frozen=True)
+class TransposedPlan(Plan):
+    """A plan of schedule transposed, in the words of DESIGN.md, section 6.
+
+    Attributes:
+        num_blocks: blocks per batch.
+        num_batches: batches per chunk.
+        group_limit: largest work-group.
+        local_limit: bytes of local memory that a work-group may take.
+    """
+
+    schedule: ClassVar[str] = "transposed"
+
+    num_blocks: int = 1
+    num_batches: int = 1
+    group_limit: int = 1024
+    local_limit: int = 32768
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in (("-petscfe_num_blocks", self.num_blocks), ("-petscfe_num_batches", self.num_batches)):
+            if value < 1:
+                raise PlanError(f"{name} {value}: expected at least 1")
+
+    @property
+    def staged(self) -> bool:
+        """Whether the inputs of a batch pass through local memory.
+
+        With one point per cell each input is used by one item only, and reading it from global memory at once saves a barrier.
+        """
+        return self.work.num_qpts > 1
+
+    @property
+    def block_size(self) -> int:
+        """Items of a block: lcm(N_b N_c, N_q), the least number busy in both phases (paper 004)."""
+        return math.lcm(self.work.num_rows, self.work.num_qpts)
+
+    @property
+    def chunk_items(self) -> int:
+        """Work-items that serve one chunk: those of the blocks, folded where the device allows fewer."""
+        return min(self.num_blocks * self.block_size, self.group_limit)
+
+    @property
+    def group_chunks(self) -> int:
+        """Chunks side by side in one work-group, so that it has `LEAST_ITEMS` items where they fit."""
+        if self.chunk_items >= LEAST_ITEMS:
+            return 1
+        fitting = self.local_limit // max(self.cell_local_bytes * self.batch_cells, 1)
+        return max(1, min(-(-LEAST_ITEMS // self.chunk_items), fitting, self.group_limit // self.chunk_items))
+
+    @property
+    def batch_cells(self) -> int:
+        """Cells between two transpositions: the blocks' items over the components, or as many as local memory holds."""
+        return min(self.num_blocks * self.block_size // self.work.num_comp, self.local_limit // max(self.cell_local_bytes, 1))
+
+    @property
+    def flux_words(self) -> int:
+        """Numbers per point and component that pass from the points to the basis rows."""
+        return ("f0" in self.work.writes) + self.work.dim * ("f1" in self.work.writes)
+
+    @property
+    def flux_buffers(self) -> int:
+        """Buffers for what passes from the points to the basis rows: two where staging has no barrier of its own."""
+        return 1 if self.staged else 2
+
+    @cached_property
+    def cell_local(self) -> tuple[Array, ...]:
+        """Local memory that one cell of a batch takes."""
+        work, found = self.work, []
+        if self.staged:
+            found += [Array(f"s_{field.name}", "real", ("staged",), field.size) for field in work.fields]
+            if self.needs_coords:
+                found.append(Array("s_x", "real", ("staged",), work.num_coord_basis * work.dim))
+            if self.geometry_words and work.affine:
+                found.append(Array("s_geometry", "real", ("staged",), self.geometry_words))
+        words = self.flux_buffers * work.num_qpts * work.num_comp * self.flux_words
+        return (*found, Array("s_f", "real", ("fluxes",), words))
+
+    @property
+    def cell_local_bytes(self) -> int:
+        """Bytes of `cell_local`."""
+        return sum(array.words * self.itemsize(array.ctype) for array in self.cell_local)
+
+    @property
+    def stack_words(self) -> int:
+        """Private numbers of an item, about: what PoCL puts on a thread's stack for every item of a group."""
+        work = self.work
+        words = sum(field.size + field.num_comp * (1 + work.dim + work.dim**2 * field.hessian) for field in work.fields)
+        words += 3 * work.dim**2 + 2 * work.num_comp * (1 + work.dim)
+        return words + (work.num_coord_basis * work.dim if self.needs_coords else 0)
+
+    def steps(self) -> tuple[Step, ...]:
+        """One launch."""
+        cells = self.batch_cells * self.group_chunks
+        return (
+            Step(
+                name=self.work.target,
+                shell="transposed",
+                arrays=self.arguments(),
+                local=tuple(replace(array, words=array.words * cells) for array in self.cell_local),
+                items=self.chunk_items * self.group_chunks,
+                group_cells=cells * self.num_batches,
+                barriers=(1 + self.staged) * self.num_batches,
+                macros=(
+                    ("CELLS", self.batch_cells),
+                    ("NUM_BATCHES", self.num_batches),
+                    ("CHUNKS", self.group_chunks),
+                    ("ITEMS", self.chunk_items),
+                    ("HAS_F0", int("f0" in self.work.writes)),
+                    ("HAS_F1", int("f1" in self.work.writes)),
+                ),
+            ),
+        )
+
+    @property
+    def shape(self) -> str:
+        """Items, blocks, batches and chunks."""
+        return (
+            f"{self.chunk_items * self.group_chunks} items, {self.num_blocks} blocks x {self.num_batches} batches of "
+            f"{self.batch_cells} cells, {self.group_chunks} chunks per group, {self.local_bytes} B local"
+        )
+
+
+class Transposed:
+    """The schedule: residuals and actions over cells."""
+
+    name = "transposed"
+    parameters = ("blocks", "batches")
+
+    def refuses(self, work: Work, limits: Limits) -> str:
+        """Facets, other targets, and cells that do not fit local memory."""
+        if work.target not in ("residual", "action"):
+            return f"schedule transposed computes residuals and actions, not a {work.target}; use schedule cell"
+        if work.facet:
+            return "schedule transposed serves cells, not facets; use schedule cell"
+        needed = TransposedPlan(work).cell_local_bytes
+        if needed > limits.local_bytes:
+            return (
+                f"schedule transposed needs {needed} bytes of local memory for one cell; the device has {limits.local_bytes} per "
+                "work-group: use -femgpu_schedule cell"
+            )
+        return ""
+
+    def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[TransposedPlan]:
+        """Work-groups of about 128 items in four batches, then other numbers of batches and blocks."""
+        plan = TransposedPlan(
+            work,
+            wish.precision,
+            wish.geometry,
+            wish.scatter,
+            limits.atomics,
+            limits.unroll,
+            num_batches=wish.parameter("batches", _BATCHES),
+            group_limit=limits.items,
+            local_limit=limits.local_bytes,
+        )
+        if limits.stack_bytes:
+            # Where a kernel has barriers, the arrays of a whole work-group stand there, and a larger group ends the process.
+            fitting = max(1, limits.stack_bytes // (8 * plan.stack_words))
+            plan = replace(plan, group_limit=min(limits.items, fitting))
+        default = max(1, _ITEMS // plan.block_size)
+        plan = replace(plan, num_blocks=wish.parameter("blocks", default))
+        yield plan
+        asked = dict(wish.parameters)
+        for factor in (2, 4) if "blocks" not in asked else ():
+            yield replace(plan, num_blocks=plan.num_blocks * factor)
+        for batches in (1, 16) if "batches" not in asked else ():
+            yield replace(plan, num_batches=batches)

@@ -1,0 +1,63 @@
+"""Weights, normals and tabulations as a program sees them: an argument, or __constant numbers in its text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from femgpu.kernels.plan import Plan
+
+
+def pack_tables(
+    plan: Plan, weights: np.ndarray, normals: np.ndarray | None, tabulations: Mapping[int, list[np.ndarray]]
+) -> np.ndarray:
+    """Weights, normal and tabulations in the order of the program's table macros.
+
+    Args:
+        plan: the plan.
+        weights: (num_qpts,), of facets (num_facets, num_qpts).
+        normals: (num_facets, dim) reference normals of facets.
+        tabulations: of each table of `plan.tables` values (num_qpts, num_basis), gradients (num_qpts, num_basis, dim) and, where
+            the work says so, second derivatives (num_qpts, num_basis, dim, dim); of facets with num_facets as first axis.
+
+    Returns:
+        (num_facets or 1, plan.table_words) float64.
+    """
+    pieces = [weights] if normals is None else [weights, normals]
+    pieces += [array for number in plan.tables for array in tabulations[number]]
+    count = 1 if normals is None else len(normals)
+    packed = np.concatenate([array.reshape(count, -1) for array in pieces], axis=1)
+    assert packed.shape == (count, plan.table_words)
+    return packed
+
+
+def table_text(plan: Plan, tables: np.ndarray) -> str:
+    """Macros TABLE_W, TABLE_N, TABLE_B, TABLE_D, TABLE_H, and the numbers where they stand in the program.
+
+    Args:
+        plan: the plan.
+        tables: what `pack_tables` makes.
+    """
+    work, lines = plan.work, []
+    if plan.tables_in_source:
+        numbers = ", ".join(f"R({float(value).hex()})" for value in tables.ravel())
+        lines += ["#define TABLE __constant", f"__constant real d_tables[{tables.size}] = {{{numbers}}};"]
+    else:
+        lines.append("#define TABLE __global")
+    base = f"(d_tables + facet * {plan.table_words})" if work.facet else "d_tables"
+    lines.append(f"#define TABLE_W(q) {base}[q]")
+    start = work.num_qpts
+    if work.facet:
+        lines.append(f"#define TABLE_N ({base} + {start})")
+        start += work.dim
+    for number in plan.tables:
+        size = work.tables[number].num_basis
+        widths = {"B": size, "D": size * work.dim}
+        if work.tables[number].second:
+            widths["H"] = size * work.dim**2
+        for letter, width in widths.items():
+            lines.append(f"#define TABLE_{letter}{number}(q) ({base} + {start} + (q) * {width})")
+            start += work.num_qpts * width
+    lines += [f"#define TABLE_{letter}(i, q) TABLE_{letter}##i(q)" for letter in "BDH"]
+    return "\n".join(lines)

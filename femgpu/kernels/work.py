@@ -1,0 +1,213 @@
+"""What a kernel is to compute, whatever the way: one term of a form for one target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from femgpu.errors import PlanError
+
+# What is computed; `state` are the numbers that an action reads instead of computing them.
+TARGETS = ("residual", "action", "diagonal", "matrix", "functional", "state")
+# Blocks of a Jacobian that multiply second derivatives of the direction.
+SECOND = frozenset({"g4", "g5"})
+
+
+@dataclass(frozen=True)
+class Table:
+    """The tabulation of one element at the points.
+
+    Attributes:
+        num_basis: basis functions per cell.
+        second: whether second derivatives are tabulated beside values and gradients.
+    """
+
+    num_basis: int
+    second: bool = False
+
+    def words(self, dim: int) -> int:
+        """Numbers at one point."""
+        return self.num_basis * (1 + dim + dim**2 * self.second)
+
+
+@dataclass(frozen=True)
+class FieldWork:
+    """One field that is interpolated at the points.
+
+    Attributes:
+        name: of its arguments: `d_<name>` (vector) and `d_<name>_offsets`.
+        vector: whose vector it is read from: `u`, `w`, `a0`, ...
+        array: the pointwise array that receives the values (`u`, `w`, `a`); gradients go to `<array>_x`, Hessians to `<array>_xx`.
+        offset: first component within that array.
+        table: number of the tabulation it uses.
+        num_basis: basis functions per cell.
+        num_comp: components.
+        value: whether values are needed.
+        gradient: whether gradients are needed.
+        hessian: whether second derivatives are needed.
+        masked: whether entries may be prescribed, which are read as zero.
+    """
+
+    name: str
+    vector: str
+    array: str
+    offset: int
+    table: int
+    num_basis: int
+    num_comp: int
+    value: bool = True
+    gradient: bool = True
+    hessian: bool = False
+    masked: bool = False
+
+    @property
+    def size(self) -> int:
+        """Coefficients per cell."""
+        return self.num_basis * self.num_comp
+
+
+@dataclass(frozen=True)
+class RowsWork:
+    """Rows of one field of the test function, which are columns of element matrices too.
+
+    Attributes:
+        offset: first component among those of the test space.
+        table: number of its tabulation.
+        num_basis: basis functions per cell.
+        num_comp: components.
+        first_row: its first row among those of a cell.
+        value: whether an output multiplies its values.
+        gradient: whether an output multiplies its gradients.
+        masked: whether rows may be prescribed, which are not written.
+        beside: name of a field with the same offsets, which the kernel reads anyway; empty: there is none.
+    """
+
+    offset: int
+    table: int
+    num_basis: int
+    num_comp: int
+    first_row: int = 0
+    value: bool = True
+    gradient: bool = True
+    masked: bool = False
+    beside: str = ""
+
+    @property
+    def size(self) -> int:
+        """Rows per cell."""
+        return self.num_basis * self.num_comp
+
+
+@dataclass(frozen=True)
+class Work:
+    """One term, one target.
+
+    Attributes:
+        target: one of `TARGETS`.
+        cell: type of the cells.
+        dim: of the cells.
+        num_qpts: quadrature points per cell or facet.
+        fields: the fields to interpolate.
+        rows: the fields of the test function; none for a functional or a state.
+        tables: the tabulations.
+        coord_table: number of that of the coordinate element.
+        reads: what else the pointwise function reads: `x`, `n`, `K`, `det`.
+        writes: outputs of the pointwise function.
+        pointwise_flops: operations of the pointwise function.
+        num_aux: components of all coefficients together.
+        reference: whether the pointwise function works on reference coordinates: gradients go in and fluxes come out as they are
+            there, weights and inverse Jacobians are its own business.
+        num_state: stored numbers per point that are read (action) or written (state).
+        num_cell_state: the same, once per cell.
+        facet: whether the integral is over facets: one facet of a cell takes the place of a cell.
+        affine: whether the cells' maps are affine.
+        tensor: 1D factors of elements and rule; None where there are none.
+        source: fields are read from `lvector`, or from `evector`, each cell's own coefficients.
+    """
+
+    target: str
+    cell: str
+    dim: int
+    num_qpts: int
+    fields: tuple[FieldWork, ...]
+    rows: tuple[RowsWork, ...]
+    tables: tuple[Table, ...]
+    coord_table: int
+    writes: frozenset[str]
+    reads: frozenset[str] = frozenset()
+    pointwise_flops: int = 0
+    num_aux: int = 0
+    reference: bool = False
+    num_state: int = 0
+    num_cell_state: int = 0
+    facet: bool = False
+    affine: bool = True
+    tensor: Any = None
+    source: str = "lvector"
+
+    def __post_init__(self) -> None:
+        if self.target not in TARGETS:
+            raise PlanError(f"target {self.target!r}: expected one of {', '.join(TARGETS)}")
+
+    @property
+    def num_comp(self) -> int:
+        """Components of the test function."""
+        return sum(row.num_comp for row in self.rows)
+
+    @property
+    def num_rows(self) -> int:
+        """Basis functions times components of the test function, all fields together."""
+        return sum(row.size for row in self.rows)
+
+    @property
+    def num_coord_basis(self) -> int:
+        """Basis functions of the coordinate element."""
+        return self.tables[self.coord_table].num_basis
+
+    @property
+    def sums(self) -> bool:
+        """Whether the results are sums over cells, entry by entry of a vector."""
+        return self.target in ("residual", "action", "diagonal")
+
+    @property
+    def second(self) -> bool:
+        """Whether second derivatives of fields or of the direction enter."""
+        return any(field.hessian for field in self.fields) or bool(self.writes & SECOND)
+
+    @property
+    def bends(self) -> bool:
+        """Whether second derivatives of the cell's map enter: those of fields in cells that are not affine."""
+        return self.second and not self.affine
+
+    @property
+    def maps(self) -> bool:
+        """Whether the cell's inverse Jacobian or determinant enters."""
+        return not self.reference or bool(self.reads & {"K", "det", "n"})
+
+    @property
+    def constant_on_cell(self) -> bool:
+        """Whether all that is stored is the same at all points of a cell."""
+        return self.num_cell_state > 0 and not self.num_state
+
+    @cached_property
+    def rebuild_flops(self) -> int:
+        """Operations of an inverse Jacobian and its determinant from coordinates."""
+        return 2 * self.num_coord_basis * self.dim**2 + {1: 1, 2: 8, 3: 42}[self.dim]
+
+    def flops(self) -> int:
+        """Floating-point operations of one cell by the untransformed algorithm, its geometry given."""
+        dim, tensor = self.dim, 2 * self.dim**2
+        per_point = self.pointwise_flops + 1 + (tensor + 2 * dim + 3) * self.facet
+        push = 0 if self.reference else tensor
+        for field in self.fields:
+            per_point += 2 * field.size * (field.value + dim * field.gradient + dim**2 * field.hessian)
+            per_point += push * field.num_comp * (field.gradient + 2 * dim * field.hessian)
+        if self.target == "matrix":
+            per_point += self.num_rows**2 * 2 * (1 + dim) + self.num_rows * self.num_comp * 2 * (1 + dim) ** 2
+        elif self.target == "diagonal":
+            per_point += self.num_rows * 2 * (1 + dim) ** 2
+        else:
+            per_point += sum(2 * row.size * (row.value + dim * row.gradient) for row in self.rows)
+            per_point += sum(push * row.num_comp * row.gradient for row in self.rows)
+        return self.num_qpts * per_point

@@ -1,0 +1,36 @@
+"""What a device allows and likes, as plain numbers: plans ask here, never for the kind of the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from femgpu.model.ceilings import CPU, Ceiling
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits and wishes of one device.
+
+    Attributes:
+        items: largest work-group.
+        local_bytes: local memory of a work-group.
+        stack_bytes: private arrays of a work-group in kernels with barriers, where these stand on a thread's stack; 0: no limit.
+        atomics: how a kernel adds to global memory: `ptx` instructions, or `cas` loops of compare and exchange.
+        native_atomics: whether adding to double precision numbers in global memory is fast.
+        mma: whether the tensor core takes double precision.
+        unroll: whether loops over basis functions are unrolled.
+        block: cells whose words are interleaved in arrays that neighbouring items read; 1: each cell's words together.
+        group: items that a work-group has where nothing else rules.
+        ceiling: what the device reaches at most.
+    """
+
+    items: int = 1024
+    local_bytes: int = 32768
+    stack_bytes: int = 0
+    atomics: str = "cas"
+    native_atomics: bool = False
+    mma: bool = False
+    unroll: bool = False
+    block: int = 1
+    group: int = 64
+    ceiling: Ceiling = CPU

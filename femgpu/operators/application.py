@@ -1,0 +1,145 @@
+"""A term, a plan, a range of cells: launches with everything bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from femgpu.forms import Pointwise
+from femgpu.kernels import Array, Plan, Step, pack_tables, render
+from femgpu.operators.arrays import CellArrays
+from femgpu.operators.term import Term
+from femgpu.runtime import Kernel
+from femgpu.spaces import Field
+
+
+class Application:
+    """The launches of one plan over some cells of a term.
+
+    Args:
+        term: the term.
+        plan: how.
+        pointwise: the pointwise function.
+        buffers: device buffers by role: ("vector", "u"), ("entries", "u"), ("constants",), ("state",), ("cell_state",), ("out",),
+            ("out", 0), ... of those that the plan has.
+        arrays: the arrays over cells.
+        first: the first cell.
+        count: how many; None: up to the last.
+        timed: whether device times are kept for the view.
+
+    Attributes:
+        kernels: one per step and chunk of cells, in the order in which they run.
+        roles: the roles of all arguments.
+    """
+
+    def __init__(
+        self,
+        term: Term,
+        plan: Plan,
+        pointwise: Pointwise,
+        buffers: Mapping[tuple, Any],
+        arrays: CellArrays,
+        first: int = 0,
+        count: int | None = None,
+        timed: bool = False,
+    ):
+        self.term = term
+        self.plan = plan
+        self.first = first
+        self.count = term.num_cells - first if count is None else count
+        fields = field_names(term, pointwise)
+        tables = term_tables(term, plan, pointwise)
+        steps = plan.steps()
+        self.roles = {array.role for step in steps for array in step.arrays}
+        runtime = arrays.runtime
+        source = render(plan, pointwise.body, tables)
+        chunk = plan.chunk_cells or self.count
+        self._work = {
+            array.role: runtime.empty(_work_bytes(array, plan, min(chunk, self.count)))
+            for step in steps
+            for array in step.arrays
+            if array.role[0] == "work"
+        }
+        known = {**buffers, **self._work}
+        self._positions: dict[tuple, list[tuple[Kernel, int]]] = {}
+        kernels = []
+        for start in range(self.first, self.first + self.count, max(chunk, 1)) or (self.first,):
+            size = min(chunk, self.first + self.count - start)
+            for step in steps:
+                given = [
+                    known[array.role] if array.role in known else arrays(term, plan, array, fields, tables) for array in step.arrays
+                ]
+                kernels.append(self._kernel(runtime, source, step, given, start, size))
+        for kernel in kernels:
+            kernel.timed = timed
+        self.kernels = tuple(kernels)
+
+    def _kernel(self, runtime: Any, source: str, step: Step, given: list[Any], start: int, size: int) -> Kernel:
+        """One launch, and where its arguments stand that may change."""
+        kernel = Kernel(
+            runtime,
+            source,
+            step.name,
+            [np.int32(start), np.int32(size), *given],
+            step.global_size(size),
+            step.items,
+            label="-".join([step.name, *["facets"] * self.plan.work.facet, self.term.block.cell, self.plan.schedule]),
+        )
+        for position, array in enumerate(step.arrays):
+            self._positions.setdefault(array.role, []).append((kernel, position + 2))
+        return kernel
+
+    def bind(self, role: tuple, buffer: Any) -> None:
+        """Makes the kernels read or write another buffer; no effect where they have no such argument."""
+        for kernel, position in self._positions.get(role, ()):
+            kernel.set(position, buffer)
+
+    def __call__(self) -> None:
+        """Enqueues the launches."""
+        for kernel in self.kernels:
+            kernel()
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of one call on this rank."""
+        return self.plan.flops * self.count
+
+    @property
+    def launches(self) -> int:
+        """Launches so far."""
+        return sum(kernel.launches for kernel in self.kernels)
+
+    @property
+    def mean_seconds(self) -> float:
+        """Mean device time of a call; NaN where none was timed."""
+        return sum(kernel.mean_seconds for kernel in self.kernels)
+
+    def least_seconds(self, calls: int) -> float:
+        """The shortest of some calls, which are waited for."""
+        return sum(kernel.least_seconds(calls) for kernel in self.kernels)
+
+    def measure(self, warmups: int, repetitions: int, seconds: float) -> np.ndarray:
+        """Times of single launches by device events, of all kernels in sum; arguments as of `Kernel.measure`."""
+        times = [kernel.measure(warmups, repetitions, seconds) for kernel in self.kernels]
+        shortest = min(map(len, times))
+        return np.sum([entry[:shortest] for entry in times], axis=0)
+
+
+def field_names(term: Term, pointwise: Pointwise) -> dict[str, Field]:
+    """Fields by the names that roles call them: those that are read, and `test0`, `test1`, ... of the rows."""
+    fields = {data.name: data.field for data in term.fields(pointwise)}
+    return fields | {f"test{i}": field for i, field in enumerate(term.rows)}
+
+
+def term_tables(term: Term, plan: Plan, pointwise: Pointwise) -> np.ndarray:
+    """(num_facets or 1, plan.table_words) weights, normals and tabulations."""
+    elements = term.elements(term.fields(pointwise))
+    tabulations = {number: term.tabulate(elements[number], plan.work.tables[number].second) for number in plan.tables}
+    return pack_tables(plan, term.weights, term.normals, tabulations)
+
+
+def _work_bytes(array: Array, plan: Plan, count: int) -> int:
+    assert array.layout is not None
+    return array.layout.size(count, array.words) * plan.itemsize(array.ctype)

@@ -1,0 +1,111 @@
+"""Role of a kernel's argument -> buffer: arrays over the cells of a mesh, made on first use, kept and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from femgpu.kernels import TYPES, Array, Layout, Plan
+from femgpu.operators.term import Term
+from femgpu.runtime import Runtime
+from femgpu.spaces import Field
+
+_NUMPY = {"double": np.float64, "float": np.float32, "int": np.int32, "uchar": np.uint8}
+
+
+def real_type(precision: str) -> Any:
+    """numpy's type of numbers in arithmetic."""
+    return _NUMPY[TYPES[precision][0]]
+
+
+def scalar_type(precision: str) -> Any:
+    """numpy's type of numbers in vectors."""
+    return _NUMPY[TYPES[precision][1]]
+
+
+class CellArrays:
+    """Arrays over the cells of a form's terms on the device, shared between its kernels.
+
+    Args:
+        runtime: the device.
+        prescribed: (num_local,) uint8, which entries of the L-vectors of the test space are prescribed; None: none is.
+    """
+
+    def __init__(self, runtime: Runtime, prescribed: npt.NDArray[np.uint8] | None = None):
+        self.runtime = runtime
+        self.prescribed = prescribed
+        self._kept: dict[Any, Any] = {}
+
+    def __call__(self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], tables: np.ndarray) -> Any:
+        """The buffer of an argument.
+
+        Args:
+            term: the term.
+            plan: the plan of the kernel.
+            array: the argument.
+            fields: fields of the roles ("offsets", name, masked) by name.
+            tables: what the role ("tables", ...) holds.
+        """
+        key, make = self._entry(term, plan, array, fields, tables)
+        if key not in self._kept:
+            self._kept[key] = self.runtime.upload(make())
+        return self._kept[key]
+
+    def missing(self, term: Term, plan: Plan, fields: dict[str, Field]) -> dict[Any, int]:
+        """Bytes of the arrays over cells that a plan needs and that are not there yet, by key; nothing is made."""
+        found = {}
+        for array in (array for step in plan.steps() for array in step.arrays):
+            if array.role[0] in ("offsets", "geometry", "coord_offsets", "facets") and array.layout is not None:
+                key, _ = self._entry(term, plan, array, fields, np.zeros(0))
+                if key not in self._kept:
+                    found[key] = array.layout.size(term.num_cells, array.words) * plan.itemsize(array.ctype)
+        return found
+
+    def _entry(
+        self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], tables: np.ndarray
+    ) -> tuple[Any, Callable[[], np.ndarray]]:
+        """Key and maker of an argument's contents."""
+        kind, layout, block = array.role[0], array.layout, term.block
+        dtype = _NUMPY[plan.ctype(array.ctype)]
+        # Terms on all cells of a block share the arrays of the block.
+        cells = id(block) if term.cells is None else id(term)
+        if kind == "offsets":
+            field, masked = fields[array.role[1]], array.role[2]
+            return (cells, id(field), kind, masked, layout), lambda: self._offsets(term, field, masked, layout)
+        if kind == "coord_offsets":
+            dofs = block.coord_dofs
+            return (cells, kind, layout), lambda: _packed(layout, term.subset(dofs) * np.int32(term.dim))
+        if kind == "geometry":
+            return (id(term), kind, layout, dtype), lambda: _packed(layout, _geometry(term, array.words), dtype)
+        if kind == "coords":
+            return (id(block.coords), kind, dtype), lambda: block.coords.astype(dtype)
+        if kind == "facets":
+            return (id(term), kind), lambda: _packed(layout, term.facets[:, None])  # type: ignore[index]
+        if kind == "prescribed":
+            assert self.prescribed is not None
+            return (kind,), lambda: self.prescribed  # type: ignore[return-value]
+        assert kind == "tables", f"no array plays the role {array.role}"
+        return (kind, dtype, tables.tobytes()), lambda: tables.astype(dtype)
+
+    def _offsets(self, term: Term, field: Field, masked: bool, layout: Layout | None) -> np.ndarray:
+        """Offsets of component 0 of a field's nodes, ~offset where a component is prescribed."""
+        offsets = term.offsets(field)
+        if masked and self.prescribed is not None:
+            marked = self.prescribed[offsets] != 0
+            for component in range(1, field.num_comp):
+                marked |= self.prescribed[offsets + np.int32(component)] != 0
+            offsets = np.where(marked, ~offsets, offsets)
+        return _packed(layout, offsets)
+
+
+def _packed(layout: Layout | None, array: np.ndarray, dtype: Any = np.int32) -> np.ndarray:
+    assert layout is not None
+    return layout.pack(array).astype(dtype, copy=False)
+
+
+def _geometry(term: Term, words: int) -> np.ndarray:
+    """(num_cells, words) inverse Jacobians and determinants."""
+    return term.geometry().reshape(term.num_cells, words)

@@ -1,0 +1,108 @@
+"""What a form reads besides its unknown: coefficients, constants and rates on the device, brought there when they changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from femgpu import log
+from femgpu.errors import DataError, collective
+from femgpu.forms import Form
+from femgpu.operators.arrays import real_type, scalar_type
+from femgpu.runtime import Runtime
+from femgpu.spaces import rate_of
+
+
+class Inputs:
+    """Coefficients and constants of a form on the device.
+
+    The time derivative of the unknown is a coefficient that, like the state, has a buffer for the residual and one for the
+    Jacobian.
+
+    Args:
+        form: the lowered form.
+        precision: of the kernels.
+        runtime: the device.
+        mpi: mpi4py communicator.
+
+    Attributes:
+        buffers: by role: ("constants",), ("vector", "a0"), ...
+        rate: time derivative of the state of the residual, an L-vector; None where the form has none.
+        base_rate: that of the state of the Jacobian.
+    """
+
+    def __init__(self, form: Form, precision: str, runtime: Runtime, mpi: Any):
+        self.form = form
+        self.runtime = runtime
+        self.mpi = mpi
+        self._real, self._scalar = np.dtype(real_type(precision)), np.dtype(scalar_type(precision))
+        self._constants = np.full(max(form.constant_offsets[-1], 1), np.nan)
+        self.buffers: dict[tuple, Any] = {("constants",): runtime.empty(self._constants.size * self._real.itemsize)}
+        for i, function in enumerate(form.coefficients):
+            self.buffers["vector", f"a{i}"] = runtime.empty(function.space.num_local * self._scalar.itemsize)
+        rate = None if form.unknown is None else rate_of(form.unknown)
+        self._rate_name = f"a{form.coefficients.index(rate)}" if rate in form.coefficients else ""
+        self.rate = self.buffers.get(("vector", self._rate_name))
+        self._rate_bytes = rate.space.num_local * self._scalar.itemsize if self.rate is not None else 0
+        self.base_rate = None if self.rate is None else runtime.empty(self._rate_bytes)
+        self._states: list[int | None] = [None] * len(form.coefficients)
+
+    def at_base(self) -> dict[tuple, Any]:
+        """The buffers as the Jacobian reads them."""
+        return self.buffers | ({("vector", self._rate_name): self.base_rate} if self._rate_name else {})
+
+    def constant_values(self) -> npt.NDArray[np.float64]:
+        """Values of the form's constants, flattened in order."""
+        return np.concatenate([np.zeros(0), *(np.ravel(constant.value) for constant in self.form.constants)])
+
+    def update(self) -> bool:
+        """Brings changed coefficients and constants to the device; collective.
+
+        Returns:
+            Whether any had changed.
+
+        Raises:
+            DataError: when a coefficient holds numbers that are not finite.
+        """
+        constants = self.constant_values()
+        fresh = not np.array_equal(constants, self._constants[: len(constants)])
+        if fresh:
+            self._constants[: len(constants)] = constants
+            self.runtime.write(self.buffers["constants",], self._constants.astype(self._real))
+        states = [function.vec.stateGet() for function in self.form.coefficients]
+        changed = np.array([state != old for state, old in zip(states, self._states, strict=True)], bool)
+        if self.mpi.size > 1 and len(changed):
+            # A vector that was written on one rank only must be exchanged by all.
+            self.mpi.Allreduce(MPI.IN_PLACE, changed, MPI.LOR)
+        for i in map(int, np.flatnonzero(changed)):
+            self._update_coefficient(i)
+            self._states[i] = states[i]
+        return fresh or bool(changed.any())
+
+    def _update_coefficient(self, i: int) -> None:
+        """Brings coefficient i to the device; collective."""
+        function = self.form.coefficients[i]
+        with log.event("FGTransfer"):
+            local = function.local_array()
+            with collective(self.mpi):
+                check_finite(local, f"coefficient {function.name}")
+            self.runtime.write(self.buffers["vector", f"a{i}"], local.astype(self._scalar))
+            if f"a{i}" == self._rate_name:
+                self.runtime.copy(self.rate, self.base_rate, self._rate_bytes)
+
+
+def check_finite(values: npt.NDArray[np.float64], what: str) -> None:
+    """Refuses NaN and infinity.
+
+    Raises:
+        DataError: naming how many entries of what are not finite.
+    """
+    bad = ~np.isfinite(values)
+    if bad.any():
+        raise DataError(
+            f"{what} has {int(bad.sum())} entries of {len(values)} that are not finite, first entry {int(np.argmax(bad))}; "
+            "expected finite numbers"
+        )

@@ -1,0 +1,152 @@
+"""E -> L: the owner of a dof sums its cells' entries in a fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from femgpu.errors import PlanError
+from femgpu.kernels import Layout, vector_kernels
+from femgpu.operators.arrays import scalar_type
+from femgpu.operators.term import Term
+from femgpu.runtime import Kernel, Runtime
+
+# Segments of an E-vector start at multiples of a device's alignment of sub-buffers, at most 4096 bits where femgpu has run.
+_ALIGNMENT = 512
+
+
+def transpose(positions: npt.NDArray[np.int32]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lists for every position the entries that hold it.
+
+    Args:
+        positions: (num_entries,) position of each entry.
+
+    Returns:
+        The distinct positions, increasing (n,) int32; starts (n + 1,) int32 into the entries; entries (num_entries,) int32,
+        increasing within each position.
+    """
+    order = np.argsort(positions, kind="stable").astype(np.int32)
+    counts = np.bincount(positions)
+    distinct = np.flatnonzero(counts).astype(np.int32)
+    starts = np.zeros(len(distinct) + 1, np.int32)
+    np.cumsum(counts[distinct], out=starts[1:])
+    return distinct, starts, order
+
+
+class Segments:
+    """One E-vector for all terms of a form: a segment for each field of the rows of each term.
+
+    Args:
+        runtime: the device.
+        terms: the terms.
+        block: cells that a layout may interleave: room is left for whole blocks.
+        precision: of the kernels.
+
+    Attributes:
+        buffer: the whole E-vector.
+        starts: first entry of each segment, by number of the term and of the field.
+    """
+
+    def __init__(self, runtime: Runtime, terms: Sequence[Term], block: int, precision: str):
+        self.starts: dict[tuple[int, int], int] = {}
+        sizes, size = {}, 0
+        for number, term in enumerate(terms):
+            for i, field in enumerate(term.rows):
+                self.starts[number, i] = size
+                words = term.element(field).num_basis * field.num_comp
+                sizes[number, i] = -(-term.num_cells // block) * block * words
+                size += -(-sizes[number, i] // _ALIGNMENT) * _ALIGNMENT
+        if size >= 2**31:
+            raise PlanError(f"an E-vector of {size} entries exceeds 32-bit indices; use more ranks or -femgpu_scatter atomic")
+        itemsize = np.dtype(scalar_type(precision)).itemsize
+        self.buffer = runtime.empty(size * itemsize)
+        self._parts = {
+            key: self.buffer.get_sub_region(start * itemsize, sizes[key] * itemsize) if start and sizes[key] else self.buffer
+            for key, start in self.starts.items()
+        }
+
+    def outputs(self, number: int) -> dict[tuple, Any]:
+        """The segments of a term by the roles of the arguments that write them."""
+        return {("out", i): part for (term, i), part in self._parts.items() if term == number}
+
+
+class GatherSum:
+    """Adds an E-vector of several terms to an L-vector: one launch for all fields of equally many components.
+
+    Args:
+        runtime: the device.
+        terms: the terms of the form.
+        chosen: numbers of those that take part, and where the words of a cell stand in their segments.
+        segments: the E-vector.
+        precision: of the kernels.
+        prescribed: (num_local,) uint8, the entries that are left alone; None: none.
+        mask: device buffer of these.
+
+    Attributes:
+        kernels: the launchable kernels.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        terms: Sequence[Term],
+        chosen: tuple[tuple[int, Layout], ...],
+        segments: Segments,
+        precision: str,
+        prescribed: npt.NDArray[np.uint8] | None,
+        mask: Any,
+    ):
+        self.kernels = []
+        source, fields = vector_kernels(precision), terms[0].form.space.fields
+        num_fields = len(fields)
+        for num_comp in dict.fromkeys(field.num_comp for field in fields):
+            pieces = [
+                piece
+                for number, layout in chosen
+                for piece in _entries(terms[number], [segments.starts[number, i] for i in range(num_fields)], layout, num_comp)
+            ]
+            dofs, places = (np.concatenate(part) if len(part) > 1 else part[0] for part in zip(*pieces, strict=True))
+            nodes, starts, order = transpose(dofs)
+            if prescribed is not None:
+                nodes, starts, order = _without(nodes, starts, order, prescribed, num_comp)
+            buffers = [runtime.upload(array) for array in (nodes, starts, places[order])]
+            given = [np.int32(len(nodes)), np.int32(num_comp), *buffers]
+            # Without prescribed entries no node is marked, and the mask is not read.
+            given += [buffers[0] if mask is None else mask, segments.buffer, segments.buffer]
+            self.kernels.append(Kernel(runtime, source, "gather_sum", given, len(nodes) * num_comp, 64))
+
+    def __call__(self, out: Any) -> None:
+        """Enqueues the sums.
+
+        Args:
+            out: device buffer of the L-vector that they are added to.
+        """
+        for kernel in self.kernels:
+            kernel.set(7, out)
+            kernel()
+
+
+def _without(
+    nodes: np.ndarray, starts: np.ndarray, order: np.ndarray, prescribed: np.ndarray, num_comp: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Drops nodes all of whose components are prescribed, and marks those of which some are as ~node."""
+    count = sum(prescribed[nodes + np.int32(component)].astype(np.int32) for component in range(num_comp))
+    kept = np.flatnonzero(count < num_comp)
+    lengths = np.diff(starts)
+    entries = np.repeat(count < num_comp, lengths)
+    starts = np.concatenate([[0], np.cumsum(lengths[kept])]).astype(np.int32)
+    nodes = np.where(count > 0, ~nodes, nodes)[kept].astype(np.int32)
+    return nodes, starts, order[entries]
+
+
+def _entries(term: Term, starts: Sequence[int], layout: Layout, num_comp: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For each field with `num_comp` components: position of every node in the L-vector, and of its entry in the E-vector."""
+    for start, field in zip(starts, term.rows, strict=True):
+        if field.num_comp == num_comp:
+            offsets = term.offsets(field)
+            # The components of a node stand together: nodes are laid out like single words, but num_comp apart.
+            places = layout.positions(*offsets.shape) * num_comp + start
+            yield offsets.ravel(), places.ravel().astype(np.int32)

@@ -1,0 +1,198 @@
+"""The choice of a plan: candidates are pairs of a split (what is stored at the points) and a plan; model or measurement decides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from femgpu.errors import PlanError
+from femgpu.forms import Pointwise, StateSplit, split_states
+from femgpu.kernels import SCHEDULES, Plan, Schedule, Wish, Work, schedule
+from femgpu.model import Limits
+from femgpu.operators.application import Application
+from femgpu.operators.arrays import real_type
+from femgpu.operators.term import FieldData, Term
+from femgpu.operators.work import make_work
+from femgpu.options import Settings
+from femgpu.runtime import Runtime
+
+# Prices of a stored scalar, in operations, for which the graph is cut; the plans that result are compared by their time.
+PRICES = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+STORE = 4.0
+# Launches by which ways are compared.
+_LAUNCHES = 5
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The plan of a work, and who would not do it.
+
+    Attributes:
+        plan: the plan.
+        refusals: sentences of the schedules that came before it.
+    """
+
+    plan: Plan
+    refusals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """One way to compute the action of a term.
+
+    Attributes:
+        action: its launches.
+        storing: the launches that store what the action reads.
+        split: what is stored and what is computed; None for the user's C text.
+    """
+
+    action: Application
+    storing: Application | None
+    split: StateSplit | None
+
+
+def choose_plan(work: Work, term: Term, settings: Settings, limits: Limits) -> Choice:
+    """The plan of a work: by the schedule that the options name, else by the first that serves it.
+
+    Raises:
+        PlanError: when the schedule asked for by name refuses a residual or an action, or when a parameter is illegal.
+    """
+    refusals = []
+    for entry, parameters in _asked(settings):
+        refusal = entry.refuses(work, limits)
+        if not refusal:
+            wish = make_wish(term, work, settings, limits, parameters)
+            return Choice(next(iter(entry.plans(work, limits, wish))), tuple(refusals))
+        if entry.name == settings.schedule_name and work.target in ("residual", "action"):
+            raise PlanError(f"-femgpu_schedule {settings.schedule}: {refusal}")
+        refusals.append(refusal)
+    raise PlanError(f"no schedule serves the {work.target}: {'; '.join(refusals)}")
+
+
+def _asked(settings: Settings) -> Iterator[tuple[Schedule, tuple[tuple[str, int], ...]]]:
+    """Schedules with the parameters given for them, in the order in which they are tried."""
+    first, parameters = settings.first_schedule
+    if first:
+        yield schedule(first), parameters
+    for entry in SCHEDULES:
+        if entry.name != first:
+            yield entry, ()
+
+
+def make_wish(
+    term: Term, work: Work, settings: Settings, limits: Limits, parameters: tuple[tuple[str, int], ...] = ()
+) -> Wish:
+    """What options and mesh ask of the plans of a work.
+
+    Cells share vertices, so that coordinates cost little beside their offsets. In single precision Jacobians are differences of
+    rounded coordinates, wrong by |x| / h roundings: there they are stored, rounded after the fact.
+    """
+    geometry = settings.geometry
+    if geometry == "auto" and (settings.precision != "double" or work.source == "evector"):
+        geometry = "stored"
+    if geometry == "auto":
+        stored = 8 * (work.dim**2 + 1) * (1 if work.affine else work.num_qpts)
+        rebuilt = 4 * work.num_coord_basis + 8 * work.dim * len(term.block.coords) / max(term.mesh.num_cells, 1)
+        geometry = "stored" if stored <= rebuilt else "recomputed"
+    atomic = work.sums and work.source == "lvector" and scatter_mode(settings, limits) == "atomic"
+    return Wish(settings.precision, geometry, "atomic" if atomic else "evector", parameters)
+
+
+def scatter_mode(settings: Settings, limits: Limits) -> str:
+    """`atomic` or `gather`: auto takes atomics where the device has them natively and determinism is not asked for."""
+    if settings.scatter != "auto":
+        return settings.scatter
+    return "atomic" if limits.native_atomics and not settings.deterministic else "gather"
+
+
+def fastest(ways: list[Way], mpi: Any) -> Way:
+    """The way whose action takes the least time on the slowest rank, measured where there is a choice; collective."""
+    if len(ways) == 1:
+        return ways[0]
+    seconds = [way.action.least_seconds(_LAUNCHES) for way in ways]
+    return ways[int(np.argmin(_slowest(seconds, mpi)))]
+
+
+def _slowest(seconds: list[float], mpi: Any) -> list[float]:
+    """The largest of each entry over the ranks."""
+    array = np.array(seconds)
+    mpi.Allreduce(MPI.IN_PLACE, array, op=MPI.MAX)
+    return list(array)
+
+
+def candidate_splits(term: Term, settings: Settings, runtime: Runtime, mpi: Any) -> list[StateSplit]:
+    """Ways to split a term's action into what is stored at each new state and what is computed for each direction.
+
+    Collective: all ranks have the same ways.
+
+    Args:
+        term: a term with an action.
+        settings: `qdata` is `store`, `recompute` or `auto`.
+        runtime: the device.
+        mpi: mpi4py communicator.
+
+    Returns:
+        The split that is asked for; for `auto` the one that takes the least time by the model, and on a GPU store and recompute
+        besides, among which a measurement decides: what a kernel spills when it holds too much is beyond the model. `auto` leaves
+        out what the device's memory does not hold. Nothing where the action is the user's C text.
+    """
+    action, limits = term.integral.action, runtime.device.limits
+    assert action is not None
+    prices = {"store": (STORE,), "recompute": (math.inf,), "auto": (STORE, math.inf, *PRICES)}[settings.qdata]
+    splits = split_states(action, prices, *_costs(term, action))
+    if len(splits) < 2:
+        return splits
+    room = runtime.available_bytes / 2  # two ways that store may be compared
+    sizes = [sum(state_bytes(term, split, settings, limits).values()) for split in splits]
+    seconds = [
+        seconds_per_cell(term, split.action, settings, limits) if size <= room else math.inf
+        for split, size in zip(splits, sizes, strict=True)
+    ]
+    seconds = _slowest(seconds, mpi)
+    best = int(np.argmin(seconds))
+    if not runtime.device.is_gpu or settings.deterministic:
+        return [splits[best]]
+    return list({splits[i].action.body: splits[i] for i in (best, 0, 1) if math.isfinite(seconds[i])}.values())
+
+
+def state_bytes(term: Term, split: StateSplit, settings: Settings, limits: Limits) -> dict[tuple, int]:
+    """Bytes on this rank of what a split stores, by the roles of the arrays; whole blocks of cells."""
+    itemsize = np.dtype(real_type(settings.precision)).itemsize
+    cells = -(-term.num_cells // limits.block) * limits.block
+    words = {("state",): split.num_scalars * term.quadrature.num_qpts}
+    return {role: cells * count * itemsize for role, count in words.items() if count}
+
+
+def seconds_per_cell(term: Term, action: Pointwise, settings: Settings, limits: Limits) -> float:
+    """The time that one cell of an action takes by the model."""
+    return choose_plan(make_work(term, "action", action), term, settings, limits).plan.seconds(limits.ceiling)
+
+
+def _costs(term: Term, action: Pointwise) -> tuple[Callable[[tuple[str, int]], float], Callable[[tuple[str, int]], float]]:
+    """Operations per point to interpolate a component, and to have its coefficients at hand."""
+    dim, fields = term.dim, term.fields(action)
+
+    def num_basis(array: str, component: int) -> int:
+        return term.element(_holder(fields, array, component).field).num_basis
+
+    def interpolation(entry: tuple[str, int]) -> float:
+        array, derivative = entry[0].partition("_")[::2]
+        if array in ("x", "n"):
+            return 2.0 * term.coord_element.num_basis * dim if array == "x" else 2.0 * dim**2
+        factor = {"": 1, "x": dim, "xx": dim**2}[derivative]
+        return 2.0 * num_basis(array, entry[1]) * factor + (2.0 * dim * factor if derivative else 0.0)
+
+    def gather(entry: tuple[str, int]) -> float:
+        # A coefficient that comes from cache costs about as much as an addition.
+        return 0.0 if entry[0] in ("x", "n") else 2.0 * num_basis(*entry) / term.quadrature.num_qpts
+
+    return interpolation, gather
+
+
+def _holder(fields: list[FieldData], array: str, component: int) -> FieldData:
+    return next(data for data in fields if data.array == array and 0 <= component - data.offset < data.field.num_comp)

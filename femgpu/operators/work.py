@@ -1,0 +1,100 @@
+"""Term, pointwise function and target become a `Work`: what a kernel is to compute, without any mesh."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from femgpu.forms import Pointwise
+from femgpu.kernels import SECOND, FieldWork, RowsWork, Table, Work
+from femgpu.operators.term import FieldData, Term
+
+
+def make_work(term: Term, target: str, pointwise: Pointwise, masked: bool = False, source: str = "lvector") -> Work:
+    """The work of one term for one target.
+
+    Args:
+        term: the term.
+        target: one of `kernels.work.TARGETS`.
+        pointwise: the pointwise function.
+        masked: whether entries of the test space's vectors may be prescribed: rows are skipped, a direction is zero there.
+        source: fields are read from an `lvector`, or from an `evector` of each cell's own coefficients.
+    """
+    fields = term.fields(pointwise)
+    outputs = frozenset(name for name, _ in pointwise.writes)
+    elements = term.elements(fields)
+    number = {element: i for i, element in enumerate(elements)}
+    rows = term.rows if target not in ("functional", "state") else ()
+    second = {term.element(data.field) for data in fields if data.hessian}
+    if outputs & SECOND:
+        second |= {term.element(field) for field in rows}
+    if second and not term.affine:
+        second.add(term.coord_element)
+    return Work(
+        target=target,
+        cell=term.block.cell,
+        dim=term.dim,
+        num_qpts=term.quadrature.num_qpts,
+        fields=tuple(_field(term, data, number, masked) for data in fields),
+        rows=_rows(term, fields, number, pointwise, masked) if rows else (),
+        tables=tuple(Table(element.num_basis, element in second) for element in elements),
+        coord_table=number[term.coord_element],
+        writes=outputs,
+        reads=frozenset(name for name, _ in pointwise.reads) & {"x", "n", "K", "det"},
+        pointwise_flops=pointwise.flops,
+        num_aux=term.form.coefficient_offsets[-1],
+        num_state=_count(pointwise, "s"),
+        num_cell_state=_count(pointwise, "c"),
+        facet=term.facets is not None,
+        affine=term.affine,
+        source=source,
+    )
+
+
+def _count(pointwise: Pointwise, array: str) -> int:
+    """Stored numbers that a pointwise function reads or writes."""
+    return len({entry for entry in pointwise.reads | pointwise.writes if entry[0] == array})
+
+
+def _field(term: Term, data: FieldData, number: dict[Any, int], masked: bool) -> FieldWork:
+    element = term.element(data.field)
+    return FieldWork(
+        data.name,
+        data.vector,
+        data.array,
+        data.offset,
+        number[element],
+        element.num_basis,
+        data.field.num_comp,
+        data.value,
+        data.gradient,
+        data.hessian,
+        masked and data.vector == "w",
+    )
+
+
+def _rows(
+    term: Term, fields: list[FieldData], number: dict[Any, int], pointwise: Pointwise, masked: bool
+) -> tuple[RowsWork, ...]:
+    """The fields of the test function, and what multiplies each."""
+    rows: list[RowsWork] = []
+    for field in term.rows:
+        components = range(field.offset, field.offset + field.num_comp)
+        value, gradient = (any((output, c) in pointwise.writes for c in components) for output in ("f0", "f1"))
+        element = term.element(field)
+        first = rows[-1].first_row + rows[-1].size if rows else 0
+        # A direction's offsets carry the same marks as those of the rows, a state's none.
+        beside = next((data.name for data in fields if data.field is field and (data.vector == "w" or not masked)), "")
+        rows.append(
+            RowsWork(
+                field.offset,
+                number[element],
+                element.num_basis,
+                field.num_comp,
+                first,
+                value,
+                gradient,
+                masked,
+                beside,
+            )
+        )
+    return tuple(rows)

@@ -1,0 +1,100 @@
+"""The operators of a problem from T-buffer to T-buffer, boundary rows and other ranks' shares included; no PETSc objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from femgpu.forms import Form
+from femgpu.operators import FormOperator
+from femgpu.options import Settings
+from femgpu.runtime import Runtime
+from femgpu.solver.transfer import BoundaryRows, Transfer
+
+
+class DeviceOperator:
+    """Residual, Jacobian action and diagonal between device buffers of T-vectors, float64; every call is collective.
+
+    Rows of prescribed dofs are `s (u - value)`, their columns are dropped from the action: kernels skip prescribed rows and read
+    a direction as zero there. Where a T-vector is an L-vector (one rank, nothing that the section constrains, vectors in double
+    precision) the kernels read and write T-vectors as they stand: an action is the launch that prepares its result and the
+    kernel, and one launch more where E-vectors are summed.
+
+    Args:
+        form: the lowered form.
+        rows: the prescribed dofs.
+        settings: the options.
+        runtime: the device.
+
+    Attributes:
+        local: the operators between L-vectors.
+        transfer: between T- and L-vectors.
+        direct: whether T-vectors are read and written as they stand.
+    """
+
+    def __init__(self, form: Form, rows: BoundaryRows, settings: Settings, runtime: Runtime):
+        space = form.space
+        mask = rows.mask() if space.mesh.mpi.allreduce(len(rows.local)) else None
+        self.local = FormOperator(form, settings, runtime, mask)
+        self.transfer = Transfer(space, rows, settings.precision, runtime)
+        self.direct = self.transfer.same and self.transfer.halo is None
+        self._prepare = self.transfer.prepare_action(self.local.mask) if self.direct and mask is not None else None
+
+    def residual(self, t: Any, out: Any) -> None:
+        """`out` = residual at the state t."""
+        transfer, local = self.transfer, self.local
+        if self.direct and self._prepare is None:
+            local.residual(t, out)
+            return
+        transfer.to_local(t, local.u)
+        transfer.set_values(local.u)
+        if self.direct:
+            local.residual(None, out)
+        else:
+            local.residual()
+            transfer.to_global(local.out, out)
+        transfer.boundary_residual(t, out)
+
+    def set_base(self, t: Any) -> None:
+        """Makes t the state of action, diagonal and matrices."""
+        self.transfer.to_local(t, self.local.base)
+        self.transfer.set_values(self.local.base)
+        self.local.base_changed()
+
+    def set_rate(self, t: Any, rate: Any, shift: float, target: Any) -> None:
+        """Fills the L-vector of the time derivative of a state.
+
+        Args:
+            t: the state.
+            rate: its time derivative, whose boundary rows are changed in place.
+            shift: derivative of the rate with respect to the state.
+            target: device buffer of the L-vector, `local.inputs.rate` or `base_rate`.
+        """
+        self.transfer.boundary_rate(t, rate, shift)
+        self.transfer.to_local(rate, target)
+
+    def action(self, t: Any, out: Any) -> None:
+        """`out` = Jacobian times the direction t."""
+        transfer, local = self.transfer, self.local
+        if self.direct:
+            if self._prepare is not None:
+                self._prepare.set(3, t)
+                self._prepare.set(4, out)
+                self._prepare()
+            local.action(t, out, zeroed=self._prepare is not None)
+            return
+        transfer.to_local(t, local.w)
+        local.action()
+        transfer.to_global(local.out, out)
+        transfer.boundary_action(t, out)
+
+    def diagonal(self, out: Any) -> None:
+        """`out` = diagonal of the Jacobian."""
+        if self.direct:
+            self.local.diagonal(out)
+        else:
+            self.local.diagonal()
+            self.transfer.to_global(self.local.out, out)
+        self.transfer.boundary_diagonal(out)
