@@ -99,6 +99,7 @@ class ResidualBench:
                 data = fields[array.role[1]]
                 buffers[array.role] = self._upload((array, scalar), lambda d=data, a=array: a.layout.pack(self._entries(d, scalar)))
         (out,) = (array for array in plan.arguments() if array.role == ("out", 0))
+        assert out.layout is not None
         size = out.layout.size(self.term.num_cells, out.words)
         result = self._upload(("out", size, scalar), lambda: np.full(size, np.nan, scalar))
         application = self._application(plan, buffers | {out.role: result})

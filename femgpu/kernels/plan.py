@@ -190,18 +190,23 @@ class Plan(ABC):
         return max(times) + OVERLAP * min(times)
 
     def arguments(self) -> tuple[Array, ...]:
-        """What a kernel reads and writes, in order: the fields, the geometry, constants and tables, offsets of the rows, results."""
+        """What a kernel reads and writes, in order: fields, geometry, constants, tables, offsets of the rows, results."""
         return (*self._inputs(), *self._shared(), *self._outputs())
 
     def _inputs(self) -> list[Array]:
         """The cell's own data."""
         work, layout, arrays = self.work, self.layout, []
+        # One argument for each vector, whichever of its fields are read.
+        words: dict[str, int] = {}
+        for field in work.fields:
+            words[field.vector] = words.get(field.vector, 0) + field.size
         for field in work.fields:
             if work.source == "evector":
                 own = Layout(layout.order, layout.block, field.num_comp)
                 arrays.append(Array(f"d_{field.name}", "scalar", ("entries", field.name), field.size, own))
                 continue
-            arrays.append(Array(f"d_{field.vector}", "scalar", ("vector", field.vector), field.size))
+            if field.vector in words:
+                arrays.append(Array(f"d_{field.vector}", "scalar", ("vector", field.vector), words.pop(field.vector)))
             arrays.append(self._offsets(f"d_{field.name}_offsets", field.name, field.masked, field.num_basis))
         if self.geometry_words:
             arrays.append(Array("d_geometry", "real", ("geometry",), self.geometry_words, layout))
@@ -226,7 +231,8 @@ class Plan(ABC):
         if work.sums and self.scatter == "atomic":
             for i, row in enumerate(work.rows):
                 arrays.append(self._offsets(f"d_test{i}_offsets", f"test{i}", row.masked, row.num_basis, moves=not row.beside))
-        if any(entry.masked and entry.num_comp > 1 for entry in (*work.fields, *work.rows)):
+        vectors = [field.masked and field.num_comp > 1 for field in work.fields]
+        if any(vectors) or any(row.masked and row.num_comp > 1 for row in work.rows):
             arrays.append(Array("d_prescribed", "uchar", ("prescribed",)))
         storing = work.target == "state"
         if work.num_state:

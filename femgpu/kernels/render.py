@@ -44,7 +44,7 @@ def render(plan: Plan, body: str, tables: np.ndarray) -> str:
     parts = [
         "\n".join(_macros(plan, steps)),
         source("common.cl"),
-        tablesource(plan, tables),
+        table_text(plan, tables),
         source("basis.cl"),
         source("geometry.cl"),
         _LOOKUP.get_template("pointwise.cl.mako").render(inputs=_inputs(plan.work), outputs=outputs, body=_indent(body)),
@@ -168,8 +168,3 @@ def _declare_outputs(work: Work, outputs: tuple[str, ...]) -> str:
 
 def _indent(body: str) -> str:
     return "\n".join("  " + line for line in body.splitlines())
-
-
-@cache
-def source(name: str) -> str:
-    return (_FOLDER / name).readsource()

@@ -17,12 +17,12 @@ _NUMPY = {"double": np.float64, "float": np.float32, "int": np.int32, "uchar": n
 
 
 def real_type(precision: str) -> Any:
-    """numpy's type of numbers in arithmetic."""
+    """Numpy's type of numbers in arithmetic."""
     return _NUMPY[TYPES[precision][0]]
 
 
 def scalar_type(precision: str) -> Any:
-    """numpy's type of numbers in vectors."""
+    """Numpy's type of numbers in vectors."""
     return _NUMPY[TYPES[precision][1]]
 
 

@@ -240,9 +240,7 @@ class FormOperator:
         storing = self._application(term, split.state, self._plan(term, "state", split.state, choice.plan.block), state)
         return Way(self._application(term, action, choice, state), storing, split)
 
-    def _application(
-        self, term: Term, pointwise: Pointwise, choice: Choice, state: dict[tuple, Any] | None = None
-    ) -> Application:
+    def _application(self, term: Term, pointwise: Pointwise, choice: Choice, state: dict[tuple, Any] | None = None) -> Application:
         """Everything bound; what is written to an E-vector goes to the term's segments."""
         self.refusals |= dict.fromkeys(choice.refusals)
         work = choice.plan.work

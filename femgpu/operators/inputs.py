@@ -46,7 +46,7 @@ class Inputs:
         rate = None if form.unknown is None else rate_of(form.unknown)
         self._rate_name = f"a{form.coefficients.index(rate)}" if rate in form.coefficients else ""
         self.rate = self.buffers.get(("vector", self._rate_name))
-        self._rate_bytes = rate.space.num_local * self._scalar.itemsize if self.rate is not None else 0
+        self._rate_bytes = form.space.num_local * self._scalar.itemsize if self.rate is not None else 0
         self.base_rate = None if self.rate is None else runtime.empty(self._rate_bytes)
         self._states: list[int | None] = [None] * len(form.coefficients)
 

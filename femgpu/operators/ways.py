@@ -62,7 +62,7 @@ def choose_plan(work: Work, term: Term, settings: Settings, limits: Limits) -> C
     Raises:
         PlanError: when the schedule asked for by name refuses a residual or an action, or when a parameter is illegal.
     """
-    refusals = []
+    refusals: list[str] = []
     for entry, parameters in _asked(settings):
         refusal = entry.refuses(work, limits)
         if not refusal:
@@ -84,9 +84,7 @@ def _asked(settings: Settings) -> Iterator[tuple[Schedule, tuple[tuple[str, int]
             yield entry, ()
 
 
-def make_wish(
-    term: Term, work: Work, settings: Settings, limits: Limits, parameters: tuple[tuple[str, int], ...] = ()
-) -> Wish:
+def make_wish(term: Term, work: Work, settings: Settings, limits: Limits, parameters: tuple[tuple[str, int], ...] = ()) -> Wish:
     """What options and mesh ask of the plans of a work.
 
     Cells share vertices, so that coordinates cost little beside their offsets. In single precision Jacobians are differences of

@@ -72,9 +72,7 @@ def _field(term: Term, data: FieldData, number: dict[Any, int], masked: bool) ->
     )
 
 
-def _rows(
-    term: Term, fields: list[FieldData], number: dict[Any, int], pointwise: Pointwise, masked: bool
-) -> tuple[RowsWork, ...]:
+def _rows(term: Term, fields: list[FieldData], number: dict[Any, int], pointwise: Pointwise, masked: bool) -> tuple[RowsWork, ...]:
     """The fields of the test function, and what multiplies each."""
     rows: list[RowsWork] = []
     for field in term.rows:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from femgpu.forms import Form
 from femgpu.operators import FormOperator
 from femgpu.options import Settings

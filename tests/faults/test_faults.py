@@ -338,7 +338,7 @@ def test_builds_of_petsc_that_do_not_fit(monkeypatch, name, kind, said):
     [
         ("petscfe_num_blocks", "-1", "expected an integer of at least 0"),
         ("petscfe_num_batches", "many", "expected an integer"),
-        ("femgpu_schedule", "sideways", "expected one of auto, cell, transposed"),
+        ("femgpu_schedule", "sideways", r"expected one of auto, cell\[:group_size=N\], transposed\[:blocks=N,batches=N\]"),
         ("femgpu_deterministic", "perhaps", "expected nothing, or one of 1, true"),
         ("femgpu_shedule", "cell", "did you mean -femgpu_schedule.*-femgpu_precision"),
     ],
@@ -357,14 +357,22 @@ def test_options_that_contradict_each_other(space, set_options):
 
 def test_work_group_that_the_device_does_not_allow(space, set_options):
     limit = runtime.current().device.max_group
-    set_options(femgpu_group_size=limit + 1)
-    with pytest.raises(PlanError, match=f"-femgpu_group_size {limit + 1}: the device allows 1 to {limit}"):
+    set_options(femgpu_schedule=f"cell:group_size={limit + 1}")
+    with pytest.raises(PlanError, match=f"-femgpu_schedule cell:group_size={limit + 1}: the device allows 1 to {limit}"):
         poisson(space).solve()
+
+
+def test_schedule_asked_for_by_name_that_does_not_serve(space, set_options):
+    set_options(femgpu_schedule="transposed")
+    u, v = Function(space), ufl.TestFunction(space)
+    F = u * v * ufl.ds
+    with pytest.raises(PlanError, match="-femgpu_schedule transposed: .* serves cells, not facets; use schedule cell"):
+        NonlinearProblem(F, u)
 
 
 def test_kernel_dump_into_a_file(space, set_options, tmp_path):
     (tmp_path / "dump").write_text("")
-    set_options(femgpu_kernel_dump=str(tmp_path / "dump"), femgpu_group_size=61)
+    set_options(femgpu_kernel_dump=str(tmp_path / "dump"), femgpu_schedule="cell:group_size=61")
     try:
         with pytest.raises(OptionError, match="-femgpu_kernel_dump .*name another folder"):
             poisson(space).solve()

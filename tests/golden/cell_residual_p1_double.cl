@@ -6,8 +6,12 @@
 #define NUM_COMP 1
 #define NUM_ROWS 3
 #define NUM_COORD_BASIS 3
-#define GROUP_SIZE 64
-#define UNROLL_POINTS
+#define NUM_STATE 0
+#define NUM_CELL_STATE 0
+#define AT_d_u_offsets(cell, i) ((size_t)(cell) * 3 + (i))
+#define AT_d_geometry(cell, i) ((size_t)(cell) * 5 + (i))
+#define AT_d_coord_offsets(cell, i) ((size_t)(cell) * 3 + (i))
+#define AT_d_out0(cell, i) ((size_t)(cell) * 3 + (i))
 // Types and atomics. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef REAL real;
@@ -21,17 +25,12 @@ typedef ACCUM accum;
 #define UNROLL
 #endif
 
-// Where entry (cell, i) of an array with n entries per cell stands.
-#ifdef CELL_FASTEST
-#define ENTRY(cell, i, n) ((size_t)(i) * (size_t)num_cells + (size_t)(cell))
-#else
-#define ENTRY(cell, i, n) ((size_t)(cell) * (n) + (i))
-#endif
-// Where component c of basis function b stands in an E-vector: field after field, the first row of which is given.
-#define E_ENTRY(cell, b, c, first_row, num_basis, num_comp) \
-  ((size_t)num_cells * (first_row) + ENTRY(cell, b, num_basis) * (num_comp) + (c))
-// Where stored number i of a point stands.
-#define STATE(cell, q, i) ENTRY(cell, (q) * NUM_STATE + (i), NUM_QPTS * NUM_STATE)
+// Where word i of a cell stands in an array: AT_<array>(cell, i), defined above for every array.
+
+// An offset ~o marks a node at o some of whose components are prescribed: d_prescribed[o + c] says which. Fields of one component
+// need no such array.
+#define NODE(mark) ((mark) < 0 ? ~(mark) : (mark))
+#define IS_PRESCRIBED(mark, c) ((mark) < 0 && d_prescribed[~(mark) + (c)])
 
 #if defined(ATOMIC_PTX64)
 inline void atomic_add_scalar(__global scalar *p, scalar x) {
@@ -78,6 +77,16 @@ inline void interpolate_value(const int num_basis, const int num_comp, TABLE con
     for (int c = 0; c < num_comp; ++c) value[c] += B[b] * e[b * num_comp + c];
 }
 
+// gradient[c, k] = sum_b D[b, k] e[b, c], in reference coordinates
+inline void interpolate_reference_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *e,
+                                           real *gradient) {
+  for (int i = 0; i < num_comp * DIM; ++i) gradient[i] = 0;
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c)
+      for (int k = 0; k < DIM; ++k) gradient[c * DIM + k] += D[b * DIM + k] * e[b * num_comp + c];
+}
+
 // gradient[c, d] = sum_k (sum_b D[b, k] e[b, c]) J_inv[k, d]
 inline void interpolate_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *e,
                                  const real *J_inv, real *gradient) {
@@ -109,6 +118,18 @@ inline void integrate_value(const int num_basis, const int num_comp, TABLE const
   UNROLL
   for (int b = 0; b < num_basis; ++b)
     for (int c = 0; c < num_comp; ++c) e[b * num_comp + c] += (accum)(B[b] * (weight * f0[c]));
+}
+
+// e[b, c] += sum_k D[b, k] f1[c, k], the flux in reference coordinates
+inline void integrate_reference_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *f1, accum *e) {
+  for (int c = 0; c < num_comp; ++c) {
+    UNROLL
+    for (int b = 0; b < num_basis; ++b) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k) sum += D[b * DIM + k] * f1[c * DIM + k];
+      e[b * num_comp + c] += (accum)sum;
+    }
+  }
 }
 
 // e[b, c] += sum_k D[b, k] weight (J_inv f1[c])[k]
@@ -227,8 +248,7 @@ inline real facet_normal(TABLE const real *N, const real *J_inv, real *n) {
   return length;
 }
 
-inline void pointwise(const real *u, const real *u_x, const real *u_xx, const real *w, const real *w_x, const real *w_xx,
-                      const real *a, const real *a_x, const real *a_xx, const real *x, const real *n, const real *s,
+inline void pointwise(const real *u, const real *u_x, const real *u_xx, const real *w, const real *w_x, const real *w_xx, const real *a, const real *a_x, const real *a_xx, const real *x, const real *n, const real *s,
                       __global const real *constants, real *f0, real *f1) {
   const int dim = DIM;
   (void)dim;
@@ -238,32 +258,35 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
   f1[1] = s0 * u_x[1];
 }
 
+#define GROUP_SIZE 64
+#define UNROLL_POINTS 0
+#define POINTS_UNROLL
 // Schedule cell: one cell (or one facet of a cell) per work-item, everything private, no barrier.
-// Index space: global id = cell, rounded up to the work-group; items past the last cell leave at once.
+// Index space: global id = cell - first, rounded up to the work-group; items past the last cell leave at once.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void residual(const int num_cells, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const real *restrict d_geometry, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const real *restrict d_tables, __global scalar *restrict d_out) {
-  const int cell = (int)get_global_id(0);
-  if (cell >= num_cells) return;
+void residual(const int first, const int count, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const real *restrict d_geometry, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const real *restrict d_tables, __global scalar *restrict d_out0) {
+  const int cell = first + (int)get_global_id(0);
+  if (cell >= first + count) return;
 
   // gather
   real r_u_e[3];
   UNROLL
   for (int b = 0; b < 3; ++b) {
-    const int offset = d_u_offsets[ENTRY(cell, b, 3)];
+    const int offset = d_u_offsets[AT_d_u_offsets(cell, b)];
     for (int c = 0; c < 1; ++c) r_u_e[b * 1 + c] = (real)d_u[offset + c];
   }
   real r_x_e[NUM_COORD_BASIS * DIM];
   UNROLL
   for (int b = 0; b < NUM_COORD_BASIS; ++b)
-    for (int d = 0; d < DIM; ++d) r_x_e[b * DIM + d] = d_coords[d_coord_offsets[ENTRY(cell, b, NUM_COORD_BASIS)] + d];
+    for (int d = 0; d < DIM; ++d) r_x_e[b * DIM + d] = d_coords[d_coord_offsets[AT_d_coord_offsets(cell, b)] + d];
   real J_inv[DIM * DIM], det_J;
-  for (int i = 0; i < DIM * DIM; ++i) J_inv[i] = d_geometry[ENTRY(cell, i, DIM * DIM + 1)];
-  det_J = d_geometry[ENTRY(cell, DIM * DIM, DIM * DIM + 1)];
+  for (int i = 0; i < DIM * DIM; ++i) J_inv[i] = d_geometry[AT_d_geometry(cell, i)];
+  det_J = d_geometry[AT_d_geometry(cell, DIM * DIM)];
 
   accum r_f0_e[3];
   for (int i = 0; i < 3; ++i) r_f0_e[i] = 0;
 
-  UNROLL_POINTS
+  POINTS_UNROLL
   for (int q = 0; q < NUM_QPTS; ++q) {
     // tabulate
 
@@ -282,7 +305,8 @@ void residual(const int num_cells, __global const scalar *restrict d_u, __global
     interpolate_value(3, 1, TABLE_B(0, q), r_u_e, r_u + 0);
     interpolate_gradient(3, 1, TABLE_D(0, q), r_u_e, J_inv, r_u_x + 0 * DIM);
     interpolate_value(NUM_COORD_BASIS, DIM, TABLE_B(0, q), r_x_e, r_x);
-    const real weight = TABLE_W(q) * det_J;
+    const real measure = det_J;
+    const real weight = TABLE_W(q) * measure;
 
 
     // pointwise
@@ -297,7 +321,5 @@ void residual(const int num_cells, __global const scalar *restrict d_u, __global
 
   // scatter
   UNROLL
-  for (int b = 0; b < 3; ++b)
-    for (int c = 0; c < 1; ++c)
-      d_out[E_ENTRY(cell, b, c, 0, 3, 1)] = (scalar)r_f0_e[b * 1 + c];
+  for (int i = 0; i < 3; ++i) d_out0[AT_d_out0(cell, i)] = (scalar)r_f0_e[i];
 }

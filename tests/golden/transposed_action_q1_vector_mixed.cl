@@ -6,14 +6,12 @@
 #define NUM_COMP 2
 #define NUM_ROWS 8
 #define NUM_COORD_BASIS 4
-#define GROUP_SIZE 64
-#define CELLS 8
-#define NUM_BATCHES 4
-#define CHUNKS 4
-#define ITEMS 16
-#define HAS_F0 1
-#define HAS_F1 1
-#define UNROLL_POINTS
+#define NUM_STATE 0
+#define NUM_CELL_STATE 0
+#define AT_d_w_offsets(cell, i) ((size_t)(cell) * 4 + (i))
+#define AT_d_a0_offsets(cell, i) ((size_t)(cell) * 4 + (i))
+#define AT_d_coord_offsets(cell, i) ((size_t)(cell) * 4 + (i))
+#define AT_d_out0(cell, i) ((size_t)(cell) * 8 + (i))
 // Types and atomics. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef REAL real;
@@ -27,17 +25,12 @@ typedef ACCUM accum;
 #define UNROLL
 #endif
 
-// Where entry (cell, i) of an array with n entries per cell stands.
-#ifdef CELL_FASTEST
-#define ENTRY(cell, i, n) ((size_t)(i) * (size_t)num_cells + (size_t)(cell))
-#else
-#define ENTRY(cell, i, n) ((size_t)(cell) * (n) + (i))
-#endif
-// Where component c of basis function b stands in an E-vector: field after field, the first row of which is given.
-#define E_ENTRY(cell, b, c, first_row, num_basis, num_comp) \
-  ((size_t)num_cells * (first_row) + ENTRY(cell, b, num_basis) * (num_comp) + (c))
-// Where stored number i of a point stands.
-#define STATE(cell, q, i) ENTRY(cell, (q) * NUM_STATE + (i), NUM_QPTS * NUM_STATE)
+// Where word i of a cell stands in an array: AT_<array>(cell, i), defined above for every array.
+
+// An offset ~o marks a node at o some of whose components are prescribed: d_prescribed[o + c] says which. Fields of one component
+// need no such array.
+#define NODE(mark) ((mark) < 0 ? ~(mark) : (mark))
+#define IS_PRESCRIBED(mark, c) ((mark) < 0 && d_prescribed[~(mark) + (c)])
 
 #if defined(ATOMIC_PTX64)
 inline void atomic_add_scalar(__global scalar *p, scalar x) {
@@ -84,6 +77,16 @@ inline void interpolate_value(const int num_basis, const int num_comp, TABLE con
     for (int c = 0; c < num_comp; ++c) value[c] += B[b] * e[b * num_comp + c];
 }
 
+// gradient[c, k] = sum_b D[b, k] e[b, c], in reference coordinates
+inline void interpolate_reference_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *e,
+                                           real *gradient) {
+  for (int i = 0; i < num_comp * DIM; ++i) gradient[i] = 0;
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c)
+      for (int k = 0; k < DIM; ++k) gradient[c * DIM + k] += D[b * DIM + k] * e[b * num_comp + c];
+}
+
 // gradient[c, d] = sum_k (sum_b D[b, k] e[b, c]) J_inv[k, d]
 inline void interpolate_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *e,
                                  const real *J_inv, real *gradient) {
@@ -115,6 +118,18 @@ inline void integrate_value(const int num_basis, const int num_comp, TABLE const
   UNROLL
   for (int b = 0; b < num_basis; ++b)
     for (int c = 0; c < num_comp; ++c) e[b * num_comp + c] += (accum)(B[b] * (weight * f0[c]));
+}
+
+// e[b, c] += sum_k D[b, k] f1[c, k], the flux in reference coordinates
+inline void integrate_reference_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *f1, accum *e) {
+  for (int c = 0; c < num_comp; ++c) {
+    UNROLL
+    for (int b = 0; b < num_basis; ++b) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k) sum += D[b * DIM + k] * f1[c * DIM + k];
+      e[b * num_comp + c] += (accum)sum;
+    }
+  }
 }
 
 // e[b, c] += sum_k D[b, k] weight (J_inv f1[c])[k]
@@ -233,8 +248,7 @@ inline real facet_normal(TABLE const real *N, const real *J_inv, real *n) {
   return length;
 }
 
-inline void pointwise(const real *u, const real *u_x, const real *u_xx, const real *w, const real *w_x, const real *w_xx,
-                      const real *a, const real *a_x, const real *a_xx, const real *x, const real *n, const real *s,
+inline void pointwise(const real *u, const real *u_x, const real *u_xx, const real *w, const real *w_x, const real *w_xx, const real *a, const real *a_x, const real *a_xx, const real *x, const real *n, const real *s,
                       __global const real *constants, real *f0, real *f1) {
   const int dim = DIM;
   (void)dim;
@@ -243,14 +257,23 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
   for (int i = 0; i < 4; ++i) f1[i] = a[0] * w_x[i];
 }
 
+#define GROUP_SIZE 64
+#define CELLS 8
+#define NUM_BATCHES 4
+#define CHUNKS 4
+#define ITEMS 16
+#define HAS_F0 1
+#define HAS_F1 1
+#define POINTS_UNROLL
 // Schedule transposed: a work-group serves NUM_BATCHES batches of CELLS cells in sequence. In the evaluation phase an item
 // stands for (cell, point), after the barrier for (cell, basis row), and walks over the batch. As ITEMS is a multiple of
 // the points and of the rows (unless the device is too small for a block), an item keeps its point and its row. The last
-// batch is masked by num_cells.
+// batch is masked by first + count.
 // Index space: a group holds CHUNKS chunks of ITEMS = num_blocks * block_size items; local id = chunk * ITEMS + item.
+// All arrays hold the words of a cell together, so that AT_<array>(cell, i) runs on into the following cells.
 #define NUM_FLUX (NUM_COMP * (HAS_F0 + DIM * HAS_F1))
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void action(const int num_cells, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const real *restrict d_tables, __global scalar *restrict d_out) {
+void action(const int first, const int count, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const real *restrict d_tables, __global const uchar *restrict d_prescribed, __global scalar *restrict d_out0) {
   const int item = (int)get_local_id(0) % ITEMS;
   const int chunk = (int)get_local_id(0) / ITEMS;
   __local real s_all_w[CHUNKS * CELLS * 8];
@@ -262,21 +285,21 @@ void action(const int num_cells, __global const scalar *restrict d_w, __global c
   __local real s_all_f[1 * CHUNKS * CELLS * NUM_QPTS * NUM_FLUX];
 
   for (int batch = 0; batch < NUM_BATCHES; ++batch) {
-    const int first = (((int)get_group_id(0) * CHUNKS + chunk) * NUM_BATCHES + batch) * CELLS;
-    const int count = clamp(num_cells - first, 0, CELLS);
+    const int begin = first + (((int)get_group_id(0) * CHUNKS + chunk) * NUM_BATCHES + batch) * CELLS;
+    const int cells = clamp(first + count - begin, 0, CELLS);
     __local real *s_f = s_all_f + (batch % 1 * CHUNKS + chunk) * CELLS * NUM_QPTS * NUM_FLUX;
 
     // gather: consecutive items read consecutive words
-    for (int i = item; i < count * 8; i += ITEMS)
-      s_w[i] = (real)d_w[d_w_offsets[(size_t)first * 4 + i / 2] + i % 2];
-    for (int i = item; i < count * 4; i += ITEMS)
-      s_a0[i] = (real)d_a0[d_a0_offsets[(size_t)first * 4 + i]];
-    for (int i = item; i < count * NUM_COORD_BASIS * DIM; i += ITEMS)
-      s_x[i] = d_coords[d_coord_offsets[(size_t)first * NUM_COORD_BASIS + i / DIM] + i % DIM];
+    for (int i = item; i < cells * 8; i += ITEMS)
+      s_w[i] = IS_PRESCRIBED(d_w_offsets[AT_d_w_offsets(begin, i / 2)], i % 2) ? R(0) : (real)d_w[NODE(d_w_offsets[AT_d_w_offsets(begin, i / 2)]) + i % 2];
+    for (int i = item; i < cells * 4; i += ITEMS)
+      s_a0[i] = (real)d_a0[d_a0_offsets[AT_d_a0_offsets(begin, i)]];
+    for (int i = item; i < cells * NUM_COORD_BASIS * DIM; i += ITEMS)
+      s_x[i] = d_coords[d_coord_offsets[AT_d_coord_offsets(begin, i / DIM)] + i % DIM];
     barrier(CLK_LOCAL_MEM_FENCE);
 
     // evaluation phase: tabulate and pointwise
-    for (int i = item; i < count * NUM_QPTS; i += ITEMS) {
+    for (int i = item; i < cells * NUM_QPTS; i += ITEMS) {
       const int cell = i / NUM_QPTS, q = i % NUM_QPTS;
       real r_w_e[8];
       UNROLL
@@ -304,7 +327,8 @@ void action(const int num_cells, __global const scalar *restrict d_w, __global c
     interpolate_value(4, 2, TABLE_B(0, q), r_w_e, r_w + 0);
     interpolate_gradient(4, 2, TABLE_D(0, q), r_w_e, J_inv, r_w_x + 0 * DIM);
     interpolate_value(4, 1, TABLE_B(0, q), r_a0_e, r_a + 0);
-    const real weight = TABLE_W(q) * det_J;
+    const real measure = det_J;
+    const real weight = TABLE_W(q) * measure;
 
       real f0[2]; for (int i = 0; i < 2; ++i) f0[i] = 0;
     real f1[4]; for (int i = 0; i < 4; ++i) f1[i] = 0;
@@ -320,7 +344,7 @@ void action(const int num_cells, __global const scalar *restrict d_w, __global c
     barrier(CLK_LOCAL_MEM_FENCE);
 
     // integration phase and scatter
-    for (int i = item; i < count * 8; i += ITEMS) {
+    for (int i = item; i < cells * 8; i += ITEMS) {
       const int cell = i / 8, row = i % 8;
       const int b = row / 2, c = row % 2;
       accum sum = 0;
@@ -329,7 +353,7 @@ void action(const int num_cells, __global const scalar *restrict d_w, __global c
         sum += TABLE_B(0, p)[b] * s_in[0];
         for (int k = 0; k < DIM; ++k) sum += TABLE_D(0, p)[b * DIM + k] * s_in[HAS_F0 + k];
       }
-      d_out[E_ENTRY(first + cell, b, c, 0, 4, 2)] = (scalar)sum;
+      d_out0[AT_d_out0(begin + cell, row)] = (scalar)sum;
     }
   }
 }

@@ -11,7 +11,7 @@ from ufl import dx, grad, inner
 from femgpu import Constant, Function, FunctionSpace, NonlinearProblem, mesh
 from femgpu.forms import lower_form
 from femgpu.operators import make_terms
-from femgpu.operators.qdata import candidate_splits
+from femgpu.operators.ways import candidate_splits
 from femgpu.options import Settings
 from femgpu.runtime import for_comm
 
@@ -61,7 +61,7 @@ def test_stored_state_follows_state_and_constants(set_options, rng, qdata):
     F, u = p_laplace()
     load = Constant(u.space.dm, 1.0)
     problem = NonlinearProblem(load * F, u, options_prefix="q_")
-    assert bool(problem.operator.local.kernels.get("state")) is False
+    assert bool(problem.operator.local.applications.get("state")) is False
     direction, out, quotient = (u.vec.duplicate() for _ in range(3))
     for value in (1.0, 3.0):
         load.value = value
@@ -75,5 +75,5 @@ def test_stored_state_follows_state_and_constants(set_options, rng, qdata):
             problem.residual(u.vec + sign * step * direction, moved := u.vec.duplicate())
             quotient.axpy(sign / (2 * step), moved)
         assert (out - quotient).norm() < 1e-7 * out.norm()
-    assert bool(problem.operator.local.kernels["state"]) == (qdata == "store")
+    assert bool(problem.operator.local.applications["state"]) == (qdata == "store")
     assert np.isfinite(out.array_r).all()

@@ -4,6 +4,7 @@ import pytest
 
 from femgpu import options
 from femgpu.errors import OptionError
+from femgpu.kernels import SCHEDULES
 from femgpu.options import OPTIONS, Settings
 
 
@@ -23,7 +24,7 @@ def test_table_feeds_help_and_markdown():
         assert f"  -{option.name}: <" in shown and f"| `-{option.name}` |" in table
         assert option.help in shown and option.help in table
         for choice in option.choices:
-            assert choice in shown and f"`{choice}`" in table
+            assert choice in shown and f"`{choice}" in table
 
 
 def test_defaults():
@@ -47,6 +48,19 @@ def test_prefix_wins(set_options):
     assert options.read("yours_") == options.read()
 
 
+def test_schedules_and_their_parameters():
+    """The table of options names the schedules that there are, and what they may be given."""
+    (row,) = (option for option in OPTIONS if option.attribute == "schedule")
+    assert row.choices == ("auto", *(entry.name for entry in SCHEDULES))
+    assert dict(row.parameters) == {entry.name: entry.parameters for entry in SCHEDULES}
+    assert Settings().first_schedule == ("", ())
+    assert Settings(num_blocks=4).first_schedule == ("transposed", (("blocks", 4),))
+    assert Settings(num_blocks=4, num_batches=2, schedule="cell:group_size=32").first_schedule == ("cell", (("group_size", 32),))
+    both = Settings(num_blocks=4, schedule="transposed:blocks=8,batches=2")
+    assert both.first_schedule == ("transposed", (("blocks", 8), ("batches", 2)))
+    assert [entry.schedule_name for entry in (Settings(num_blocks=4), both)] == ["", "transposed"]
+
+
 @pytest.mark.parametrize("text, value", [("", True), ("1", True), ("True", True), ("on", True), ("0", False), ("no", False)])
 def test_booleans(set_options, text, value):
     set_options(femgpu_view=text)
@@ -56,9 +70,12 @@ def test_booleans(set_options, text, value):
 @pytest.mark.parametrize(
     "name, value, said",
     [
-        ("femgpu_schedule", "celll", "expected one of auto, cell, transposed"),
-        ("femgpu_group_size", "-1", "expected an integer of at least 0"),
-        ("femgpu_group_size", "1.5", "expected an integer"),
+        ("femgpu_schedule", "celll", r"expected one of auto, cell\[:group_size=N\], transposed"),
+        ("femgpu_schedule", "cell:blocks=3", r"expected one of auto, cell\[:group_size=N\]"),
+        ("femgpu_schedule", "cell:group_size=-1", "expected one of auto"),
+        ("femgpu_schedule", "auto:group_size=64", "expected one of auto"),
+        ("petscfe_num_blocks", "-1", "expected an integer of at least 0"),
+        ("petscfe_num_blocks", "1.5", "expected an integer"),
         ("femgpu_view", "loud", "expected nothing, or one of 1, true"),
         ("petscfe_default_quadrature_order", "-2", "at least -1"),
     ],

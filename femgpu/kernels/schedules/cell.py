@@ -73,15 +73,15 @@ class Cell:
         asked = wish.parameter("group_size", 0)
         if not 0 <= asked <= limits.items:
             raise PlanError(f"-femgpu_schedule cell:group_size={asked}: the device allows 1 to {limits.items} work-items")
-        for size in (asked,) if asked else (limits.group, limits.group // 2, 2 * limits.group):
-            if size <= limits.items:
-                yield CellPlan(
-                    work,
-                    wish.precision,
-                    wish.geometry,
-                    wish.scatter,
-                    limits.atomics,
-                    limits.unroll,
-                    limits.block,
-                    group_size=size,
-                )
+        sizes = (asked,) if asked else (limits.group, limits.group // 2, 2 * limits.group)
+        for size in dict.fromkeys(min(size, limits.items) for size in sizes):
+            yield CellPlan(
+                work,
+                wish.precision,
+                wish.geometry,
+                wish.scatter,
+                limits.atomics,
+                limits.unroll,
+                limits.block,
+                group_size=size,
+            )

@@ -11,15 +11,17 @@ from femgpu.model import Limits
 
 
 class Schedule(Protocol):
-    """A way to lay work out on a device.
+    """A way to lay work out on a device."""
 
-    Attributes:
-        name: as `-femgpu_schedule` calls it.
-        parameters: what `-femgpu_schedule name:parameter=value,...` may set.
-    """
+    @property
+    def name(self) -> str:
+        """As `-femgpu_schedule` calls it."""
+        ...
 
-    name: str
-    parameters: tuple[str, ...]
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """What `-femgpu_schedule name:parameter=value,...` may set."""
+        ...
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Why the schedule does not serve a work on a device, a sentence for the user; empty: it does."""

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from femgpu.errors import PlanError
 from femgpu.kernels.array import Array
-from femgpu.kernels.plan import Plan, Step, Wish
+from femgpu.kernels.plan import GEOMETRIES, Plan, Step, Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
 
@@ -155,7 +155,7 @@ class Transposed:
             return f"schedule transposed computes residuals and actions, not a {work.target}; use schedule cell"
         if work.facet:
             return "schedule transposed serves cells, not facets; use schedule cell"
-        needed = TransposedPlan(work).cell_local_bytes
+        needed = max(TransposedPlan(work, geometry=geometry).cell_local_bytes for geometry in GEOMETRIES)
         if needed > limits.local_bytes:
             return (
                 f"schedule transposed needs {needed} bytes of local memory for one cell; the device has {limits.local_bytes} per "

@@ -1,0 +1,324 @@
+#define REAL double
+#define SCALAR double
+#define ACCUM double
+#define DIM 2
+#define NUM_QPTS 4
+#define NUM_COMP 1
+#define NUM_ROWS 4
+#define NUM_COORD_BASIS 4
+#define NUM_STATE 3
+#define NUM_CELL_STATE 1
+#define AT_d_w_offsets(cell, i) ((size_t)((cell) / 32) * 128 + (i) * 32 + (cell) % 32)
+#define AT_d_test0_offsets(cell, i) ((size_t)((cell) / 32) * 128 + (i) * 32 + (cell) % 32)
+#define AT_d_state(cell, i) ((size_t)((cell) / 32) * 384 + (i) * 32 + (cell) % 32)
+#define AT_d_cell_state(cell, i) ((size_t)((cell) / 32) * 32 + (i) * 32 + (cell) % 32)
+#define UNROLLED
+#define ATOMIC_CAS64
+// Types and atomics. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef REAL real;
+typedef SCALAR scalar;
+typedef ACCUM accum;
+#define R(x) ((real)(x))
+
+#ifdef UNROLLED
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL
+#endif
+
+// Where word i of a cell stands in an array: AT_<array>(cell, i), defined above for every array.
+
+// An offset ~o marks a node at o some of whose components are prescribed: d_prescribed[o + c] says which. Fields of one component
+// need no such array.
+#define NODE(mark) ((mark) < 0 ? ~(mark) : (mark))
+#define IS_PRESCRIBED(mark, c) ((mark) < 0 && d_prescribed[~(mark) + (c)])
+
+#if defined(ATOMIC_PTX64)
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  asm volatile("red.global.add.f64 [%0], %1;" ::"l"(p), "d"(x) : "memory");
+}
+#elif defined(ATOMIC_PTX32)
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  asm volatile("red.global.add.f32 [%0], %1;" ::"l"(p), "f"(x) : "memory");
+}
+#elif defined(ATOMIC_CAS64)
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  union { scalar value; ulong bits; } seen, next;
+  do {
+    seen.value = *(volatile __global scalar *)p;
+    next.value = seen.value + x;
+  } while (atom_cmpxchg((volatile __global ulong *)p, seen.bits, next.bits) != seen.bits);
+}
+#elif defined(ATOMIC_CAS32)
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  union { scalar value; uint bits; } seen, next;
+  do {
+    seen.value = *(volatile __global scalar *)p;
+    next.value = seen.value + x;
+  } while (atomic_cmpxchg((volatile __global uint *)p, seen.bits, next.bits) != seen.bits);
+}
+#endif
+
+#define TABLE __constant
+__constant real d_tables[52] = {R(0x0.0p+0), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.a000000000000p-3), R(0x1.c000000000000p-3), R(0x1.e000000000000p-3), R(0x1.0000000000000p-2), R(0x1.1000000000000p-2), R(0x1.2000000000000p-2), R(0x1.3000000000000p-2), R(0x1.4000000000000p-2), R(0x1.5000000000000p-2), R(0x1.6000000000000p-2), R(0x1.7000000000000p-2), R(0x1.8000000000000p-2), R(0x1.9000000000000p-2), R(0x1.a000000000000p-2), R(0x1.b000000000000p-2), R(0x1.c000000000000p-2), R(0x1.d000000000000p-2), R(0x1.e000000000000p-2), R(0x1.f000000000000p-2), R(0x1.0000000000000p-1), R(0x1.0800000000000p-1), R(0x1.1000000000000p-1), R(0x1.1800000000000p-1), R(0x1.2000000000000p-1), R(0x1.2800000000000p-1), R(0x1.3000000000000p-1), R(0x1.3800000000000p-1), R(0x1.4000000000000p-1), R(0x1.4800000000000p-1), R(0x1.5000000000000p-1), R(0x1.5800000000000p-1), R(0x1.6000000000000p-1), R(0x1.6800000000000p-1), R(0x1.7000000000000p-1), R(0x1.7800000000000p-1), R(0x1.8000000000000p-1), R(0x1.8800000000000p-1), R(0x1.9000000000000p-1), R(0x1.9800000000000p-1)};
+#define TABLE_W(q) d_tables[q]
+#define TABLE_B0(q) (d_tables + 4 + (q) * 4)
+#define TABLE_D0(q) (d_tables + 20 + (q) * 8)
+#define TABLE_B(i, q) TABLE_B##i(q)
+#define TABLE_D(i, q) TABLE_D##i(q)
+#define TABLE_H(i, q) TABLE_H##i(q)
+// Actions of a tabulated basis at one point. Tables: B (num_basis), D (num_basis, DIM) of that point, in reference
+// coordinates; coefficients e (num_basis, num_comp). J_inv[k * DIM + d] = dX_k / dx_d.
+
+// value[c] = sum_b B[b] e[b, c]
+inline void interpolate_value(const int num_basis, const int num_comp, TABLE const real *B, const real *e, real *value) {
+  for (int c = 0; c < num_comp; ++c) value[c] = 0;
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c) value[c] += B[b] * e[b * num_comp + c];
+}
+
+// gradient[c, k] = sum_b D[b, k] e[b, c], in reference coordinates
+inline void interpolate_reference_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *e,
+                                           real *gradient) {
+  for (int i = 0; i < num_comp * DIM; ++i) gradient[i] = 0;
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c)
+      for (int k = 0; k < DIM; ++k) gradient[c * DIM + k] += D[b * DIM + k] * e[b * num_comp + c];
+}
+
+// gradient[c, d] = sum_k (sum_b D[b, k] e[b, c]) J_inv[k, d]
+inline void interpolate_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *e,
+                                 const real *J_inv, real *gradient) {
+  for (int c = 0; c < num_comp; ++c) {
+    real reference[DIM];
+    for (int k = 0; k < DIM; ++k) reference[k] = 0;
+    UNROLL
+    for (int b = 0; b < num_basis; ++b)
+      for (int k = 0; k < DIM; ++k) reference[k] += D[b * DIM + k] * e[b * num_comp + c];
+    for (int d = 0; d < DIM; ++d) {
+      gradient[c * DIM + d] = 0;
+      for (int k = 0; k < DIM; ++k) gradient[c * DIM + d] += reference[k] * J_inv[k * DIM + d];
+    }
+  }
+}
+
+// out[k] = weight sum_d J_inv[k, d] f1[d]: the flux in reference coordinates, ready for D^T
+inline void pull_back_flux(const real *J_inv, const real weight, const real *f1, real *out) {
+  for (int k = 0; k < DIM; ++k) {
+    real sum = 0;
+    for (int d = 0; d < DIM; ++d) sum += J_inv[k * DIM + d] * f1[d];
+    out[k] = weight * sum;
+  }
+}
+
+// e[b, c] += weight B[b] f0[c]
+inline void integrate_value(const int num_basis, const int num_comp, TABLE const real *B, const real weight, const real *f0,
+                            accum *e) {
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c) e[b * num_comp + c] += (accum)(B[b] * (weight * f0[c]));
+}
+
+// e[b, c] += sum_k D[b, k] f1[c, k], the flux in reference coordinates
+inline void integrate_reference_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *f1, accum *e) {
+  for (int c = 0; c < num_comp; ++c) {
+    UNROLL
+    for (int b = 0; b < num_basis; ++b) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k) sum += D[b * DIM + k] * f1[c * DIM + k];
+      e[b * num_comp + c] += (accum)sum;
+    }
+  }
+}
+
+// e[b, c] += sum_k D[b, k] weight (J_inv f1[c])[k]
+inline void integrate_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real weight,
+                               const real *J_inv, const real *f1, accum *e) {
+  for (int c = 0; c < num_comp; ++c) {
+    real flux[DIM];
+    pull_back_flux(J_inv, weight, f1 + c * DIM, flux);
+    UNROLL
+    for (int b = 0; b < num_basis; ++b) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k) sum += D[b * DIM + k] * flux[k];
+      e[b * num_comp + c] += (accum)sum;
+    }
+  }
+}
+
+// gradient[d] of basis function b in physical coordinates
+inline void basis_gradient(TABLE const real *D, const int b, const real *J_inv, real *gradient) {
+  for (int d = 0; d < DIM; ++d) {
+    gradient[d] = 0;
+    for (int k = 0; k < DIM; ++k) gradient[d] += D[b * DIM + k] * J_inv[k * DIM + d];
+  }
+}
+
+// reference second derivatives out[c, k, l] = sum_b H[b, k, l] e[b, c]
+inline void reference_hessian(const int num_basis, const int num_comp, TABLE const real *H, const real *e, real *out) {
+  for (int i = 0; i < num_comp * DIM * DIM; ++i) out[i] = 0;
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c)
+      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] += H[b * DIM * DIM + i] * e[b * num_comp + c];
+}
+
+// In cells whose map bends: out[c, k, l] -= sum_m gradient[c, m] d^2 x_m / dX_k dX_l
+inline void subtract_map(const int num_comp, const real *gradient, const real *map_xx, real *out) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int m = 0; m < DIM; ++m)
+      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] -= gradient[c * DIM + m] * map_xx[m * DIM * DIM + i];
+}
+
+// out[i, j] = sum_kl J_inv[k, i] h[k, l] J_inv[l, j]
+inline void push_hessian(const real *J_inv, const real *h, real *out) {
+  for (int i = 0; i < DIM; ++i)
+    for (int j = 0; j < DIM; ++j) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k)
+        for (int l = 0; l < DIM; ++l) sum += J_inv[k * DIM + i] * h[k * DIM + l] * J_inv[l * DIM + j];
+      out[i * DIM + j] = sum;
+    }
+}
+
+// hessian[i, j] of basis function b in physical coordinates; gradient is its physical gradient, map_xx that of the cell's map
+inline void basis_hessian(TABLE const real *H, const int b, const real *J_inv, const real *gradient, const real *map_xx,
+                          const int bends, real *hessian) {
+  real reference_xx[DIM * DIM];
+  for (int i = 0; i < DIM * DIM; ++i) reference_xx[i] = H[b * DIM * DIM + i];
+  if (bends) subtract_map(1, gradient, map_xx, reference_xx);
+  push_hessian(J_inv, reference_xx, hessian);
+}
+
+// Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
+
+// Inverts J; returns the determinant.
+inline real invert(const real *J, real *J_inv) {
+#if DIM == 1
+  J_inv[0] = R(1) / J[0];
+  return J[0];
+#elif DIM == 2
+  const real det = J[0] * J[3] - J[1] * J[2];
+  const real scale = R(1) / det;
+  J_inv[0] = J[3] * scale;
+  J_inv[1] = -J[1] * scale;
+  J_inv[2] = -J[2] * scale;
+  J_inv[3] = J[0] * scale;
+  return det;
+#else
+  const real c0 = J[4] * J[8] - J[5] * J[7];
+  const real c1 = J[5] * J[6] - J[3] * J[8];
+  const real c2 = J[3] * J[7] - J[4] * J[6];
+  const real det = J[0] * c0 + J[1] * c1 + J[2] * c2;
+  const real scale = R(1) / det;
+  J_inv[0] = c0 * scale;
+  J_inv[1] = (J[2] * J[7] - J[1] * J[8]) * scale;
+  J_inv[2] = (J[1] * J[5] - J[2] * J[4]) * scale;
+  J_inv[3] = c1 * scale;
+  J_inv[4] = (J[0] * J[8] - J[2] * J[6]) * scale;
+  J_inv[5] = (J[2] * J[3] - J[0] * J[5]) * scale;
+  J_inv[6] = c2 * scale;
+  J_inv[7] = (J[1] * J[6] - J[0] * J[7]) * scale;
+  J_inv[8] = (J[0] * J[4] - J[1] * J[3]) * scale;
+  return det;
+#endif
+}
+
+// From the coordinates x_e (num_basis, DIM) and the gradients D (num_basis, DIM) of the coordinate basis at the point.
+inline real rebuild(const int num_basis, TABLE const real *D, const real *x_e, real *J_inv) {
+  real J[DIM * DIM];
+  for (int i = 0; i < DIM * DIM; ++i) J[i] = 0;
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int d = 0; d < DIM; ++d)
+      for (int k = 0; k < DIM; ++k) J[d * DIM + k] += x_e[b * DIM + d] * D[b * DIM + k];
+  return invert(J, J_inv);
+}
+
+// Outward unit normal n = J^-T N / |J^-T N| of a facet from that of the reference facet, N; returns |J^-T N|.
+inline real facet_normal(TABLE const real *N, const real *J_inv, real *n) {
+  real square = 0;
+  for (int d = 0; d < DIM; ++d) {
+    n[d] = 0;
+    for (int k = 0; k < DIM; ++k) n[d] += J_inv[k * DIM + d] * N[k];
+    square += n[d] * n[d];
+  }
+  const real length = sqrt(square);
+  for (int d = 0; d < DIM; ++d) n[d] /= length;
+  return length;
+}
+
+inline void pointwise(const real *u, const real *u_x, const real *u_xx, const real *w, const real *w_x, const real *w_xx, const real *a, const real *a_x, const real *a_xx, const real *x, const real *n, const real *s, const real *K, const real *det, const real *weight, const real *c,
+                      __global const real *constants, real *f0, real *f1) {
+  const int dim = DIM;
+  (void)dim;
+  f1[0] = c[0] * (s[0] * w_x[0] + s[1] * w_x[1]);
+  f1[1] = c[0] * (s[1] * w_x[0] + s[2] * w_x[1]);
+}
+
+#define GROUP_SIZE 64
+#define UNROLL_POINTS 1
+#define POINTS_UNROLL _Pragma("unroll")
+// Schedule cell: one cell (or one facet of a cell) per work-item, everything private, no barrier.
+// Index space: global id = cell - first, rounded up to the work-group; items past the last cell leave at once.
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+void action(const int first, const int count, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global const real *restrict d_state, __global const real *restrict d_cell_state, __global scalar *restrict d_out) {
+  const int cell = first + (int)get_global_id(0);
+  if (cell >= first + count) return;
+
+  // gather
+  real r_w_e[4];
+  UNROLL
+  for (int b = 0; b < 4; ++b) {
+    const int offset = d_w_offsets[AT_d_w_offsets(cell, b)];
+    for (int c = 0; c < 1; ++c) r_w_e[b * 1 + c] = (real)d_w[offset + c];
+  }
+  real r_c[NUM_CELL_STATE];
+  for (int i = 0; i < NUM_CELL_STATE; ++i) r_c[i] = d_cell_state[AT_d_cell_state(cell, i)];
+
+  accum r_f0_e[4];
+  for (int i = 0; i < 4; ++i) r_f0_e[i] = 0;
+
+  POINTS_UNROLL
+  for (int q = 0; q < NUM_QPTS; ++q) {
+    // tabulate
+
+    real r_u[1];
+    real r_u_x[1];
+    real r_u_xx[1];
+    real r_w[1];
+    real r_w_x[2];
+    real r_w_xx[1];
+    real r_a[1];
+    real r_a_x[1];
+    real r_a_xx[1];
+    real r_x[2];
+    real r_n[2];
+    real r_s[3];
+    real r_K[4];
+    real r_det[1];
+    real r_weight[1];
+    interpolate_reference_gradient(4, 1, TABLE_D(0, q), r_w_e, r_w_x + 0 * DIM);
+    r_weight[0] = TABLE_W(q);
+
+    for (int i = 0; i < NUM_STATE; ++i) r_s[i] = d_state[AT_d_state(cell, q * NUM_STATE + i)];
+
+    // pointwise
+    real f0[1]; for (int i = 0; i < 1; ++i) f0[i] = 0;
+    real f1[2]; for (int i = 0; i < 2; ++i) f1[i] = 0;
+    pointwise(r_u, r_u_x, r_u_xx, r_w, r_w_x, r_w_xx, r_a, r_a_x, r_a_xx, r_x, r_n, r_s, r_K, r_det, r_weight, r_c, d_constants, f0, f1);
+
+    // integrate
+    integrate_reference_gradient(4, 1, TABLE_D(0, q), f1 + 0 * DIM, r_f0_e);
+  }
+
+  // scatter
+  UNROLL
+  for (int b = 0; b < 4; ++b) {
+    const int offset = d_test0_offsets[AT_d_test0_offsets(cell, b)];
+    for (int c = 0; c < 1; ++c) atomic_add_scalar(d_out + offset + c, (scalar)r_f0_e[b * 1 + c]);
+  }
+}
