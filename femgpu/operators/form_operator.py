@@ -133,7 +133,7 @@ class FormOperator:
 
     def constant_values(self) -> npt.NDArray[np.float64]:
         """Values of the form's constants, flattened in order."""
-        return np.concatenate([np.zeros(0), *(np.ravel(constant.value) for constant in self.form.constants)])
+        return self.form.constant_values()
 
     def build(self) -> None:
         """Builds the programs of all targets that the form knows, without evaluating any; collective."""

@@ -9,7 +9,7 @@ import numpy as np
 from femgpu import options
 from femgpu.errors import DataError, collective
 from femgpu.forms import functional
-from femgpu.forms.expression_values import check_inputs
+from femgpu.forms.ufl.check import check_inputs
 from femgpu.operators.cell_kernel import REAL, SCALAR, CellKernel, DeviceArrays
 from femgpu.operators.device import choose_runtime
 from femgpu.operators.form_operator import check_finite
@@ -45,7 +45,7 @@ def assemble(form: Any, options_prefix: str = "") -> float:
     with collective(mesh.mpi):
         for function, values in zip(lowered.coefficients, locals_, strict=True):
             check_finite(values, f"coefficient {function.name}")
-        constants = np.concatenate([np.zeros(0), *(np.ravel(constant.value) for constant in lowered.constants)])
+        constants = lowered.constant_values()
         vectors = {f"a{i}": runtime.upload(values.astype(scalar)) for i, values in enumerate(locals_)}
         vectors["constants"] = runtime.upload(constants.astype(real))
     terms = make_terms(lowered, settings)

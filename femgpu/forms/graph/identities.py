@@ -8,16 +8,14 @@ entries of a symmetric tensor are found equal however they were computed, and su
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from hashlib import blake2b
 from typing import Any
 
-from femgpu.forms.graph import CONSTANT, INPUT, Graph
-from femgpu.forms.inputs import Locate
+from femgpu.forms.graph.arrays import DIRECTION_ARRAYS, Locate
+from femgpu.forms.graph.graph import CONSTANT, INPUT, Graph
 
 PRIME = 2**61 - 1
-DIRECTION_ARRAYS = ("w", "w_x", "w_xx")
 # What a node depends on at most: numbers and `constants`, the same at all points; the state; the direction.
 UNIFORM, STATE, DIRECTION = range(3)
 # Operations that are not finite, or not a number, for some finite operands.
@@ -133,58 +131,6 @@ class SharedGraph(Graph):
         if array == "constants":
             return UNIFORM
         return DIRECTION if array in DIRECTION_ARRAYS else STATE
-
-
-def needed(graph: Graph, roots: Iterable[int], available: Iterable[int] = ()) -> list[int]:
-    """The nodes that must be computed for the roots if some are available, operands before what uses them."""
-    seen = set(available)
-    found = []
-    todo = list(roots)
-    while todo:
-        node = todo.pop()
-        if node not in seen:
-            seen.add(node)
-            found.append(node)
-            todo.extend(graph.operands(node))
-    return sorted(found)
-
-
-def copy_nodes(source: Graph, roots: Iterable[int], target: Graph, known: Mapping[int, int]) -> dict[int, int]:
-    """Copies what roots need into another graph.
-
-    Args:
-        source: the graph to copy from.
-        roots: nodes of it.
-        target: receives the copies.
-        known: copies that exist already; what only these need is not copied.
-
-    Returns:
-        The copy of each node, those known included.
-    """
-    copies = dict(known)
-    for node in needed(source, roots, known):
-        kind, *rest = source.nodes[node]
-        if kind == CONSTANT:
-            copies[node] = target.constant(rest[0])
-        elif kind == INPUT:
-            copies[node] = target.input(*rest)
-        else:
-            copies[node] = _copy(target, kind, [copies[operand] for operand in rest])
-    return copies
-
-
-def _copy(target: Graph, kind: str, operands: list[int]) -> int:
-    if kind == "+":
-        return target.add(*operands)
-    if kind == "-":
-        return target.add(operands[0], target.neg(operands[1]))
-    if kind == "*":
-        return target.mul(*operands)
-    if kind == "neg":
-        return target.neg(*operands)
-    if kind == "?":
-        return target.select(*operands)
-    return target.function(kind, *operands)
 
 
 def _residue_of(value: float) -> int:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import reduce
 
-from femgpu.forms.graph import Graph
+from femgpu.forms.graph.graph import Graph
 
 
 class Products:

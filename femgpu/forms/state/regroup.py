@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from femgpu.forms.graph import INPUT
-from femgpu.forms.identities import DIRECTION, SharedGraph
-from femgpu.forms.network import Network, direction_nodes
+from femgpu.forms.graph.graph import INPUT
+from femgpu.forms.graph.identities import DIRECTION, SharedGraph
+from femgpu.forms.state.network import Network, direction_nodes
 
 # What a new weight is taken to cost, in operations on directions: almost nothing where it is stored, and somewhat more
 # than the one operation that makes it where it is recomputed.

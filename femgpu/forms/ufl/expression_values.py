@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from ufl.domain import extract_unique_domain
 
-from femgpu.errors import DataError, FormError
-from femgpu.forms.expression import lower_expression
-from femgpu.forms.inputs import SUFFIXES
+from femgpu.errors import DataError
+from femgpu.forms.graph.arrays import SUFFIXES
 from femgpu.forms.records import Expression
-from femgpu.forms.show import show
+from femgpu.forms.ufl.check import check_inputs
+from femgpu.forms.ufl.expression import lower_expression
+from femgpu.forms.ufl.show import show
 from femgpu.mesh import Block, Mesh
-from femgpu.spaces import Constant, Field, Function, mesh_of
+from femgpu.spaces import Field, mesh_of
 
 _Floats = npt.NDArray[np.float64]
 
@@ -49,28 +50,11 @@ class ExpressionValues:
 
     def read(self) -> Snapshot:
         """Takes the present values of Functions and Constants; collective."""
-        constants = [entry.flat for entry in self.expression.constants]
         return Snapshot(
             self.expression,
             tuple(function.local_array() for function in self.expression.coefficients),
-            np.concatenate([np.zeros(0), *constants]),
+            self.expression.constant_values(),
         )
-
-
-def check_inputs(lowered: Any) -> None:
-    """Refuses coefficients and constants that have no values.
-
-    Args:
-        lowered: a form or an expression.
-
-    Raises:
-        FormError: naming them.
-    """
-    for entry in (*lowered.coefficients, *lowered.constants):
-        if not isinstance(entry, Function | Constant):
-            raise FormError(
-                f"{show(entry)} is a ufl.{type(entry).__name__}, which has no values; expected a Function or Constant of femgpu's"
-            )
 
 
 @dataclass(frozen=True, eq=False)

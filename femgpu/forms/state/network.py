@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from femgpu.forms.graph import INPUT
-from femgpu.forms.identities import DIRECTION, PRIME, STATE, UNIFORM, SharedGraph, copy_nodes, needed
-from femgpu.forms.products import Products
+from femgpu.forms.graph.copying import copy_nodes
+from femgpu.forms.graph.graph import INPUT
+from femgpu.forms.graph.identities import DIRECTION, PRIME, STATE, UNIFORM, SharedGraph
+from femgpu.forms.state.products import Products
 
 # A sum: the weight of each vertex in it.
 Terms = dict[int, int]
@@ -256,7 +257,7 @@ class Network:
 
 def direction_nodes(graph: SharedGraph, roots: Iterable[int]) -> list[int]:
     """The nodes that depend on the direction and that roots need, operands before what uses them."""
-    return [node for node in needed(graph, roots) if graph.level[node] == DIRECTION]
+    return [node for node in graph.live(roots) if graph.level[node] == DIRECTION]
 
 
 def _operations(classes: Sequence[int]) -> int:
