@@ -15,7 +15,11 @@ tensor values counted row by row:
 | `a_xx` | `[((aoff[i] + c)*dim + i)*dim + j]` |
 | `x` | `[d]` |
 | `n` | `[d]`, the outward unit normal, on facets only |
-| `s` | `[i]`, what the kind "state" has stored |
+| `s` | `[i]`, what the kind "state" has stored at the point |
+| `c` | `[i]`, what it has stored in the cell, the same at all points |
+| `K` | `[k*dim + d]`, the inverse Jacobian dX_k / dx_d of the map from reference coordinates X to x |
+| `det` | `[0]`, the determinant of the Jacobian; on facets times the length of `J^-T N`, N the reference normal |
+| `weight` | `[0]`, the quadrature weight of the point |
 | `constants` | values of all constants one after the other |
 | `f0` | `[c]`, of a functional `[0]`, of an expression its values |
 | `f1` | `[c*dim + d]` |
@@ -27,6 +31,10 @@ tensor values counted row by row:
 | `g5` | `[(((fc*C + gc)*dim + df)*dim + d1)*dim + d2]`, gradient of the test function times these |
 
 `f` counts components of the test function, `g` those of the direction.
+
+`K`, `det` and `weight` are read by functions in reference coordinates only (`pull_back`). There the derivatives in `u_x`,
+`w_x`, `a_x` and their second derivatives are those with respect to X, the outputs multiply test functions and directions
+derived with respect to X, and hold the measure `weight * det`. `x` and `n` are physical everywhere.
 """
 
 from __future__ import annotations
@@ -54,14 +62,15 @@ class Pointwise:
     Attributes:
         kind: which operator it belongs to.
         body: OpenCL C statements over the input arrays, `dim` and, in a jacobian, no `w`; they write the entries of `f0`,
-            `f1` (residual, action, functional), `g0` to `g5` (jacobian) or `s` (state) that are not always zero. The
+            `f1` (residual, action, functional), `g0` to `g5` (jacobian) or `s` and `c` (state) that are not always zero. The
             caller zeroes the outputs and defines the type `real` and the macro `R(x)`, `((real)(x))`.
         reads: what the body reads: ("u", c) a value of component c, ("u_x", c) and ("u_xx", c) derivatives of it, the
-            same for "w" and "a", where c counts components of all coefficients; ("s", i); ("x", 0) and ("n", 0) for any
-            entry of these.
-        writes: what the body writes: ("f0", c), ("g3", c), ... with c the component of the test function; ("s", i).
+            same for "w" and "a", where c counts components of all coefficients; ("s", i); ("c", i); ("x", 0), ("n", 0),
+            ("K", 0), ("det", 0) and ("weight", 0) for any entry of these.
+        writes: what the body writes: ("f0", c), ("g3", c), ... with c the component of the test function; ("s", i), ("c", i).
         flops: operations per point; 0 for bodies of the user, which are not counted.
         evaluate: the numpy twin, see `evaluate.Evaluation`; None for bodies of the user.
+        reference: whether it is in reference coordinates: it applies inverse Jacobian and measure itself.
     """
 
     kind: Kind
@@ -70,6 +79,7 @@ class Pointwise:
     writes: frozenset[Write]
     flops: int
     evaluate: Evaluate | None = field(default=None, compare=False, repr=False)
+    reference: bool = False
 
 
 @dataclass(frozen=True)

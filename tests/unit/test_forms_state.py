@@ -19,6 +19,7 @@ from femgpu.forms import PointwiseForm, lower_form
 from femgpu.forms.graph.evaluate import Evaluation
 from femgpu.forms.graph.graph import Graph
 from femgpu.forms.graph.identities import SharedGraph
+from femgpu.forms.graph.levels import Levels
 from femgpu.forms.records import Pointwise
 from femgpu.forms.state.cut import SINK, SOURCE, Cut
 from femgpu.forms.state.split import split_states
@@ -303,7 +304,7 @@ def test_all_ranks_find_the_same():
 
 @pytest.fixture
 def shared():
-    return SharedGraph(lambda name, index: (name, index))
+    return SharedGraph(Levels(lambda name, index: (name, index), 2))
 
 
 def test_equal_values_are_one_node(shared):
