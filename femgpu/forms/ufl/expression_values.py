@@ -16,6 +16,7 @@ from femgpu.forms.ufl.check import check_inputs
 from femgpu.forms.ufl.expression import lower_expression
 from femgpu.forms.ufl.show import show
 from femgpu.mesh import Block, Mesh
+from femgpu.mesh.geometry import physical_hessians
 from femgpu.spaces import Field, mesh_of
 
 _Floats = npt.NDArray[np.float64]
@@ -126,7 +127,7 @@ class _Tables:
         inverse: _Floats = np.empty(0)
         if self._orders - {0}:
             inverse = np.linalg.inv(block.jacobians(points, cells)).astype(np.float64, copy=False)
-        bend = self._bend(cells) if 2 in self._orders else np.empty(0)
+        bend = block.hessians(points, cells) if 2 in self._orders else np.empty(0)
         for read in self._reads:
             first = read.field.offsets[block.index][cells]
             local = vectors[read.coefficient][first[:, :, None] + np.arange(read.field.num_comp)]
@@ -144,16 +145,9 @@ class _Tables:
             along = np.einsum("qbk,ebc->eqck", gradients, local, optimize=True)
             out.append(np.matmul(along, inverse))
         if max(read.orders) > 1:
-            bent = np.einsum("qbkl,ebc->eqckl", second[0], local, optimize=True)
-            bent -= np.einsum("eqcm,eqmkl->eqckl", out[1], bend, optimize=True)
-            out.append(np.einsum("eqki,eqckl,eqlj->eqcij", inverse, bent, inverse, optimize=True))
+            along = np.einsum("qbkl,ebc->eqckl", second[0], local, optimize=True)
+            out.append(physical_hessians(along, out[1], inverse, bend))
         return out
-
-    def _bend(self, cells: npt.NDArray[np.integer]) -> _Floats:
-        """Second derivatives (cell, point, m, k, l) of the coordinates x_m with respect to the reference coordinates."""
-        block = self._block
-        nodes = block.coords[block.coord_dofs[cells]]
-        return np.einsum("qbkl,ebm->eqmkl", block.coord_element.hessians(self._points), nodes, optimize=True)
 
     def _tabulate(self, element: Any) -> list[_Floats]:
         if element not in self._basis:
