@@ -142,7 +142,7 @@ class ResidualBench:
         )
 
     def _constants(self, settings: Settings) -> Any:
-        values = self.problem.operator.local.inputs.constant_values()
+        values = self.problem.form.constant_values()
         real = real_type(settings.precision)
         return self._upload(("constants", real), lambda: np.append(values, 0).astype(real))
 
@@ -164,7 +164,7 @@ class ResidualBench:
         application()
         self.runtime.read(out, result)
         if self._sums is None:
-            constants = self.problem.operator.local.inputs.constant_values()
+            constants = self.problem.form.constant_values()
             self._sums = _sums(self.term, self.pointwise, self.vectors, constants)
         return self._judge(result, self._sums, precision)
 
@@ -177,7 +177,7 @@ class ResidualBench:
         term, count = self.term, self.term.num_cells
         starts = (0, max(0, count // 2), max(0, count - _SAMPLE))
         sample = np.unique(np.concatenate([np.arange(start, min(start + _SAMPLE, count)) for start in starts])).astype(np.int32)
-        constants = self.problem.operator.local.inputs.constant_values()
+        constants = self.problem.form.constant_values()
         expected = reference.element_vectors(term.part(sample), self.pointwise, self.vectors, constants)
         return self._judge(result[sample], expected, precision)
 

@@ -15,7 +15,11 @@ tensor values counted row by row:
 | `a_xx` | `[((aoff[i] + c)*dim + i)*dim + j]` |
 | `x` | `[d]` |
 | `n` | `[d]`, the outward unit normal, on facets only |
-| `s` | `[i]`, what the kind "state" has stored |
+| `s` | `[i]`, what the kind "state" has stored at the point |
+| `c` | `[i]`, what it has stored in the cell, the same at all points |
+| `K` | `[k*dim + d]`, the inverse Jacobian dX_k / dx_d of the map from reference coordinates X to x |
+| `det` | `[0]`, the determinant of the Jacobian; on facets times the length of `J^-T N`, N the reference normal |
+| `weight` | `[0]`, the quadrature weight of the point |
 | `constants` | values of all constants one after the other |
 | `f0` | `[c]`, of a functional `[0]`, of an expression its values |
 | `f1` | `[c*dim + d]` |
@@ -27,11 +31,14 @@ tensor values counted row by row:
 | `g5` | `[(((fc*C + gc)*dim + df)*dim + d1)*dim + d2]`, gradient of the test function times these |
 
 `f` counts components of the test function, `g` those of the direction.
+
+`K`, `det` and `weight` are read by functions in reference coordinates only (`pull_back`). There the derivatives in `u_x`,
+`w_x`, `a_x` and their second derivatives are those with respect to X, the outputs multiply test functions and directions
+derived with respect to X, and hold the measure `weight * det`. `x` and `n` are physical everywhere.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -39,6 +46,7 @@ from math import prod
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 Kind = Literal["residual", "action", "jacobian", "functional", "state"]
 # An array and a component in it; an output array and a component of the test function.
@@ -54,14 +62,15 @@ class Pointwise:
     Attributes:
         kind: which operator it belongs to.
         body: OpenCL C statements over the input arrays, `dim` and, in a jacobian, no `w`; they write the entries of `f0`,
-            `f1` (residual, action, functional), `g0` to `g5` (jacobian) or `s` (state) that are not always zero. The
+            `f1` (residual, action, functional), `g0` to `g5` (jacobian) or `s` and `c` (state) that are not always zero. The
             caller zeroes the outputs and defines the type `real` and the macro `R(x)`, `((real)(x))`.
         reads: what the body reads: ("u", c) a value of component c, ("u_x", c) and ("u_xx", c) derivatives of it, the
-            same for "w" and "a", where c counts components of all coefficients; ("s", i); ("x", 0) and ("n", 0) for any
-            entry of these.
-        writes: what the body writes: ("f0", c), ("g3", c), ... with c the component of the test function; ("s", i).
+            same for "w" and "a", where c counts components of all coefficients; ("s", i); ("c", i); ("x", 0), ("n", 0),
+            ("K", 0), ("det", 0) and ("weight", 0) for any entry of these.
+        writes: what the body writes: ("f0", c), ("g3", c), ... with c the component of the test function; ("s", i), ("c", i).
         flops: operations per point; 0 for bodies of the user, which are not counted.
         evaluate: the numpy twin, see `evaluate.Evaluation`; None for bodies of the user.
+        reference: whether it is in reference coordinates: it applies inverse Jacobian and measure itself.
     """
 
     kind: Kind
@@ -70,6 +79,7 @@ class Pointwise:
     writes: frozenset[Write]
     flops: int
     evaluate: Evaluate | None = field(default=None, compare=False, repr=False)
+    reference: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,8 +111,34 @@ class Integral:
         return tuple(entry for entry in candidates if entry is not None)
 
 
+class Lowered:
+    """What a form and an expression have in common.
+
+    Attributes:
+        coefficients: the Functions behind `a`, in order.
+        constants: the Constants behind `constants`, flattened in order.
+    """
+
+    coefficients: tuple[Any, ...]
+    constants: tuple[Any, ...]
+
+    @property
+    def coefficient_offsets(self) -> tuple[int, ...]:
+        """(len(coefficients) + 1,) where each coefficient begins in `a`; the last entry is the length of `a`."""
+        return _offsets(self.coefficients)
+
+    @property
+    def constant_offsets(self) -> tuple[int, ...]:
+        """(len(constants) + 1,) where each constant begins in `constants`; the last entry is the length of it."""
+        return _offsets(self.constants)
+
+    def constant_values(self) -> npt.NDArray[np.float64]:
+        """`constants` as it is now: the values of all Constants, flattened in order."""
+        return np.concatenate([np.zeros(0), *(constant.flat for constant in self.constants)])
+
+
 @dataclass(frozen=True)
-class Form:
+class Form(Lowered):
     """A lowered form.
 
     Attributes:
@@ -111,7 +147,6 @@ class Form:
         coefficients: the Functions behind `a`, in order.
         constants: the Constants behind `constants`, flattened in order.
         integrals: the integrals, which are summed.
-        signature: equal for forms that differ in the values of coefficients and constants only.
         notes: lines for the view, capped quadrature degrees for example.
         mesh: the mesh of a functional; other forms have the one of their space.
         has_jacobian: False when the form does not know its Jacobian, so that the action must be a difference of
@@ -123,24 +158,13 @@ class Form:
     coefficients: tuple[Any, ...]
     constants: tuple[Any, ...]
     integrals: tuple[Integral, ...]
-    signature: str
     notes: tuple[str, ...] = ()
     has_jacobian: bool = True
     mesh: Any = None
 
-    @property
-    def coefficient_offsets(self) -> tuple[int, ...]:
-        """(len(coefficients) + 1,) where each coefficient begins in `a`; the last entry is the length of `a`."""
-        return _offsets(self.coefficients)
-
-    @property
-    def constant_offsets(self) -> tuple[int, ...]:
-        """(len(constants) + 1,) where each constant begins in `constants`; the last entry is the length of it."""
-        return _offsets(self.constants)
-
 
 @dataclass(frozen=True)
-class Expression:
+class Expression(Lowered):
     """A lowered expression, to be evaluated at points of cells.
 
     Attributes:
@@ -149,7 +173,6 @@ class Expression:
         pointwise: writes `f0`, all values of the expression row by row; its kind is "functional".
         shape: shape of the value.
         mesh: the mesh that it lives on; None for constants and for meshes that are not femgpu's.
-        signature: equal for expressions that differ in the values of coefficients and constants only.
         is_zero: whether all values vanish whatever those of coefficients and constants.
     """
 
@@ -158,23 +181,12 @@ class Expression:
     pointwise: Pointwise
     shape: tuple[int, ...]
     mesh: Any
-    signature: str
     is_zero: bool
 
     @property
     def num_values(self) -> int:
         """Numbers per point."""
         return prod(self.shape)
-
-    @property
-    def coefficient_offsets(self) -> tuple[int, ...]:
-        """(len(coefficients) + 1,) where each coefficient begins in `a`; the last entry is the length of `a`."""
-        return _offsets(self.coefficients)
-
-    @property
-    def constant_offsets(self) -> tuple[int, ...]:
-        """(len(constants) + 1,) where each constant begins in `constants`; the last entry is the length of it."""
-        return _offsets(self.constants)
 
 
 def _offsets(entries: Iterable[Any]) -> tuple[int, ...]:
@@ -184,31 +196,3 @@ def _offsets(entries: Iterable[Any]) -> tuple[int, ...]:
 def components(entry: Any) -> int:
     """The number of values of a Function, a Constant or any other UFL object that has a shape."""
     return prod(entry.ufl_shape)
-
-
-def space_text(space: Any) -> str:
-    """What of a function space the kernels depend on, as text that is equal for equal spaces."""
-    return f"{space.ufl_element()!r} {space.ufl_domain().geometric_dimension} {tuple(space.value_shape)}"
-
-
-def signature(space: Any, coefficients: Any, constants: Any, integrals: tuple[Integral, ...]) -> str:
-    """A hexadecimal digest of everything in a form that the text of its kernels depends on."""
-    lines = ["" if space is None else space_text(space), *_inputs_text(coefficients, constants)]
-    for integral in integrals:
-        lines.append(f"{integral.type} {integral.subdomain} {integral.degree}")
-        lines += [f"{entry.kind}\n{entry.body}" for entry in integral.pointwise]
-    return _digest(lines)
-
-
-def expression_signature(coefficients: Any, constants: Any, shape: tuple[int, ...], pointwise: Pointwise) -> str:
-    """A hexadecimal digest of everything in an expression that the text of its kernel depends on."""
-    return _digest([str(shape), *_inputs_text(coefficients, constants), pointwise.body])
-
-
-def _inputs_text(coefficients: Any, constants: Any) -> list[str]:
-    lines = [space_text(entry.ufl_function_space()) for entry in coefficients]
-    return lines + [str(tuple(entry.ufl_shape)) for entry in constants]
-
-
-def _digest(lines: list[str]) -> str:
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

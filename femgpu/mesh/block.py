@@ -86,6 +86,18 @@ class Block:
         grads = self.coord_element.tabulate(points)[1]
         return geometry.map_jacobians(self.coords, self.coord_dofs[cells], grads)
 
+    def hessians(self, points: npt.ArrayLike, cells: slice | npt.NDArray = slice(None)) -> npt.NDArray[np.float64]:
+        """Second derivatives H[i, k, l] = d2 x_i / dX_k dX_l of the map from the reference cell.
+
+        Args:
+            points: (num_points, dim) points of the reference cell.
+            cells: which cells, counted within the block; default all.
+
+        Returns:
+            (num_cells, num_points, dim, dim, dim), float64.
+        """
+        return geometry.map_hessians(self.coords, self.coord_dofs[cells], self.coord_element.hessians(points))
+
     def check_orientation(self) -> None:
         """Tests det J at the nodes of the coordinates and the points of a rule that integrates it.
 

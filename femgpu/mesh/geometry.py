@@ -63,6 +63,44 @@ def map_jacobians(
     return cell_jac
 
 
+def map_hessians(
+    coords: npt.NDArray[np.float64], dofs: npt.NDArray[np.int32], hessians: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Second derivatives d2 x_i / dX_k dX_l of the map.
+
+    Args:
+        coords: (num_nodes, dim) node coordinates.
+        dofs: (num_cells, num_basis) nodes of each cell.
+        hessians: (num_points, num_basis, dim, dim) second derivatives of the geometry basis.
+
+    Returns:
+        (num_cells, num_points, dim, dim, dim), indices i, k, l.
+    """
+    return np.einsum("qbkl,ebi->eqikl", hessians, coords[dofs], optimize=True)
+
+
+def physical_hessians(
+    hessians: npt.NDArray[np.float64],
+    gradients: npt.NDArray[np.float64],
+    inverse: npt.NDArray[np.float64],
+    bend: npt.NDArray[np.float64] | None,
+) -> npt.NDArray[np.float64]:
+    """Second derivatives of functions with respect to physical coordinates.
+
+    Args:
+        hessians: (num_cells, num_points, num_functions, dim, dim) those with respect to reference coordinates.
+        gradients: (num_cells, num_points, num_functions, dim) first derivatives with respect to physical coordinates.
+        inverse: (num_cells, num_points, dim, dim) inverse Jacobians dX_k / dx_d.
+        bend: second derivatives of the map, as `map_hessians` gives them; None for affine cells, where they vanish.
+
+    Returns:
+        The shape of `hessians`.
+    """
+    if bend is not None:
+        hessians = hessians - np.einsum("eqci,eqikl->eqckl", gradients, bend, optimize=True)
+    return np.einsum("eqki,eqckl,eqlj->eqcij", inverse, hessians, inverse, optimize=True)
+
+
 def affine_mask(element: LagrangeElement, coords: npt.NDArray[np.float64], dofs: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
     """Which cells are images of the reference cell under an affine map.
 

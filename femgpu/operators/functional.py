@@ -9,7 +9,7 @@ import numpy as np
 from femgpu import options
 from femgpu.errors import DataError, collective
 from femgpu.forms import functional
-from femgpu.forms.expression_values import check_inputs
+from femgpu.forms.ufl.check import check_inputs
 from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays, scalar_type
 from femgpu.operators.device import choose_runtime

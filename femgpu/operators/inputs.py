@@ -54,10 +54,6 @@ class Inputs:
         """The buffers as the Jacobian reads them."""
         return self.buffers | ({("vector", self._rate_name): self.base_rate} if self._rate_name else {})
 
-    def constant_values(self) -> npt.NDArray[np.float64]:
-        """Values of the form's constants, flattened in order."""
-        return np.concatenate([np.zeros(0), *(np.ravel(constant.value) for constant in self.form.constants)])
-
     def update(self) -> bool:
         """Brings changed coefficients and constants to the device; collective.
 
@@ -67,7 +63,7 @@ class Inputs:
         Raises:
             DataError: when a coefficient holds numbers that are not finite.
         """
-        constants = self.constant_values()
+        constants = self.form.constant_values()
         fresh = not np.array_equal(constants, self._constants[: len(constants)])
         if fresh:
             self._constants[: len(constants)] = constants

@@ -9,7 +9,8 @@ from mpi4py import MPI
 
 from femgpu.element import basix_rule
 from femgpu.errors import DataError, collective
-from femgpu.forms import ExpressionValues, builders
+from femgpu.forms import ExpressionValues
+from femgpu.forms.ufl import builders
 from femgpu.mesh import Mesh
 from femgpu.mesh.geometry import chunks
 from femgpu.operators.functional import assemble

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from femgpu.errors import FormError
 from femgpu.forms import Pointwise
+from femgpu.mesh.geometry import physical_hessians
 from femgpu.operators.term import FieldData, Term
 
 Vectors = Mapping[str, npt.NDArray[np.float64]]
@@ -129,13 +130,8 @@ class Points:
         physical = np.einsum("eqbk,eqkd->eqbd", gradients, self.inverse, optimize=True)
         if not second:
             return values, physical, np.broadcast_to(np.nan, (*physical.shape, self.term.dim))
-        hessians = more[0]
-        if not self.term.affine:
-            cells = self.term.subset(self.term.block.coord_dofs)
-            bend = self._spread(self.term.tabulate(self.term.coord_element, second=True)[2])
-            bend = np.einsum("eqbkl,ebm->eqmkl", bend, self.term.block.coords[cells], optimize=True)
-            hessians = hessians - np.einsum("eqbm,eqmkl->eqbkl", physical, bend, optimize=True)
-        return values, physical, np.einsum("eqki,eqbkl,eqlj->eqbij", self.inverse, hessians, self.inverse, optimize=True)
+        bend = None if self.term.affine else self._mapped(self.term.block.hessians)
+        return values, physical, physical_hessians(more[0], physical, self.inverse, bend)
 
     def evaluate(self, pointwise: Pointwise, vectors: Vectors, constants: npt.NDArray[np.float64]) -> dict[str, np.ndarray]:
         """Outputs of a pointwise function, (cell, point, ...).
@@ -150,7 +146,7 @@ class Points:
         aux = term.form.coefficient_offsets[-1]
         unknown = term.form.unknown.space if term.form.unknown is not None else term.form.space
         sizes = {"a": aux, "u": 0 if unknown is None else unknown.num_comp, "w": sum(field.num_comp for field in term.rows)}
-        data = {"x": self._coordinates(), "n": self.normals}
+        data = {"x": self._mapped(self.term.block.physical_points), "n": self.normals}
         for array, size in sizes.items():
             for suffix, shape in (("", ()), ("_x", (dim,)), ("_xx", (dim, dim))):
                 data[array + suffix] = np.zeros((num_cells, num_qpts, size, *shape))
@@ -172,11 +168,14 @@ class Points:
             np.einsum("eqbij,ebc->eqcij", hessians, local, optimize=True) if data.hessian else np.zeros(()),
         )
 
-    def _coordinates(self) -> np.ndarray:
-        """(cell, point, dim)."""
-        nodes = self.term.block.coords[self.term.subset(self.term.block.coord_dofs)]
-        values = self._spread(self.term.tabulate(self.term.coord_element, second=False)[0])
-        return np.einsum("eqb,ebd->eqd", values, nodes, optimize=True)
+    def _mapped(self, function: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+        """What a function of reference points and cells of the block gives at the points, (cell, point, ...)."""
+        cells = self.term.subset(np.arange(self.term.block.num_cells))
+        parts = [function(at, cells[entries]) for at, entries in zip(self.term.points, self.term.groups, strict=True)]
+        out = np.empty((self.term.num_cells, *parts[0].shape[1:]))
+        for entries, part in zip(self.term.groups, parts, strict=True):
+            out[entries] = part
+        return out
 
     def _spread(self, array: np.ndarray) -> np.ndarray:
         """An array over the rule's facets as one over the term's entries."""

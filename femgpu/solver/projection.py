@@ -9,7 +9,7 @@ from petsc4py import PETSc
 
 from femgpu import options
 from femgpu.errors import DataError
-from femgpu.forms import builders
+from femgpu.forms.ufl import builders
 from femgpu.solver.problem import NonlinearProblem
 from femgpu.spaces import DirichletBC, Function, FunctionSpace
 

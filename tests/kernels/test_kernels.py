@@ -172,7 +172,7 @@ class Case:
 
     def expected(self, operator):
         """The twin's residual, action, diagonal (L-vectors) and matrices (a list, one per term)."""
-        constants = operator.inputs.constant_values()
+        constants = operator.form.constant_values()
         result = {"residual": 0, "action": 0, "diagonal": 0, "matrix": []}
         for term in operator.terms:
             for target in ("residual", "action"):

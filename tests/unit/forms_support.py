@@ -120,7 +120,7 @@ def random_data(form: Form | Expression, dim: int, num_points=7, seed=0):
 def compiled(pointwise: Pointwise, form: Form | Expression, dim: int, folder, real="double"):
     """Compiles a body with gcc; the result maps data to outputs as Pointwise.evaluate does."""
     num_comp = num_components(form)
-    sizes = {"x": dim, "n": dim}
+    sizes = {"x": dim, "n": dim, "K": dim * dim, "det": 1, "weight": 1}
     for name, size in (("u", num_comp), ("w", num_comp), ("a", form.coefficient_offsets[-1])):
         sizes |= {f"{name}{suffix}": size * dim**order for order, suffix in enumerate(("", "_x", "_xx"))}
     outputs = {name: SHAPES[name](num_comp, dim) for name in sorted(names(pointwise.writes))}
@@ -133,7 +133,8 @@ def compiled(pointwise: Pointwise, form: Form | Expression, dim: int, folder, re
 
     def call(data):
         num_points = len(data["x"])
-        arrays = [np.ascontiguousarray(data[name], dtype) for name in (*sizes, "constants")]
+        zeros = {name: np.zeros((num_points, size)) for name, size in sizes.items()}
+        arrays = [np.ascontiguousarray((zeros | data)[name], dtype) for name in (*sizes, "constants")]
         results = {name: np.full((num_points, *shape), np.nan, dtype) for name, shape in outputs.items()}
         pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (*arrays, *results.values())]
         function(ctypes.c_int(num_points), *pointers)

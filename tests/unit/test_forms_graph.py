@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from femgpu.errors import FormError
-from femgpu.forms.evaluate import Evaluation
-from femgpu.forms.graph import Graph
-from femgpu.forms.printer import number, print_body
+from femgpu.forms.graph.evaluate import Evaluation
+from femgpu.forms.graph.graph import Graph
+from femgpu.forms.graph.printer import number, print_body
 
 
 @pytest.fixture

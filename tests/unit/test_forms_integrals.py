@@ -108,7 +108,7 @@ def test_parts_stand_for_components():
         return lower_form(F + pressure * dot(FacetNormal(MESH), v) * ds(1), w)
 
     by_parts = form(part(w, "velocity"), part(w, "pressure"))
-    assert by_parts.signature == form(s, p).signature == form(part(w, "velocity"), p).signature
+    assert by_parts.integrals == form(s, p).integrals == form(part(w, "velocity"), p).integrals
     assert by_parts.coefficients == ()
     other = Function(W)
     mixed = lower_form(inner(part(other, "velocity"), v) * part(w, "pressure") * dx + dot(other, other) * q * p * dx, w)
@@ -170,7 +170,7 @@ def test_parts_of_a_mixed_space(space):
         return lower_form(inner(grad(velocity), grad(v)) * dx - pressure * div(v) * dx - div(velocity) * q * ds(1), w)
 
     form = residual(w.sub("velocity"), w.sub("pressure"))
-    assert form.signature == residual(*split(w)).signature and form.coefficients == ()
+    assert form.integrals == residual(*split(w)).integrals and form.coefficients == ()
     assert form.integrals[0].residual.reads == {("u", 2), ("u_x", 0), ("u_x", 1)}
     with pytest.raises(FormError, match="the unknown w.pressure is a part of w; expected the whole Function"):
         lower_form(w.sub("pressure") * q * dx, w.sub("pressure"))

@@ -104,7 +104,7 @@ def test_a_mixed_space_of_one_field_takes_strings_and_dicts():
     u = Function(one)
     plain = PointwiseForm(one, "f0[0] = u[0];", g0="g0[0] = 1;").lower(u)
     named = PointwiseForm(one, {"velocity": "f0[0] = u[0];"}, g0={("velocity", "velocity"): "g0[0] = 1;"}).lower(u)
-    assert plain.signature == named.signature
+    assert plain.integrals == named.integrals
     with pytest.raises(FormError, match="f0 has the key 'pressure'; expected the fields 'velocity'"):
         PointwiseForm(one, {"pressure": "f0[0] = u[0];"})
 
@@ -184,8 +184,8 @@ def test_facets_that_read_u_without_a_jacobian_are_noted():
 
 def test_time(tmp_path, monkeypatch):
     u, v, rate, shift, t, c = Function(V), TestFunction(V), Function(V), Constant(MESH), Constant(MESH), Constant(MESH, (2,))
-    monkeypatch.setattr("femgpu.forms.pointwise_form.time_derivative", {u: rate}.get)
-    monkeypatch.setattr("femgpu.forms.pointwise_form.time_shift", {u: shift}.get)
+    monkeypatch.setattr("femgpu.forms.c.pointwise_form.time_derivative", {u: rate}.get)
+    monkeypatch.setattr("femgpu.forms.c.pointwise_form.time_shift", {u: shift}.get)
     form = PointwiseForm(
         V,
         f0="f0[0] = u_t[0]*u_t[0]*u[0] - t * constants[numConstants - 1];",
@@ -271,9 +271,9 @@ def test_mapped_spaces_are_refused():
         PointwiseForm(Mixed(MESH, flux=("RT", 1, None), pressure=("DG", 0, ())), {"flux": "f0[0] = 1;"})
 
 
-def test_signature_depends_on_fields_and_facets():
+def test_the_record_depends_on_fields_and_facets():
     def make(facet=3, body="f0[0] = 1;", field="velocity"):
-        return PointwiseForm(W, facets={facet: dict(f0={field: body})}).lower(Function(W)).signature
+        return PointwiseForm(W, facets={facet: dict(f0={field: body})}).lower(Function(W)).integrals
 
     assert make() == make()
     assert len({make(), make(4), make(body="f0[0] = 2;"), make(field="pressure")}) == 4

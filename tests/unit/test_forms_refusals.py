@@ -181,6 +181,6 @@ def test_nesting_too_deep_for_ufl(monkeypatch):
     def too_deep(*_):
         raise RecursionError
 
-    monkeypatch.setattr("femgpu.forms.stages.preprocess_form", too_deep)
+    monkeypatch.setattr("femgpu.forms.ufl.preprocessing.preprocess_form", too_deep)
     with pytest.raises(FormError, match="nested too deeply; make a sum of shorter sums"):
         lower_form(u * v * dx, u)

@@ -16,12 +16,13 @@ from ufl import Identity, det, diff, div, dot, ds, dx, exp, grad, inner, ln, tr,
 
 from femgpu.errors import FormError
 from femgpu.forms import PointwiseForm, lower_form
-from femgpu.forms.cut import SINK, SOURCE, Cut
-from femgpu.forms.evaluate import Evaluation
-from femgpu.forms.graph import Graph
-from femgpu.forms.identities import SharedGraph
+from femgpu.forms.graph.evaluate import Evaluation
+from femgpu.forms.graph.graph import Graph
+from femgpu.forms.graph.identities import SharedGraph
+from femgpu.forms.graph.levels import Levels
 from femgpu.forms.records import Pointwise
-from femgpu.forms.state import split_state, split_states
+from femgpu.forms.state.cut import SINK, SOURCE, Cut
+from femgpu.forms.state.split import split_states
 
 PRICES = (0.0, 0.5, 4.0, 16.0, 60.0, inf)
 
@@ -115,7 +116,12 @@ def _split(case, price, effort=None):
     form, dim = _lowered(case)
     action = form.integrals[0].action
     more = {} if effort is None else {"effort": effort}
-    return split_state(action, price, _ten_basis_functions(dim), **more)
+    return _split_at(action, price, _ten_basis_functions(dim), **more)
+
+
+def _split_at(action, price, *costs, **more):
+    (split,) = split_states(action, (price,), *costs, **more)
+    return split
 
 
 def _stored(split, data):
@@ -132,7 +138,6 @@ def test_both_parts_together_are_the_action(name):
         ways = set()
         for split in split_states(integral.action, PRICES, _ten_basis_functions(dim)):
             assert (split.num_scalars > 0) == (split.state is not None) == (("s", 0) in split.action.reads)
-            assert split.cost_after <= split.cost_before
             if split.action.body in ways:
                 continue
             ways.add(split.action.body)
@@ -149,10 +154,10 @@ def test_both_parts_together_are_the_action(name):
 def test_parts_read_what_they_declare(name):
     form, dim = _lowered(STATEFUL[name])
     for price in (0.0, 16.0):
-        split = split_state(form.integrals[0].action, price, _ten_basis_functions(dim))
+        split = _split_at(form.integrals[0].action, price, _ten_basis_functions(dim))
         data = random_data(form, dim)
         stored = _stored(split, data)
-        assert split.state.kind == "state" and split.state.flops == split.state_flops
+        assert split.state.kind == "state"
         assert stored["s"].shape == (7, split.num_scalars)
         assert split.state.writes == {("s", i) for i in range(split.num_scalars)}
         assert not names(split.state.reads) & {"w", "w_x", "w_xx", "s"}
@@ -170,7 +175,7 @@ def test_parts_read_what_they_declare(name):
 @pytest.mark.parametrize("price", [0.0, 8.0])
 def test_printed_parts_equal_the_numpy_twin(name, price, tmp_path):
     form, dim = _lowered(STATEFUL[name])
-    split = split_state(form.integrals[0].action, price, _ten_basis_functions(dim))
+    split = _split_at(form.integrals[0].action, price, _ten_basis_functions(dim))
     body = f"real s[{split.num_scalars}];\n{{\n{split.state.body}\n}}\n{split.action.body}"
     data = random_data(form, dim)
     expected = split.action.evaluate(data | _stored(split, data))
@@ -200,9 +205,11 @@ def test_the_matrix_of_the_jacobian_is_symmetric(name, num_scalars, flops):
 @pytest.mark.parametrize("name", STATEFUL)
 def test_the_higher_the_price_the_fewer_scalars(name):
     form, dim = _lowered(STATEFUL[name])
-    splits = split_states(form.integrals[0].action, (1.0, 8.0, 1e4, inf), _ten_basis_functions(dim))
-    costs = [split.cost_after for split in splits]
-    assert costs == sorted(costs)
+    prices = (1.0, 8.0, 1e4, inf)
+    splits = split_states(form.integrals[0].action, prices, _ten_basis_functions(dim), effort={})
+    loads = [price * split.num_scalars if split.num_scalars else 0.0 for price, split in zip(prices, splits, strict=True)]
+    costs = [split.flops_after + load for split, load in zip(splits, loads, strict=True)]
+    assert costs == sorted(costs) and costs[-1] <= splits[-1].flops_before
     scalars = [split.num_scalars for split in splits]
     assert scalars[0] >= scalars[1] >= scalars[2] == scalars[3] == 0
     assert str(splits[3]).startswith("nothing stored")
@@ -217,7 +224,7 @@ def test_constants_are_not_stored():
 def test_bodies_of_the_user_are_not_split():
     V = Space(make_mesh(2), 1)
     form = PointwiseForm(V, f1="for (int d = 0; d < dim; ++d) f1[d] = u_x[d];", g0="g0[0] = u[0];").lower(Function(V))
-    assert split_state(form.integrals[0].action, 1.0, lambda field: 1.0) is None
+    assert split_states(form.integrals[0].action, (1.0,), lambda field: 1.0) == []
 
 
 @pytest.mark.parametrize("price", [-1.0, float("nan")])
@@ -239,17 +246,17 @@ def test_a_field_is_paid_for_once():
     graph = Graph()
     gradient = [graph.input("u_x", i) for i in range(2)]
     action = _pointwise(graph, [graph.mul(entry, graph.input("w", 0)) for entry in gradient])
-    assert split_state(action, 6.0, lambda field: 10.0).num_scalars == 0
-    assert split_state(action, 4.0, lambda field: 10.0).num_scalars == 2
+    assert _split_at(action, 6.0, lambda field: 10.0).num_scalars == 0
+    assert _split_at(action, 4.0, lambda field: 10.0).num_scalars == 2
 
 
 def test_coefficients_are_gathered_once_for_all_arrays():
     graph = Graph()
     values = [graph.input("u", 0), graph.input("u_x", 0)]
     action = _pointwise(graph, [graph.mul(value, graph.input("w", 0)) for value in values])
-    assert split_state(action, 6.0, lambda field: 1.0).num_scalars == 0
-    assert split_state(action, 6.0, lambda field: 1.0, lambda field: {("u", 0): 9.0}[field]).num_scalars == 0
-    assert split_state(action, 6.0, lambda field: 1.0, lambda field: {("u", 0): 12.0}[field]).num_scalars == 2
+    assert _split_at(action, 6.0, lambda field: 1.0).num_scalars == 0
+    assert _split_at(action, 6.0, lambda field: 1.0, lambda field: {("u", 0): 9.0}[field]).num_scalars == 0
+    assert _split_at(action, 6.0, lambda field: 1.0, lambda field: {("u", 0): 12.0}[field]).num_scalars == 2
 
 
 def test_truth_values_are_stored_as_numbers():
@@ -258,7 +265,7 @@ def test_truth_values_are_stored_as_numbers():
     condition = graph.function("<", graph.function("exp", u), graph.function("sin", u))
     negative = graph.function("<", graph.function("exp", u), graph.mul(u, u))
     action = _pointwise(graph, [graph.select(condition, graph.function("fabs", w), w), graph.select(negative, w, w)])
-    split = split_state(action, 1.0, lambda field: 10.0)
+    split = _split_at(action, 1.0, lambda field: 10.0)
     assert split.num_scalars == 1 and "? R(0x1p+0" in split.state.body and "int" not in split.state.body.splitlines()[-1]
     data = {"u": np.array([[-2.0], [-0.1], [-4.0]]), "w": np.array([[-1.0], [-2.0], [-3.0]])}
     stored = split.state.evaluate({"u": data["u"]})
@@ -275,7 +282,7 @@ def test_branches_that_are_not_taken_do_no_harm(price):
     data["u"][::2] *= -1
     data["u"][1] = 0
     action = form.integrals[0].action
-    split = split_state(action, price, _ten_basis_functions(2))
+    split = _split_at(action, price, _ten_basis_functions(2))
     expected, found = action.evaluate(data), split.action.evaluate(data | _stored(split, data))
     for key, values in expected.items():
         assert np.isfinite(values).all()
@@ -297,7 +304,7 @@ def test_all_ranks_find_the_same():
 
 @pytest.fixture
 def shared():
-    return SharedGraph(lambda name, index: (name, index))
+    return SharedGraph(Levels(lambda name, index: (name, index), 2))
 
 
 def test_equal_values_are_one_node(shared):

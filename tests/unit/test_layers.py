@@ -28,6 +28,8 @@ ALLOWED = {
     "solver": LOWER | {"forms", "model", "kernels", "runtime", "tune", "operators", "io"},
     "io": LOWER,
 }
+# The same for the folders of `forms`; records stay below, the package itself above.
+FORMS = {"graph": set(), "state": {"graph"}, "ufl": {"graph", "c"}, "c": {"graph", "ufl"}}
 # What may import everything, and is imported by its own kind only.
 TOP = {"bench", "cli", "doctor", "warmup", "__main__"}
 # Where a library may be imported; `bench` states its workloads in UFL.
@@ -72,6 +74,13 @@ def test_imports_go_one_way(path):
     others = {name.split(".")[1] for name in imports(path) if name.startswith("femgpu.")} - {mine}
     assert "femgpu" not in imports(path), "import the module that is meant, not the public names"
     assert mine in TOP or others <= ALLOWED[mine], f"{mine} imports {others - ALLOWED[mine]}"
+
+
+@pytest.mark.parametrize("folder", FORMS)
+def test_imports_inside_forms_go_one_way(folder):
+    for path in (ROOT / "forms" / folder).glob("*.py"):
+        others = {name.split(".")[2] for name in imports(path) if name.startswith("femgpu.forms.")} - {folder, "records"}
+        assert others <= FORMS[folder], f"{names(path)} imports {others - FORMS[folder]}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=names)

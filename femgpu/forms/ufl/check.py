@@ -9,7 +9,9 @@ from ufl.corealg.traversal import unique_pre_traversal
 from ufl.domain import extract_domains
 
 from femgpu.errors import FormError
-from femgpu.forms.show import show
+from femgpu.forms.records import Lowered
+from femgpu.forms.ufl.show import show
+from femgpu.spaces import Constant, Function
 
 # Integral types, and the label that their subdomain ids refer to.
 _LABELS = {"cell": "Cell Sets", "exterior_facet": "Face Sets"}
@@ -60,6 +62,22 @@ def check_expression(expression: Any) -> None:
             raise FormError(f"the expression has the argument {show(node)}; expected Functions in place of it")
         if isinstance(node, ufl.Coefficient):
             check_space(node.ufl_function_space(), f"the coefficient {show(node)}")
+
+
+def check_inputs(lowered: Lowered) -> None:
+    """Refuses coefficients and constants that have no values.
+
+    Args:
+        lowered: a form or an expression.
+
+    Raises:
+        FormError: naming them.
+    """
+    for entry in (*lowered.coefficients, *lowered.constants):
+        if not isinstance(entry, Function | Constant):
+            raise FormError(
+                f"{show(entry)} is a ufl.{type(entry).__name__}, which has no values; expected a Function or Constant of femgpu's"
+            )
 
 
 def check_space(space: Any, what: str) -> None:

@@ -10,8 +10,8 @@ from ufl.algorithms.analysis import extract_coefficients
 from ufl.domain import extract_domains
 
 from femgpu.errors import DataError
-from femgpu.forms.check import polynomial_degree
-from femgpu.forms.show import show
+from femgpu.forms.ufl.check import polynomial_degree
+from femgpu.forms.ufl.show import show
 from femgpu.mesh import Mesh
 from femgpu.spaces import Constant, Function, FunctionSpace, mesh_of, ufl_mesh
 

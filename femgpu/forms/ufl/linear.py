@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from femgpu.errors import FormError
-from femgpu.forms.graph import Graph
-from femgpu.forms.show import show
+from femgpu.forms.graph.graph import Graph
+from femgpu.forms.ufl.show import show
 
 
 class Slot(NamedTuple):

@@ -22,11 +22,11 @@ from typing import Any
 import ufl
 
 from femgpu.errors import FormError
-from femgpu.forms.c_bodies import F_NAMES, G_NAMES, Body, Part, read_bodies
-from femgpu.forms.c_context import Context, action_writes, direction_reads, writes
-from femgpu.forms.check import check_space, simple_elements
-from femgpu.forms.records import Form, Integral, Pointwise, components, signature
-from femgpu.forms.show import show
+from femgpu.forms.c.bodies import F_NAMES, G_NAMES, Body, Part, read_bodies
+from femgpu.forms.c.context import Context, action_writes, direction_reads, writes
+from femgpu.forms.records import Form, Integral, Pointwise, components
+from femgpu.forms.ufl.check import check_space, simple_elements
+from femgpu.forms.ufl.show import show
 from femgpu.spaces import SubFunction, time_derivative, time_shift
 
 _DIFFERENCE = "pointwise functions without g0 to g3: the Jacobian action is a matrix-free difference of residuals"
@@ -113,9 +113,8 @@ class PointwiseForm:
             )
             for (kind, ids), bodies in self.groups.items()
         )
-        text = signature(self.space, coefficients, constants, integrals)
         notes = self._notes() if has_jacobian else (_DIFFERENCE,)
-        return Form(self.space, u, coefficients, constants, integrals, text, notes, has_jacobian)
+        return Form(self.space, u, coefficients, constants, integrals, notes, has_jacobian)
 
     def at_time(self, t: Any) -> PointwiseForm:
         """The same form with t as its time.

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from femgpu.errors import DataError
-from femgpu.forms.graph import CONSTANT, INPUT, Graph
-from femgpu.forms.operations import OPERATIONS
-
-PER_POINT = ("u", "u_x", "u_xx", "w", "w_x", "w_xx", "a", "a_x", "a_xx", "x", "n", "s")
+from femgpu.forms.graph.arrays import PER_POINT, Locate
+from femgpu.forms.graph.graph import CONSTANT, INPUT, Graph
+from femgpu.forms.graph.operations import OPERATIONS
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Evaluation:
     graph: Graph
     roots: tuple[tuple[str, int, int], ...]
     shapes: Mapping[str, tuple[int, ...]]
-    locate: Any
+    locate: Locate
 
     def __call__(self, data: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Evaluates at points.

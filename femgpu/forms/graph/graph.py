@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from femgpu.errors import FormError
-from femgpu.forms.operations import OPERATIONS
+from femgpu.forms.graph.operations import OPERATIONS
 
 CONSTANT, INPUT = "constant", "input"
 
@@ -39,16 +39,18 @@ class Graph:
         entry = self.nodes[node]
         return entry[1] if entry[0] == CONSTANT else None
 
-    def live(self, roots: Iterable[int]) -> list[int]:
-        """The nodes that the roots need, operands before what uses them."""
-        seen: set[int] = set()
+    def live(self, roots: Iterable[int], available: Iterable[int] = ()) -> list[int]:
+        """The nodes that must be computed for the roots if some are available, operands before what uses them."""
+        seen = set(available)
+        found = []
         todo = list(roots)
         while todo:
             node = todo.pop()
             if node not in seen:
                 seen.add(node)
+                found.append(node)
                 todo.extend(self.operands(node))
-        return sorted(seen)
+        return sorted(found)
 
     def flops(self, roots: Iterable[int]) -> int:
         """Floating-point operations that the roots need, shared nodes counted once."""

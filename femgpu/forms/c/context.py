@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from femgpu.errors import FormError
-from femgpu.forms.c_bodies import Body, Part
-from femgpu.forms.printer import number
+from femgpu.forms.c.bodies import Body, Part
+from femgpu.forms.graph.printer import number
 from femgpu.forms.records import Read, Write
 
 _TYPES = {"PetscScalar": "real", "PetscReal": "real", "PetscInt": "int"}

@@ -20,7 +20,7 @@ from ufl.algorithms.estimate_degrees import estimate_total_polynomial_degree
 from ufl.algorithms.replace import replace
 
 from femgpu.errors import FemgpuError, FormError
-from femgpu.forms.show import show
+from femgpu.forms.ufl.show import show
 
 # UFL orders operands by the text of a Constant, in which "9" comes after "10". Stand-ins whose numbers all have the
 # same length make the lowered text independent of how many Constants the program has made.

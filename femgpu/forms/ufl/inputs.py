@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from femgpu.forms.graph.arrays import SUFFIXES, Locate, width
 from femgpu.forms.records import components
 from femgpu.spaces import cell_quantity
-
-Locate = Callable[[Any, int], tuple[str, int]]
-# What the arrays of values, first and second derivatives end in.
-SUFFIXES = ("", "_x", "_xx")
 
 
 class Inputs:
@@ -66,12 +62,3 @@ class Inputs:
             return array, index + offsets[number] * width(array, dim)
 
         return where
-
-
-def width(array: str, dim: int) -> int:
-    """The number of entries that one component takes in an input array; 0 where an array counts as a whole."""
-    if array in ("x", "n", "constants"):
-        return 0
-    if array == "s":
-        return 1
-    return int(dim ** SUFFIXES.index(array[1:]))

@@ -1,7 +1,7 @@
 """UFL forms to records.
 
 Stages: write parts of mixed Functions as components (`subfunctions`); check what was given (`check`); split into pieces
-by type, subdomain and metadata (`stages`); walk each piece and its derivative into one graph per piece (`walk`); print
+by type, subdomain and metadata (`preprocessing`); walk each piece and its derivative into one graph per piece (`walk`); print
 every output of the graph (`printer`); collect the records.
 """
 
@@ -15,17 +15,26 @@ from typing import Any
 import ufl
 
 from femgpu.errors import FormError
-from femgpu.forms.check import check_form, check_space, polynomial_degree
-from femgpu.forms.graph import Graph
-from femgpu.forms.inputs import Inputs
-from femgpu.forms.layout import Layout
-from femgpu.forms.linear import Slots
-from femgpu.forms.pointwise_form import PointwiseForm
-from femgpu.forms.records import Form, Integral, signature
-from femgpu.forms.show import show
-from femgpu.forms.stages import Constants, Piece, deep_recursion, differentiate, quadrature_degree, scale_degree, split, substitute
-from femgpu.forms.subfunctions import expand_parts
-from femgpu.forms.walk import Walk
+from femgpu.forms.c.pointwise_form import PointwiseForm
+from femgpu.forms.graph.graph import Graph
+from femgpu.forms.records import Form, Integral
+from femgpu.forms.ufl.check import check_form, check_space, polynomial_degree
+from femgpu.forms.ufl.inputs import Inputs
+from femgpu.forms.ufl.linear import Slots
+from femgpu.forms.ufl.outputs import Outputs
+from femgpu.forms.ufl.preprocessing import (
+    Constants,
+    Piece,
+    deep_recursion,
+    differentiate,
+    quadrature_degree,
+    scale_degree,
+    split,
+    substitute,
+)
+from femgpu.forms.ufl.show import show
+from femgpu.forms.ufl.subfunctions import expand_parts
+from femgpu.forms.ufl.walk import Walk
 from femgpu.spaces import SubFunction, mesh_of
 
 
@@ -193,8 +202,7 @@ class _Lowering:
             integrals += [replace(template, subdomain=ids) for ids in entry.piece.subdomains if template.pointwise]
         coefficients = tuple(self.inputs.coefficients)
         constants = tuple(self.constants.original(entry) for entry in self.inputs.constants)
-        text = signature(self.space, coefficients, constants, tuple(integrals))
-        return Form(self.space, self.unknown, coefficients, constants, tuple(integrals), text, tuple(notes))
+        return Form(self.space, self.unknown, coefficients, constants, tuple(integrals), tuple(notes))
 
     def _work(self, piece: Piece) -> _Work:
         return _Work(piece, Walk(Graph(), self.inputs, piece.domain, piece.type != "cell"), {}, {}, {}, {})
@@ -208,14 +216,14 @@ class _Lowering:
     def _integral(self, work: _Work, degree: int) -> Integral:
         dim = work.walk.domain.geometric_dimension
         num_comp = 1 if self.space is None else prod(self.space.value_shape)
-        layout = Layout(dim, num_comp, self.inputs.locate(dim))
+        outputs = Outputs(dim, num_comp, self.inputs.locate(dim))
         graph = work.walk.graph
         return Integral(
             work.piece.type,
             (),
             degree,
-            residual=layout.pointwise("residual", graph, work.residual),
-            action=layout.pointwise("action", graph, work.action),
-            jacobian=layout.pointwise("jacobian", graph, work.jacobian),
-            functional=layout.pointwise("functional", graph, work.functional),
+            residual=outputs.pointwise("residual", graph, work.residual),
+            action=outputs.pointwise("action", graph, work.action),
+            jacobian=outputs.pointwise("jacobian", graph, work.jacobian),
+            functional=outputs.pointwise("functional", graph, work.functional),
         )

@@ -9,14 +9,14 @@ import numpy as np
 import ufl
 from ufl.domain import extract_unique_domain
 
-from femgpu.forms.check import check_expression
-from femgpu.forms.graph import Graph
-from femgpu.forms.inputs import Inputs
-from femgpu.forms.layout import Layout
-from femgpu.forms.records import Expression, expression_signature
-from femgpu.forms.stages import Constants, deep_recursion, preprocess
-from femgpu.forms.subfunctions import expand_parts
-from femgpu.forms.walk import Walk
+from femgpu.forms.graph.graph import Graph
+from femgpu.forms.records import Expression
+from femgpu.forms.ufl.check import check_expression
+from femgpu.forms.ufl.inputs import Inputs
+from femgpu.forms.ufl.outputs import Outputs
+from femgpu.forms.ufl.preprocessing import Constants, deep_recursion, preprocess
+from femgpu.forms.ufl.subfunctions import expand_parts
+from femgpu.forms.ufl.walk import Walk
 from femgpu.spaces import mesh_of
 
 
@@ -42,11 +42,10 @@ def lower_expression(expression: Any) -> Expression:
     shape = tuple(whole.ufl_shape)
     entries = [walk.scalar(lowered, index, {}, whole) for index in np.ndindex(shape)]
     dim = 0 if domain is None else domain.geometric_dimension
-    layout = Layout(dim, prod(shape), walk.inputs.locate(dim))
-    pointwise = layout.write("functional", walk.graph, [("f0", i, node) for i, node in enumerate(entries)])
+    outputs = Outputs(dim, prod(shape), walk.inputs.locate(dim))
+    pointwise = outputs.write("functional", walk.graph, [("f0", i, node) for i, node in enumerate(entries)])
     coefficients = tuple(walk.inputs.coefficients)
     values = tuple(constants.original(entry) for entry in walk.inputs.constants)
     mesh = None if domain is None else mesh_of(domain)
-    text = expression_signature(coefficients, values, shape, pointwise)
     is_zero = all(walk.linear.is_zero(node) for node in entries)
-    return Expression(coefficients, values, pointwise, shape, mesh, text, is_zero)
+    return Expression(coefficients, values, pointwise, shape, mesh, is_zero)

@@ -11,11 +11,11 @@ from typing import Any
 from ufl.domain import extract_unique_domain
 
 from femgpu.errors import FormError
-from femgpu.forms.graph import Graph
-from femgpu.forms.handlers import Component, Indices, handler
-from femgpu.forms.inputs import Inputs
-from femgpu.forms.linear import Linear, Slots, Value
-from femgpu.forms.show import show
+from femgpu.forms.graph.graph import Graph
+from femgpu.forms.ufl.handlers import Component, Indices, handler
+from femgpu.forms.ufl.inputs import Inputs
+from femgpu.forms.ufl.linear import Linear, Slots, Value
+from femgpu.forms.ufl.show import show
 
 
 class Walk:

@@ -9,13 +9,15 @@ import numpy as np
 import numpy.typing as npt
 from ufl.domain import extract_unique_domain
 
-from femgpu.errors import DataError, FormError
-from femgpu.forms.expression import lower_expression
-from femgpu.forms.inputs import SUFFIXES
+from femgpu.errors import DataError
+from femgpu.forms.graph.arrays import SUFFIXES
 from femgpu.forms.records import Expression
-from femgpu.forms.show import show
+from femgpu.forms.ufl.check import check_inputs
+from femgpu.forms.ufl.expression import lower_expression
+from femgpu.forms.ufl.show import show
 from femgpu.mesh import Block, Mesh
-from femgpu.spaces import Constant, Field, Function, mesh_of
+from femgpu.mesh.geometry import physical_hessians
+from femgpu.spaces import Field, mesh_of
 
 _Floats = npt.NDArray[np.float64]
 
@@ -49,28 +51,11 @@ class ExpressionValues:
 
     def read(self) -> Snapshot:
         """Takes the present values of Functions and Constants; collective."""
-        constants = [entry.flat for entry in self.expression.constants]
         return Snapshot(
             self.expression,
             tuple(function.local_array() for function in self.expression.coefficients),
-            np.concatenate([np.zeros(0), *constants]),
+            self.expression.constant_values(),
         )
-
-
-def check_inputs(lowered: Any) -> None:
-    """Refuses coefficients and constants that have no values.
-
-    Args:
-        lowered: a form or an expression.
-
-    Raises:
-        FormError: naming them.
-    """
-    for entry in (*lowered.coefficients, *lowered.constants):
-        if not isinstance(entry, Function | Constant):
-            raise FormError(
-                f"{show(entry)} is a ufl.{type(entry).__name__}, which has no values; expected a Function or Constant of femgpu's"
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +127,7 @@ class _Tables:
         inverse: _Floats = np.empty(0)
         if self._orders - {0}:
             inverse = np.linalg.inv(block.jacobians(points, cells)).astype(np.float64, copy=False)
-        bend = self._bend(cells) if 2 in self._orders else np.empty(0)
+        bend = block.hessians(points, cells) if 2 in self._orders else np.empty(0)
         for read in self._reads:
             first = read.field.offsets[block.index][cells]
             local = vectors[read.coefficient][first[:, :, None] + np.arange(read.field.num_comp)]
@@ -160,16 +145,9 @@ class _Tables:
             along = np.einsum("qbk,ebc->eqck", gradients, local, optimize=True)
             out.append(np.matmul(along, inverse))
         if max(read.orders) > 1:
-            bent = np.einsum("qbkl,ebc->eqckl", second[0], local, optimize=True)
-            bent -= np.einsum("eqcm,eqmkl->eqckl", out[1], bend, optimize=True)
-            out.append(np.einsum("eqki,eqckl,eqlj->eqcij", inverse, bent, inverse, optimize=True))
+            along = np.einsum("qbkl,ebc->eqckl", second[0], local, optimize=True)
+            out.append(physical_hessians(along, out[1], inverse, bend))
         return out
-
-    def _bend(self, cells: npt.NDArray[np.integer]) -> _Floats:
-        """Second derivatives (cell, point, m, k, l) of the coordinates x_m with respect to the reference coordinates."""
-        block = self._block
-        nodes = block.coords[block.coord_dofs[cells]]
-        return np.einsum("qbkl,ebm->eqmkl", block.coord_element.hessians(self._points), nodes, optimize=True)
 
     def _tabulate(self, element: Any) -> list[_Floats]:
         if element not in self._basis:

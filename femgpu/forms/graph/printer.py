@@ -8,13 +8,11 @@ them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from femgpu.forms.graph import CONSTANT, INPUT, Graph
-from femgpu.forms.operations import OPERATIONS
-
-Locate = Callable[[Any, int], tuple[str, int]]
+from femgpu.forms.graph.arrays import Locate
+from femgpu.forms.graph.graph import CONSTANT, INPUT, Graph
+from femgpu.forms.graph.operations import OPERATIONS
 
 
 def number(value: float) -> str:

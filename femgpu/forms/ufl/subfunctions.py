@@ -13,7 +13,7 @@ from ufl.corealg.map_dag import map_expr_dag
 from ufl.corealg.traversal import unique_pre_traversal
 
 from femgpu.errors import FormError
-from femgpu.forms.show import show
+from femgpu.forms.ufl.show import show
 from femgpu.spaces import SubFunction
 
 

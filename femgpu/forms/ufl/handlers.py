@@ -14,13 +14,13 @@ from ufl import classes
 from ufl.core.multiindex import FixedIndex, MultiIndex
 
 from femgpu.errors import FormError
-from femgpu.forms.check import simple_elements
-from femgpu.forms.linear import Slot, Value
-from femgpu.forms.show import show
+from femgpu.forms.ufl.check import simple_elements
+from femgpu.forms.ufl.linear import Slot, Value
+from femgpu.forms.ufl.show import show
 from femgpu.spaces import mesh_of
 
 if TYPE_CHECKING:
-    from femgpu.forms.walk import Walk
+    from femgpu.forms.ufl.walk import Walk
 
 Component = tuple[int, ...]
 Indices = dict[int, int]

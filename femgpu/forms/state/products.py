@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import reduce
 
-from femgpu.forms.graph import Graph
+from femgpu.forms.graph.identities import SharedGraph
+from femgpu.forms.graph.levels import CELL, UNIFORM
 
 
 class Products:
@@ -16,7 +17,7 @@ class Products:
         graph: holds the products and receives new ones.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: SharedGraph) -> None:
         self.graph = graph
         self._known: dict[int, tuple[int, ...]] = {}
 
@@ -40,8 +41,19 @@ class Products:
         return sorted(shared.elements())
 
     def product(self, factors: Iterable[int]) -> int:
-        """The product of nodes."""
-        return reduce(self.graph.mul, factors, self.graph.constant(1.0))
+        """The product of nodes; those that are constant on a cell are multiplied first."""
+        graph, factors = self.graph, list(factors)
+        if all(graph.level[factor] != CELL for factor in factors):
+            return reduce(graph.mul, factors, graph.one)
+        first = [factor for factor in factors if graph.level[factor] in (UNIFORM, CELL)]
+        rest = [factor for factor in factors if graph.level[factor] not in (UNIFORM, CELL)]
+        return graph.mul(reduce(graph.mul, first, graph.one), reduce(graph.mul, rest, graph.one))
+
+    def mul(self, a: int, b: int) -> int:
+        """The product a b; factors that are constant on a cell are multiplied first."""
+        factors = self.factors(a) + self.factors(b)
+        levels = {self.graph.level[factor] for factor in factors}
+        return self.product(factors) if CELL in levels and levels - {UNIFORM, CELL} else self.graph.mul(a, b)
 
     def without(self, node: int, factors: Iterable[int]) -> int:
         """A product without some of its factors."""
@@ -52,4 +64,4 @@ class Products:
         common = self.common((a, b))
         if not common:
             return self.graph.add(a, b)
-        return self.graph.mul(self.product(common), self.graph.add(self.without(a, common), self.without(b, common)))
+        return self.mul(self.product(common), self.graph.add(self.without(a, common), self.without(b, common)))

@@ -1,25 +1,22 @@
 """A scalar graph that finds equal values, not only equal expressions.
 
 Every node is also evaluated at one pseudo-random point in the integers modulo a prime: sums, products and reciprocals
-exactly, any other function as a hash of its operands. Nodes with the same residue are the same rational function of
-the inputs and of those other functions, but for a chance of about the degree over 2^61 (Schwartz and Zippel). So the
-entries of a symmetric tensor are found equal however they were computed, and sums that cancel are found to vanish.
+exactly, any other function and truth values as a hash of their operands, a choice as the sum of its branches times its
+condition and the opposite. Nodes with the same residue are the same rational function of the inputs and of those other
+functions, but for a chance of about the degree over 2^61 (Schwartz and Zippel). So the entries of a symmetric tensor are
+found equal however they were computed, and sums that cancel are found to vanish.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from hashlib import blake2b
 from typing import Any
 
-from femgpu.forms.graph import CONSTANT, INPUT, Graph
-from femgpu.forms.inputs import Locate
+from femgpu.forms.graph.graph import CONSTANT, INPUT, Graph
+from femgpu.forms.graph.levels import Levels
 
 PRIME = 2**61 - 1
-DIRECTION_ARRAYS = ("w", "w_x", "w_xx")
-# What a node depends on at most: numbers and `constants`, the same at all points; the state; the direction.
-UNIFORM, STATE, DIRECTION = range(3)
 # Operations that are not finite, or not a number, for some finite operands.
 _PARTIAL = {"rcp", "sqrt", "log", "pow", "asin", "acos", "tan", "atan2"}
 _LARGEST_DENOMINATOR = 10**6
@@ -33,16 +30,16 @@ class SharedGraph(Graph):
     condition does not take stays harmless.
 
     Args:
-        locate: maps an input (name, index) of the graph to the name of its C array and the index there.
+        levels: knows the inputs.
 
     Attributes:
         residue: value of each node modulo PRIME.
-        level: UNIFORM, STATE or DIRECTION for each node.
+        level: what each node depends on at most, see `levels`.
     """
 
-    def __init__(self, locate: Locate) -> None:
+    def __init__(self, levels: Levels) -> None:
         super().__init__()
-        self.locate = locate
+        self.levels = levels
         self.residue: list[int] = []
         self.level: list[int] = []
         self._poles: list[int] = []  # one bit for each partial operation that a node's value always goes through
@@ -86,7 +83,7 @@ class SharedGraph(Graph):
             self._num_poles += 1
         self.residue.append(residue)
         self._poles.append(poles)
-        self.level.append(self._level(key))
+        self.level.append(self.levels.of(key, self.level))
         before = self._equal.get(residue)
         if before is None or key[0] == CONSTANT or not poles & ~self._poles[before]:
             self._equal[residue] = node
@@ -101,7 +98,7 @@ class SharedGraph(Graph):
         if kind == CONSTANT:
             return _residue_of(rest[0])
         if kind == INPUT:
-            return _hash(self.locate(*rest))
+            return _hash(self.levels.locate(*rest))
         values = [self.residue[operand] for operand in rest]
         if kind == "+":
             return (values[0] + values[1]) % PRIME
@@ -111,6 +108,8 @@ class SharedGraph(Graph):
             return values[0] * values[1] % PRIME
         if kind == "neg":
             return -values[0] % PRIME
+        if kind == "?":
+            return (values[2] + _hash((kind, values[0])) * (values[1] - values[2])) % PRIME
         if kind == "rcp" and values[0]:
             return pow(values[0], -1, PRIME)
         return _hash((kind, *values))
@@ -123,68 +122,6 @@ class SharedGraph(Graph):
         for operand in key[1:2] if key[0] == "?" else key[1:]:
             poles |= self._poles[operand]
         return poles
-
-    def _level(self, key: tuple[Any, ...]) -> int:
-        if key[0] == CONSTANT:
-            return UNIFORM
-        if key[0] != INPUT:
-            return max([self.level[operand] for operand in key[1:]])
-        array, _ = self.locate(*key[1:])
-        if array == "constants":
-            return UNIFORM
-        return DIRECTION if array in DIRECTION_ARRAYS else STATE
-
-
-def needed(graph: Graph, roots: Iterable[int], available: Iterable[int] = ()) -> list[int]:
-    """The nodes that must be computed for the roots if some are available, operands before what uses them."""
-    seen = set(available)
-    found = []
-    todo = list(roots)
-    while todo:
-        node = todo.pop()
-        if node not in seen:
-            seen.add(node)
-            found.append(node)
-            todo.extend(graph.operands(node))
-    return sorted(found)
-
-
-def copy_nodes(source: Graph, roots: Iterable[int], target: Graph, known: Mapping[int, int]) -> dict[int, int]:
-    """Copies what roots need into another graph.
-
-    Args:
-        source: the graph to copy from.
-        roots: nodes of it.
-        target: receives the copies.
-        known: copies that exist already; what only these need is not copied.
-
-    Returns:
-        The copy of each node, those known included.
-    """
-    copies = dict(known)
-    for node in needed(source, roots, known):
-        kind, *rest = source.nodes[node]
-        if kind == CONSTANT:
-            copies[node] = target.constant(rest[0])
-        elif kind == INPUT:
-            copies[node] = target.input(*rest)
-        else:
-            copies[node] = _copy(target, kind, [copies[operand] for operand in rest])
-    return copies
-
-
-def _copy(target: Graph, kind: str, operands: list[int]) -> int:
-    if kind == "+":
-        return target.add(*operands)
-    if kind == "-":
-        return target.add(operands[0], target.neg(operands[1]))
-    if kind == "*":
-        return target.mul(*operands)
-    if kind == "neg":
-        return target.neg(*operands)
-    if kind == "?":
-        return target.select(*operands)
-    return target.function(kind, *operands)
 
 
 def _residue_of(value: float) -> int:

@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from femgpu.forms.graph import INPUT
-from femgpu.forms.identities import DIRECTION, PRIME, STATE, UNIFORM, SharedGraph, copy_nodes, needed
-from femgpu.forms.products import Products
+from femgpu.forms.graph.copying import copy_nodes
+from femgpu.forms.graph.graph import INPUT
+from femgpu.forms.graph.identities import PRIME, SharedGraph
+from femgpu.forms.graph.levels import CELL, DIRECTION, POINT, STATE, UNIFORM, join
+from femgpu.forms.state.products import Products
 
 # A sum: the weight of each vertex in it.
 Terms = dict[int, int]
+# What weights depend on that may be stored.
+_STORED = (CELL, STATE)
 
 
 class Network:
@@ -24,19 +28,21 @@ class Network:
     Args:
         graph: holds the action and receives new weights.
         roots: nodes of the outputs, linear in the direction.
+        num_qpts: points of a cell, which share the weights that are constant on it.
 
     Attributes:
         terms: the sum that each vertex is, inputs excepted. Vertices are nodes of the action or, if negative, made here.
     """
 
-    def __init__(self, graph: SharedGraph, roots: Sequence[int]) -> None:
+    def __init__(self, graph: SharedGraph, roots: Sequence[int], num_qpts: int = 1) -> None:
         self.graph = graph
+        self.num_qpts = num_qpts
         self.roots = list(roots)
         self.inputs = [node for node in direction_nodes(graph, roots) if graph.nodes[node][0] == INPUT]
         self.terms: dict[int, Terms] = {}
         self._products = Products(graph)
         self._expansions: dict[int, Terms] = {}  # of vertices below conditions, down to the inputs
-        self._place: dict[int, tuple[int, int]] = {}  # of each vertex that was made: behind a node, how far
+        self._place: dict[int, tuple[int, int]] = {}  # of each vertex that was made: next to a node, how far behind
         for node in direction_nodes(graph, roots):
             if graph.nodes[node][0] != INPUT:
                 self.terms[node] = self._terms(node)
@@ -66,7 +72,8 @@ class Network:
             for vertex, (saved, new) in proposals.items():
                 if vertex in touched or not touched.isdisjoint(users[vertex]):
                     saved, new = self._proposal(vertex, users[vertex], counts)
-                if saved >= weight_cost * sum(1 / max(shares[key], 1) for key in new if not counts[key]):
+                parts = {key: 1 / max(shares[key], 1) for key in new if not counts[key]}
+                if saved >= weight_cost * sum(part / (self.num_qpts if new[key] == CELL else 1) for key, part in parts.items()):
                     touched.update(users[vertex], self.terms[vertex])
                     self._eliminate(vertex, users, counts)
                     eliminated = True
@@ -83,10 +90,22 @@ class Network:
                 self._multiply(vertex, factor, rests)
                 counts.update(self._scalars({vertex: factor}))
 
+    def separate(self) -> None:
+        """Takes factors that all weights of a sum share out of it, where this leaves weights that are constant on a cell."""
+        level = self.graph.level
+        for vertex, terms in list(self.terms.items()):
+            common = [factor for factor in self._products.common(terms.values()) if level[factor] in (POINT, STATE)]
+            rests = {x: self._products.without(weight, common) for x, weight in terms.items()}
+            if common and len(rests) > 1 and {level[rest] for rest in rests.values()} in ({CELL}, {CELL, UNIFORM}):
+                made = -1 - len(self._place)
+                self._place[made] = vertex, -1
+                self.terms[made] = rests
+                self.terms[vertex] = {made: self._products.product(common)}
+
     def rebuilt(self) -> tuple[SharedGraph, list[int]]:
         """The network as a graph, and the outputs in it; equal weights in a sum are multiplied once."""
         safe = {vertex: {x: self.graph.safest(weight) for x, weight in terms.items()} for vertex, terms in self.terms.items()}
-        target = SharedGraph(self.graph.locate)
+        target = SharedGraph(self.graph.levels)
         weights = [weight for terms in safe.values() for weight in terms.values()]
         nodes = copy_nodes(self.graph, weights + self.inputs, target, {})
         for vertex in self._ordered():
@@ -141,22 +160,22 @@ class Network:
 
     def _add_multiple(self, terms: Terms, weight: int, added: Terms) -> None:
         for vertex, inner in added.items():
-            product = self.graph.mul(weight, inner)
+            product = self._products.mul(weight, inner)
             total = self._products.add(terms[vertex], product) if vertex in terms else product
             if self.graph.residue[total]:
                 terms[vertex] = total
             else:
                 terms.pop(vertex, None)
 
-    def _proposal(self, vertex: int, users: Iterable[int], counts: Counter[int]) -> tuple[int, set[int]]:
-        """Operations on directions that eliminating a vertex saves, and classes of weights that are not there yet."""
+    def _proposal(self, vertex: int, users: Iterable[int], counts: Counter[int]) -> tuple[int, dict[int, int]]:
+        """Operations on directions that eliminating a vertex saves; classes of weights that are not there yet, and their levels."""
         saved = _operations([self.graph.weight_class(weight) for weight in self.terms[vertex].values()])
-        new: set[int] = set()
+        new: dict[int, int] = {}
         for user in users:
             joined = self._joined(user, vertex)
             saved += _operations([self.graph.weight_class(weight) for weight in self.terms[user].values()])
             saved -= _operations([key for key, _ in joined])
-            new.update(key for key, level in joined if level == STATE and key != 1 and not counts[key])
+            new.update((key, level) for key, level in joined if level in _STORED and key != 1 and not counts[key])
         return saved, new
 
     def _joined(self, user: int, vertex: int) -> list[tuple[int, int]]:
@@ -167,7 +186,7 @@ class Network:
         joined = {x: (residue[weight], level[weight]) for x, weight in terms.items() if x != vertex}
         for x, weight in self.terms[vertex].items():
             value, its_level = joined.get(x, (0, UNIFORM))
-            joined[x] = (value + residue[weight] * residue[factor]) % PRIME, max(its_level, level[weight], level[factor])
+            joined[x] = (value + residue[weight] * residue[factor]) % PRIME, join(its_level, level[weight], level[factor])
         return [(min(value, PRIME - value), its_level) for value, its_level in joined.values() if value]
 
     def _eliminate(self, vertex: int, users: dict[int, dict[int, None]], counts: Counter[int]) -> None:
@@ -226,8 +245,8 @@ class Network:
             self.terms[user][made] = rest
 
     def _scalars(self, terms: Terms) -> list[int]:
-        """Classes of the weights that differ from point to point."""
-        found = [self.graph.weight_class(weight) for weight in terms.values() if self.graph.level[weight] == STATE]
+        """Classes of the weights that differ from cell to cell."""
+        found = [self.graph.weight_class(weight) for weight in terms.values() if self.graph.level[weight] in _STORED]
         return [key for key in found if key != 1]
 
     def _counts(self) -> Counter[int]:
@@ -256,7 +275,7 @@ class Network:
 
 def direction_nodes(graph: SharedGraph, roots: Iterable[int]) -> list[int]:
     """The nodes that depend on the direction and that roots need, operands before what uses them."""
-    return [node for node in needed(graph, roots) if graph.level[node] == DIRECTION]
+    return [node for node in graph.live(roots) if graph.level[node] == DIRECTION]
 
 
 def _operations(classes: Sequence[int]) -> int:

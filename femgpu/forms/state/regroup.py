@@ -8,21 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from femgpu.forms.graph import INPUT
-from femgpu.forms.identities import DIRECTION, SharedGraph
-from femgpu.forms.network import Network, direction_nodes
+from femgpu.forms.graph.graph import INPUT
+from femgpu.forms.graph.identities import SharedGraph
+from femgpu.forms.graph.levels import DIRECTION
+from femgpu.forms.state.network import Network, direction_nodes
 
 # What a new weight is taken to cost, in operations on directions: almost nothing where it is stored, and somewhat more
 # than the one operation that makes it where it is recomputed.
 _WEIGHT_COSTS = {"few weights": 1.2, "few operations": 0.01}
 
 
-def regroupings(graph: SharedGraph, roots: Sequence[int]) -> Iterator[tuple[str, SharedGraph, list[int]]]:
+def regroupings(graph: SharedGraph, roots: Sequence[int], num_qpts: int = 1) -> Iterator[tuple[str, SharedGraph, list[int]]]:
     """Writes an action in several ways.
 
     Args:
         graph: holds the action; receives the weights.
         roots: nodes of the outputs.
+        num_qpts: points of a cell, which share the weights that are constant on it.
 
     Yields:
         What was done, a graph, and the outputs' nodes in it; nothing if the action is not linear in the direction.
@@ -30,11 +32,13 @@ def regroupings(graph: SharedGraph, roots: Sequence[int]) -> Iterator[tuple[str,
     if not _is_linear(graph, roots):
         return
     for name, weight_cost in _WEIGHT_COSTS.items():
-        network = Network(graph, roots)
+        network = Network(graph, roots, num_qpts)
         network.simplify(weight_cost)
         network.factor()
+        network.separate()
         yield f"regrouped, {name}", *network.rebuilt()
     network.collect()
+    network.separate()
     yield "collected", *network.rebuilt()
 
 

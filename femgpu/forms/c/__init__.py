@@ -1,0 +1,1 @@
+"""The PETSc way in: forms whose pointwise functions are C bodies of the user."""

@@ -1,0 +1,1 @@
+"""The scalar expression graph that pointwise functions are made of: build, find equal values, print, evaluate."""

@@ -1,0 +1,45 @@
+"""A graph and its outputs to the record of a pointwise function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+from femgpu.forms.graph.arrays import Locate, component
+from femgpu.forms.graph.evaluate import Evaluation
+from femgpu.forms.graph.graph import INPUT, Graph
+from femgpu.forms.graph.printer import print_body
+from femgpu.forms.records import Kind, Pointwise, Read
+
+
+def pointwise(kind: Kind, evaluation: Evaluation, dim: int, reference: bool = False) -> Pointwise:
+    """Prints what the outputs need of a graph, and says what that reads, writes and costs.
+
+    Args:
+        kind: of the function.
+        evaluation: the graph and its outputs.
+        dim: dimension of space.
+        reference: see `Pointwise`.
+    """
+    graph, roots, locate = evaluation.graph, evaluation.roots, evaluation.locate
+    nodes = [node for _, _, node in roots]
+    return Pointwise(
+        kind=kind,
+        body=print_body(graph, roots, locate),
+        reads=_reads(graph, nodes, locate, dim),
+        writes=frozenset((name, index // prod(evaluation.shapes[name][1:])) for name, index, _ in roots),
+        flops=graph.flops(nodes),
+        evaluate=evaluation,
+        reference=reference,
+    )
+
+
+def _reads(graph: Graph, nodes: Iterable[int], locate: Locate, dim: int) -> frozenset[Read]:
+    """The input arrays and components that nodes need, as in `Pointwise.reads`."""
+    found: set[Read] = set()
+    for node in graph.live(nodes):
+        kind, *rest = graph.nodes[node]
+        if kind == INPUT:
+            array, index = locate(*rest)
+            found.add((array, component(array, index, dim)))
+    return frozenset(entry for entry in found if entry[0] != "constants")

@@ -1,0 +1,82 @@
+"""What values cost at a point: to compute, to interpolate, to gather, to load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from femgpu.forms.graph.arrays import DIRECTION_ARRAYS
+from femgpu.forms.graph.graph import CONSTANT, INPUT, Graph
+from femgpu.forms.graph.levels import CELL, STATE, Levels
+from femgpu.forms.graph.operations import OPERATIONS
+from femgpu.forms.records import Read
+
+# Arrays that an action has anyway, or loads at a price.
+_FREE = (*DIRECTION_ARRAYS, "constants", "weight", "s", "c")
+
+# A component of one array, ("u_x", 1), with all its derivatives; all of ("x", 0), ("n", 0), ("K", 0) and ("det", 0).
+Field = Read
+FieldCost = Callable[[Field], float]
+
+# Operations in double precision on a GPU, in units of one addition or multiplication; the others cost what they count.
+EFFORT = {
+    "rcp": 8.0, "sqrt": 10.0, "exp": 16.0, "log": 24.0, "pow": 60.0, "sin": 24.0, "cos": 24.0, "tan": 36.0, "asin": 24.0,
+    "acos": 24.0, "atan": 24.0, "atan2": 32.0, "sinh": 28.0, "cosh": 28.0, "tanh": 28.0, "erf": 32.0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The model of the cost of an action at one point, in operations.
+
+    What is constant on a cell is computed, interpolated and loaded once for all of its points.
+
+    Attributes:
+        levels: says what is constant on a cell.
+        num_qpts: points of a cell.
+        price: of loading a scalar.
+        interpolation: of having a field.
+        gather: of having the coefficients of a component, ("u", 1) say, which `u`, `u_x` and `u_xx` share.
+        effort: of the operations that do not cost what they count.
+    """
+
+    levels: Levels
+    num_qpts: int
+    price: float
+    interpolation: FieldCost
+    gather: FieldCost
+    effort: Mapping[str, float]
+
+    def node(self, graph: Graph, node: int, level: int) -> float:
+        """The cost of one node, its operands given."""
+        kind = graph.nodes[node][0]
+        return 0.0 if kind in (CONSTANT, INPUT) else self.effort.get(kind, OPERATIONS[kind].flops) / self.points(level)
+
+    def loading(self, level: int) -> float:
+        """The cost of loading a scalar that is stored."""
+        return self.price / self.points(level)
+
+    def having(self, field: Field) -> float:
+        """The cost of having a field, its coefficients given."""
+        return self.interpolation(field) / self.points(CELL if field in self.levels.on_cells else STATE)
+
+    def points(self, level: int) -> int:
+        """How many points share a value."""
+        return self.num_qpts if level == CELL else 1
+
+    def total(self, graph: Graph, roots: Iterable[int], stored: Iterable[int] = ()) -> float:
+        """The cost of nodes from fields of the state and from stored values, without loading these."""
+        nodes, level = graph.live(roots, stored), self.levels.of_nodes(graph)
+        inputs = [self.levels.field(*graph.nodes[node][1:]) for node in nodes if graph.nodes[node][0] == INPUT]
+        fields = [field for field in dict.fromkeys(inputs) if field[0] not in _FREE]
+        sources = dict.fromkeys(map(coefficients, fields))
+        return (
+            sum(self.node(graph, node, level[node]) for node in nodes)
+            + sum(map(self.having, fields))
+            + sum(map(self.gather, sources))
+        )
+
+
+def coefficients(field: Field) -> Field:
+    """The coefficients that a field is interpolated from; inverse Jacobian and determinant share the Jacobian."""
+    return ("K", 0) if field[0] == "det" else (field[0].partition("_")[0], field[1])

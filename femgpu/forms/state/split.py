@@ -1,0 +1,222 @@
+"""The state part of a Jacobian action: what is stored between two residuals, at the points or in the cells.
+
+The graph of an action is cut into a part that depends on the state only (u, coefficients, coordinates, geometry) and the
+rest. Of the values where the two meet, those are stored that are cheaper to load than to recompute. Stages: write the
+action in several ways (`regroup`), cut each of them, take the cheapest, print both parts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from femgpu.errors import FormError
+from femgpu.forms.graph.copying import copy_nodes
+from femgpu.forms.graph.evaluate import Evaluation
+from femgpu.forms.graph.graph import CONSTANT, INPUT, Graph
+from femgpu.forms.graph.identities import SharedGraph
+from femgpu.forms.graph.levels import CELL, DIRECTION, STATE, Levels
+from femgpu.forms.graph.operations import OPERATIONS
+from femgpu.forms.graph.pointwise import pointwise
+from femgpu.forms.records import Pointwise
+from femgpu.forms.state.costs import EFFORT, Costs, Field, FieldCost, coefficients
+from femgpu.forms.state.cut import SINK, SOURCE, Cut
+from femgpu.forms.state.regroup import regroupings
+
+# Arrays of what is stored, by what that depends on.
+_ARRAYS = {STATE: "s", CELL: "c"}
+
+
+@dataclass(frozen=True)
+class StateSplit:
+    """A Jacobian action in two parts.
+
+    Attributes:
+        state: writes `s` and `c`, from the state only; None if nothing is stored.
+        action: the action, which reads `s`, `c` and the direction, and of the state what is cheaper to recompute.
+        num_scalars: length of `s` at one point.
+        num_cell_scalars: length of `c` in one cell.
+        way: how the action was regrouped.
+        flops_before: operations per point of the action as given, having the fields of the state included; those that all
+            points of a cell share are divided among them.
+        flops_after: the same of the new action.
+    """
+
+    state: Pointwise | None
+    action: Pointwise
+    num_scalars: int
+    num_cell_scalars: int
+    way: str
+    flops_before: float
+    flops_after: float
+
+    def __str__(self) -> str:
+        """One line for the view."""
+        counts = {"point": self.num_scalars, "cell": self.num_cell_scalars}
+        stored = " and ".join(f"{count} scalars per {where}" for where, count in counts.items() if count) or "nothing"
+        return f"{stored} stored, {self.flops_after:.0f} operations per point instead of {self.flops_before:.0f} ({self.way})"
+
+
+def split_states(
+    action: Pointwise,
+    prices: Sequence[float],
+    input_costs: FieldCost,
+    gather_costs: FieldCost = lambda field: 0.0,
+    effort: Mapping[str, float] = EFFORT,
+    *,
+    num_qpts: int = 1,
+    on_cells: Collection[Field] = (),
+) -> list[StateSplit]:
+    """Cuts a Jacobian action into a state part and a direction part, for several prices, which takes little longer than for one.
+
+    Args:
+        action: the action.
+        prices: what loading a stored scalar costs, in operations; infinite: nothing is stored.
+        input_costs: what having a field costs, in operations, finite: at a point, or in a cell if it is the same at all of its
+            points. A field is a component of one array, ("u_x", 1), or all of ("x", 0), ("n", 0), ("K", 0) or ("det", 0); all
+            derivatives of a component come at once.
+        gather_costs: what having the coefficients of a component costs, in operations per point, finite: ("u", 1) for
+            "u", "u_x" and "u_xx", ("a", 0), ("x", 0), ("n", 0); ("K", 0) for what "K" and "det" share.
+        effort: cost of the operations that do not cost what they count.
+        num_qpts: points of a cell.
+        on_cells: fields that are the same at all points of a cell: in affine cells ("K", 0), ("det", 0) and, on facets,
+            ("n", 0); coefficients of degree 0. What depends on nothing else is computed, loaded and stored once per cell.
+
+    Returns:
+        The cheapest split per price, in order, one without scalars where storing does not pay; none for bodies of the user.
+
+    Raises:
+        FormError: if a price is negative or not a number.
+    """
+    for price in prices:
+        if not price >= 0:
+            raise FormError(f"price {price} of a stored scalar; expected at least 0")
+    given = action.evaluate
+    if not isinstance(given, Evaluation):
+        return []
+    levels = Levels(given.locate, given.shapes["f1"][-1], frozenset(on_cells if num_qpts > 1 else ()))
+    graph = SharedGraph(levels)
+    given_roots = [node for _, _, node in given.roots]
+    copies = copy_nodes(given.graph, given_roots, graph, {})
+    roots = [copies[root] for root in given_roots]
+    texts = [_Text("as given", graph, roots), *(_Text(*found) for found in regroupings(graph, roots, num_qpts))]
+    splits = []
+    for price in prices:
+        model = _Model(Costs(levels, num_qpts, price, input_costs, gather_costs, effort))
+        splits.append(model.split(action, given, min(map(model.cut, texts), key=lambda way: way.cost)))
+    return splits
+
+
+@dataclass(frozen=True)
+class _Text:
+    """One way of writing the action."""
+
+    name: str
+    graph: SharedGraph
+    roots: list[int]
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way of writing the action, the values that are stored then, and what that costs."""
+
+    text: _Text
+    stored: list[int]
+    cost: float
+
+    @property
+    def places(self) -> dict[int, tuple[str, int]]:
+        """Array and index of each value that is stored."""
+        found: dict[int, tuple[str, int]] = {}
+        counts = dict.fromkeys(_ARRAYS.values(), 0)
+        for node in self.stored:
+            array = _ARRAYS[self.text.graph.level[node]]
+            found[node] = array, counts[array]
+            counts[array] += 1
+        return found
+
+    def count(self, array: str) -> int:
+        """Length of an array of what is stored."""
+        return sum(place[0] == array for place in self.places.values())
+
+
+@dataclass(frozen=True)
+class _Model:
+    """What is stored under a model of the costs."""
+
+    costs: Costs
+
+    def cut(self, text: _Text) -> _Way:
+        """Finds the values to store."""
+        graph, roots = text.graph, text.roots
+        live = graph.live(roots)
+        used = {operand for node in live if graph.level[node] == DIRECTION for operand in graph.operands(node)}
+        wanted = [node for node in live if graph.level[node] < DIRECTION and (node in used or node in roots)]
+        stored = [] if math.isinf(self.costs.price) else self._cheapest(graph, wanted)
+        loading = sum(self.costs.loading(graph.level[node]) for node in stored)
+        return _Way(text, stored, self.costs.total(graph, roots, stored) + loading)
+
+    def split(self, action: Pointwise, given: Evaluation, way: _Way) -> StateSplit:
+        """Prints both parts."""
+        plain, dim = replace(self.costs, effort={}), self.costs.levels.dim
+        given_roots = [node for _, _, node in given.roots]
+        before = plain.total(given.graph, given_roots)
+        if way.cost >= self.costs.total(given.graph, given_roots):
+            return StateSplit(None, action, 0, 0, "as given", before, before)
+        graph, text, places = Graph(), way.text, way.places
+        loaded = {node: _loaded(text.graph, node, graph, place) for node, place in places.items()}
+        copies = copy_nodes(text.graph, text.roots, graph, loaded)
+        roots = tuple((name, index, copies[root]) for (name, index, _), root in zip(given.roots, text.roots, strict=True))
+        new = pointwise(action.kind, replace(given, graph=graph, roots=roots), dim, action.reference)
+        state = _state(way, given, dim, action.reference) if places else None
+        after = plain.total(graph, [node for _, _, node in roots])
+        return StateSplit(state, new, way.count("s"), way.count("c"), text.name, before, after)
+
+    def _cheapest(self, graph: SharedGraph, wanted: list[int]) -> list[int]:
+        """The values to store, by a minimum cut.
+
+        Every value is computed in the action, which costs its operation and needs its operands there, or is loaded at
+        the price. Inputs need their field, which comes at its cost, and a field needs its coefficients.
+        """
+        cut = Cut()
+        costs = self.costs
+        for node in graph.live(wanted):
+            level = graph.level[node]
+            cut.edge(SOURCE, ("computed", node), costs.node(graph, node, level))
+            cut.edge(("computed", node), ("there", node), max(costs.loading(level), 1e-3) if level in _ARRAYS else math.inf)
+            for operand in graph.operands(node):
+                cut.edge(("there", operand), ("computed", node), math.inf)
+            if level in _ARRAYS and graph.nodes[node][0] == INPUT:
+                field = costs.levels.field(*graph.nodes[node][1:])
+                cut.edge(("field", field), ("computed", node), math.inf)
+                cut.edge(SOURCE, ("field", field), costs.having(field))
+                cut.edge(("gather", coefficients(field)), ("field", field), math.inf)
+                cut.edge(SOURCE, ("gather", coefficients(field)), costs.gather(coefficients(field)))
+        for node in wanted:
+            cut.edge(("there", node), SINK, math.inf)
+        absent = cut.source_side()
+        return [node for node in graph.live(wanted) if ("computed", node) in absent and ("there", node) not in absent]
+
+
+def _state(way: _Way, given: Evaluation, dim: int, reference: bool) -> Pointwise:
+    """The function that computes what is stored."""
+    graph, places = Graph(), way.places
+    copies = copy_nodes(way.text.graph, places, graph, {})
+    roots = tuple((*place, _as_number(graph, copies[node])) for node, place in places.items())
+    shapes = {array: (way.count(array),) for array in _ARRAYS.values()}
+    return pointwise("state", Evaluation(graph, roots, shapes, given.locate), dim, reference)
+
+
+def _as_number(graph: Graph, node: int) -> int:
+    return graph.select(node, graph.constant(1.0), graph.constant(0.0)) if _is_logical(graph, node) else node
+
+
+def _loaded(source: Graph, node: int, target: Graph, place: tuple[str, int]) -> int:
+    scalar = target.input(*place)
+    return target.function("!=", scalar, target.constant(0.0)) if _is_logical(source, node) else scalar
+
+
+def _is_logical(graph: Graph, node: int) -> bool:
+    kind = graph.nodes[node][0]
+    return kind not in (CONSTANT, INPUT) and OPERATIONS[kind].logical
