@@ -135,7 +135,7 @@ def scheme_rule(cell: str, degree: int, scheme: str) -> Quadrature:
 
 
 def collocated_degree(degree: int) -> int:
-    """The degree for which the scheme "GLL" takes the nodes of continuous Lagrange elements of a degree as points."""
+    """The degree for which the scheme "GLL" takes the nodes of Lagrange elements of a degree as points."""
     return max(1, 2 * degree - 1)
 
 
