@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
-from femgpu.element.quadrature import Quadrature, basix_rule
+from femgpu.element.quadrature import Quadrature, scheme_rule
 from femgpu.element.reference import ReferenceCell, reference_cell
 
 
@@ -50,14 +50,18 @@ class FacetQuadrature:
 
 
 @cache
-def facet_rules(cell: str, degree: int) -> tuple[FacetQuadrature, ...]:
-    """The default rules of the facets of a cell, one for each type of facet.
+def facet_rules(cell: str, degree: int, scheme: str = "default") -> tuple[FacetQuadrature, ...]:
+    """The rules of a scheme on the facets of a cell, one for each type of facet.
 
     Args:
         cell: name of the reference cell.
         degree: degree of exactness, at least 0.
+        scheme: one of `SCHEMES`.
+
+    Raises:
+        FormError: as `scheme_rule` does for the facets.
     """
-    return _rules(cell, lambda kind: basix_rule(kind, degree))
+    return _rules(cell, lambda kind: scheme_rule(kind, degree, scheme))
 
 
 @cache

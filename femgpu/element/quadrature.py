@@ -1,4 +1,11 @@
-"""Quadrature rules on PETSc's reference cells, from basix or from PETSc itself."""
+"""Quadrature rules on PETSc's reference cells, from basix or from PETSc itself.
+
+Of a degree, the scheme
+- "default" takes Xiao-Gimbutas rules on simplices, Gauss products on tensor cells, triangle times Gauss on prisms;
+- "GLL" takes Gauss-Lobatto-Legendre products with the least number of points that is exact: q points per direction, at least
+  2, are exact to degree 2 q - 3, so that degree 2 k - 1 gives k + 1 points, the nodes of Lagrange elements of degree k;
+- "vertex" takes the mean over the vertices times the volume, which is exact to degree 1, whatever the degree.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +15,16 @@ from functools import cache
 import basix
 import numpy as np
 import numpy.typing as npt
+from numpy.polynomial import legendre
 from petsc4py import PETSc
 
 from femgpu import petsc_c
-from femgpu.element.reference import reference_cell
+from femgpu.element.lattice import lattice_places
+from femgpu.element.reference import TENSOR_CELLS, reference_cell
 from femgpu.errors import FormError
+
+# What `quadrature_rule` in the metadata of a measure may say.
+SCHEMES = ("default", "GLL", "vertex")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +68,7 @@ def basix_rule(cell: str, degree: int) -> Quadrature:
     Raises:
         FormError: for a negative degree.
     """
-    if degree < 0:
-        raise FormError(f"quadrature degree {degree}: expected at least 0")
+    _check_degree(degree)
     reference = reference_cell(cell)
     if cell == "prism":
         triangle, interval = basix_rule("triangle", degree), basix_rule("interval", degree)
@@ -65,6 +76,67 @@ def basix_rule(cell: str, degree: int) -> Quadrature:
     points, weights = basix.make_quadrature(basix.CellType[cell], degree)
     # basix lives on [0, 1]^dim.
     return _frozen(cell, 2.0 * points - 1.0, weights * 2.0**reference.dim, degree, f"basix{degree}")
+
+
+@cache
+def gll_rule(cell: str, degree: int) -> Quadrature:
+    """Products of Gauss-Lobatto-Legendre rules with (degree + 4) // 2 points, the first coordinate fastest.
+
+    Up to degree 1 that is the vertex rule, and simplices and prisms have it, too.
+
+    Args:
+        cell: name of the reference cell.
+        degree: degree of exactness, at least 0.
+
+    Returns:
+        The rule, whose own degree may be larger by one; the same object for the same arguments.
+
+    Raises:
+        FormError: for a negative degree, and above degree 1 on a cell that is no product of intervals.
+    """
+    _check_degree(degree)
+    if cell not in TENSOR_CELLS:
+        if degree > 1:
+            raise FormError(
+                f'quadrature_rule "GLL" of degree {degree} on a {cell}: Gauss-Lobatto rules exist on {", ".join(TENSOR_CELLS)} '
+                f'only; expected degree 1 or less (the vertex rule), or quadrature_rule "default"'
+            )
+        return vertex_rule(cell)
+    dim, num = reference_cell(cell).dim, (degree + 4) // 2
+    points, weights = _gauss_lobatto(num)
+    places = lattice_places(num, dim)
+    return _frozen(cell, points[places], np.prod(weights[places], axis=1), 2 * num - 3, f"gll{num}")
+
+
+@cache
+def vertex_rule(cell: str) -> Quadrature:
+    """Equal weights at the vertices, in PETSc's order; exact to degree 1. The same object for the same cell."""
+    reference = reference_cell(cell)
+    weights = np.full(reference.num_vertices, reference.volume / reference.num_vertices)
+    return _frozen(cell, reference.vertices.copy(), weights, 1, "vertex")
+
+
+def scheme_rule(cell: str, degree: int, scheme: str) -> Quadrature:
+    """The rule of a scheme; the same object for the same arguments.
+
+    Args:
+        cell: name of the reference cell.
+        degree: degree of exactness, at least 0; the vertex rule does not ask for it.
+        scheme: one of `SCHEMES`.
+
+    Raises:
+        FormError: for any other scheme, a negative degree, and where the scheme has no rule of this degree on this cell.
+    """
+    if scheme not in SCHEMES:
+        raise FormError(f"quadrature_rule {scheme!r} is not supported; expected one of {', '.join(map(repr, SCHEMES))}")
+    if scheme == "vertex":
+        return vertex_rule(cell)
+    return (gll_rule if scheme == "GLL" else basix_rule)(cell, degree)
+
+
+def collocated_degree(degree: int) -> int:
+    """The degree for which the scheme "GLL" takes the nodes of Lagrange elements of a degree as points."""
+    return max(1, 2 * degree - 1)
 
 
 @cache
@@ -94,6 +166,23 @@ def petsc_rule(cell: str, degree: int, order: int | None = None) -> Quadrature:
     fe.destroy()
     points = np.array(points, np.float64).reshape(-1, reference.dim)
     return _frozen(cell, points, np.array(weights, np.float64), exact, f"petsc{degree if given < 0 else given}")
+
+
+def _check_degree(degree: int) -> None:
+    if degree < 0:
+        raise FormError(f"quadrature degree {degree}: expected at least 0")
+
+
+def _gauss_lobatto(num: int) -> tuple[npt.NDArray, npt.NDArray]:
+    """At least 2 points, increasing, and weights on [-1, 1]. Basix's come in another order and with some roundings more."""
+    top = legendre.Legendre.basis(num - 1)
+    slope, curvature = top.deriv(1), top.deriv(2)
+    # Inside, the roots of the derivative are those of a Jacobi polynomial: eigenvalues, and one step of Newton.
+    k = np.arange(1, num - 2)
+    inner = np.linalg.eigvalsh(np.diag(np.sqrt(k * (k + 2) / ((2 * k + 1) * (2 * k + 3))), -1)) if num > 2 else np.zeros(0)
+    inner = inner - slope(inner) / curvature(inner)
+    points = np.concatenate([[-1.0], 0.5 * (inner - inner[::-1]), [1.0]])
+    return points, 2.0 / (num * (num - 1) * top(points) ** 2)
 
 
 def _product(triangle: Quadrature, interval: Quadrature) -> tuple[npt.NDArray, npt.NDArray]:

@@ -125,6 +125,8 @@ _CELLS: dict[str, tuple[list[list[int]], tuple[tuple[int, ...], ...], bool, floa
 }
 
 CELL_NAMES = tuple(_CELLS)
+# The cells that are products of intervals.
+TENSOR_CELLS = ("interval", "quadrilateral", "hexahedron")
 
 
 @cache

@@ -90,6 +90,7 @@ class Integral:
         type: "cell" or "exterior_facet".
         subdomain: label values that are integrated over, one after the other; empty means everywhere.
         degree: the degree that the quadrature integrates exactly; None asks for PETSc's own points.
+        scheme: the kind of rule, one of `element.SCHEMES`.
         residual: f0 and f1.
         action: f0 and f1 of the Jacobian times the direction w.
         jacobian: g0 to g5.
@@ -99,6 +100,7 @@ class Integral:
     type: str
     subdomain: tuple[int, ...]
     degree: int | None
+    scheme: str = "default"
     residual: Pointwise | None = None
     action: Pointwise | None = None
     jacobian: Pointwise | None = None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.element import FacetQuadrature, LagrangeElement, Quadrature, basix_rule, facet_rules, petsc_facet_rules, petsc_rule
+from femgpu.element import FacetQuadrature, LagrangeElement, Quadrature, choose_facet_rules, choose_rule
 from femgpu.errors import FormError
 from femgpu.forms import Form, Integral, Pointwise
 from femgpu.mesh import Block, Mesh
@@ -220,10 +220,7 @@ def make_terms(form: Form, settings: Settings) -> list[Term]:
 
 def _cell_terms(form: Form, integral: Integral, mesh: Mesh, block: Block, settings: Settings) -> Iterable[Term]:
     order = settings.default_quadrature_order
-    if order < 0 and integral.degree is not None:
-        rule = basix_rule(block.cell, integral.degree)
-    else:
-        rule = petsc_rule(block.cell, _degree(form, block), None if order < 0 else order)
+    rule = choose_rule(block.cell, integral.degree, integral.scheme, _degree(form, block), order)
     cells = None
     if integral.subdomain:
         numbers, indices = mesh.locate(mesh.cells(integral.subdomain))
@@ -239,10 +236,7 @@ def _cell_terms(form: Form, integral: Integral, mesh: Mesh, block: Block, settin
 
 def _facet_terms(form: Form, integral: Integral, mesh: Mesh, block: Block, settings: Settings) -> Iterable[Term]:
     order = settings.default_quadrature_order
-    if order < 0 and integral.degree is not None:
-        rules = facet_rules(block.cell, integral.degree)
-    else:
-        rules = petsc_facet_rules(block.cell, _degree(form, block), None if order < 0 else order)
+    rules = choose_facet_rules(block.cell, integral.degree, integral.scheme, _degree(form, block), order)
     cells, facets = mesh.facets(integral.subdomain or "boundary")
     numbers, indices = mesh.locate(cells)
     for rule in rules:

@@ -2,7 +2,21 @@ import numpy as np
 import pytest
 from petsc4py import PETSc
 
-from femgpu.element import CELL_NAMES, LagrangeElement, basix_rule, petsc_rule, reference_cell
+from femgpu.element import (
+    CELL_NAMES,
+    SCHEMES,
+    LagrangeElement,
+    basix_rule,
+    choose_facet_rules,
+    choose_rule,
+    collocated_degree,
+    facet_rules,
+    petsc_facet_rules,
+    petsc_rule,
+    reference_cell,
+    scheme_rule,
+)
+from femgpu.element.reference import TENSOR_CELLS
 from femgpu.errors import FormError, MeshError
 from femgpu.mesh.box import from_cell_list
 
@@ -214,6 +228,115 @@ def check_exact(rule, degree):
     np.testing.assert_allclose(rule.weights @ evaluate(powers, rule.points), expected, rtol=0, atol=2e-13)
     assert not rule.points.flags.writeable and not rule.weights.flags.writeable
     assert rule.points.shape == (rule.num_qpts, reference_cell(rule.cell).dim)
+
+
+@pytest.mark.parametrize("cell", TENSOR_CELLS)
+def test_gll_rules_are_exact(cell, rng):
+    """The least number of points, ends included, that is exact to the degree: q points are to 2 q - 3."""
+    for degree in [0, 1, *rng.integers(2, 20 if cell != "hexahedron" else 10, 3).tolist()]:
+        rule = scheme_rule(cell, degree, "GLL")
+        num = max(2, -(-(degree + 3) // 2))
+        assert rule.num_qpts == num ** reference_cell(cell).dim and rule.degree == 2 * num - 3 >= degree
+        check_exact(rule, rule.degree)
+        check_random_polynomials(rule, rule.degree, rng)
+        above = np.zeros(reference_cell(cell).dim, int)
+        above[0] = rule.degree + 1
+        found = rule.weights @ evaluate(above[None], rule.points)
+        assert abs(found / rule.weights.sum() - 1 / (rule.degree + 2)) > 1e-4 / 2**degree
+        on_ends = [len(set(rule.points[:, d].tolist()) & {-1.0, 1.0}) for d in range(reference_cell(cell).dim)]
+        assert on_ends == [2] * reference_cell(cell).dim
+
+
+@pytest.mark.parametrize("cell", TENSOR_CELLS)
+@pytest.mark.parametrize("degree", range(1, 7))
+def test_gll_points_of_a_degree_are_the_nodes(cell, degree):
+    points = scheme_rule(cell, collocated_degree(degree), "GLL").points
+    for continuous in (True, False):
+        nodes = LagrangeElement(cell, degree, continuous).nodes
+        assert points.shape == nodes.shape
+        assert np.abs(points[:, None] - nodes[None]).max(axis=2).min(axis=1).max() < 1e-14
+
+
+@cells
+def test_vertex_rules(cell, rng):
+    """The mean over the vertices, exact to degree 1 on every cell; of degree 1 GLL is the same."""
+    reference = reference_cell(cell)
+    for rule in (scheme_rule(cell, 1, "vertex"), scheme_rule(cell, 7, "vertex")):
+        assert (rule.num_qpts, rule.degree, rule.name) == (reference.num_vertices, 1, "vertex")
+        np.testing.assert_array_equal(rule.points, reference.vertices)
+        check_exact(rule, 1)
+        check_random_polynomials(rule, 1, rng)
+    same = scheme_rule(cell, 1, "GLL")
+    order = np.abs(same.points[:, None] - reference.vertices[None]).sum(axis=2).argmin(axis=0)
+    np.testing.assert_allclose(same.points[order], reference.vertices, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(same.weights[order], rule.weights, rtol=1e-15)
+
+
+def check_random_polynomials(rule, degree, rng):
+    """All polynomials of the degree, in each variable on tensor cells, against a finer rule."""
+    powers = monomials(rule.cell, degree)
+    coefficients = rng.uniform(0, 1, len(powers))
+    fine = basix_rule(rule.cell, degree + 1)
+    expected = fine.weights @ (evaluate(powers, fine.points) @ coefficients)
+    # Monomials are at most 1 on the cell.
+    assert rule.weights @ (evaluate(powers, rule.points) @ coefficients) == pytest.approx(
+        expected, rel=0, abs=1e-14 * coefficients.sum() * fine.weights.sum()
+    )
+
+
+@cells
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_facet_rules_are_exact(cell, scheme, rng):
+    """Polynomials of the cell's coordinates on each facet."""
+    reference = reference_cell(cell)
+    smooth = scheme == "GLL" and set(reference.facet_cells) <= {*TENSOR_CELLS, "point"}
+    for degree in (1,) if scheme == "vertex" or not (smooth or scheme == "default") else (0, 1, 2, 5):
+        rules = facet_rules(cell, degree, scheme)
+        assert sorted(facet for rule in rules for facet in rule.facets) == list(range(len(reference.facets)))
+        powers = np.indices((degree + 1,) * reference.dim).reshape(reference.dim, -1).T
+        powers = powers[powers.sum(axis=1) <= degree]
+        coefficients = rng.uniform(0, 1, len(powers))
+        for rule, fine in zip(rules, facet_rules(cell, degree + 3), strict=True):
+            for points, weights, other, expected in zip(rule.points, rule.weights, fine.points, fine.weights, strict=True):
+                value = expected @ (evaluate(powers, other) @ coefficients)
+                found = weights @ (evaluate(powers, points) @ coefficients)
+                assert found == pytest.approx(value, rel=0, abs=1e-14 * coefficients.sum() * expected.sum())
+            if scheme != "default" and reference.dim > 1 and degree == 1:
+                for facet, points in zip(rule.facets, rule.points, strict=True):
+                    corners = reference.vertices[list(reference.facets[facet])]
+                    distance = np.abs(points[:, None] - corners[None]).max(axis=2)
+                    assert len(points) == len(corners) and distance.min(axis=0).max() < 1e-15
+
+
+def test_rules_that_do_not_exist():
+    for cell in ("triangle", "tetrahedron", "prism"):
+        with pytest.raises(FormError, match=f'"GLL" of degree 2 on a {cell}.*quadrilateral, hexahedron.*"default"'):
+            scheme_rule(cell, 2, "GLL")
+    for cell in ("tetrahedron", "prism"):
+        with pytest.raises(FormError, match='"GLL" of degree 3 on a triangle'):
+            facet_rules(cell, 3, "GLL")
+    with pytest.raises(FormError, match="'gauss' is not supported; expected one of 'default', 'GLL', 'vertex'"):
+        choose_rule("triangle", 1, "gauss")
+    for scheme in ("default", "GLL"):
+        with pytest.raises(FormError, match="degree -1"):
+            scheme_rule("quadrilateral", -1, scheme)
+        with pytest.raises(FormError, match="degree -1"):
+            choose_facet_rules("hexahedron", -1, scheme)
+
+
+@cells
+def test_the_choice_of_a_rule(cell):
+    """What is given decides, PETSc's option above all."""
+    assert choose_rule(cell, 3) is basix_rule(cell, 3)
+    assert choose_rule(cell, 1, "GLL") is scheme_rule(cell, 1, "GLL")
+    assert choose_rule(cell, 1, "vertex") is scheme_rule(cell, 1, "vertex")
+    assert choose_rule(cell, None, element_degree=2) is petsc_rule(cell, 2, None)
+    for scheme in SCHEMES:
+        assert choose_rule(cell, 5, scheme, 2, order=0) is petsc_rule(cell, 2, 0)
+        assert choose_facet_rules(cell, 5, scheme, 2, order=0) is petsc_facet_rules(cell, 2, 0)
+    assert choose_facet_rules(cell, 3) is facet_rules(cell, 3, "default")
+    assert choose_facet_rules(cell, 1, "GLL") is facet_rules(cell, 1, "GLL")
+    assert choose_facet_rules(cell, None, element_degree=2) is petsc_facet_rules(cell, 2, None)
 
 
 def test_rules_are_cached_and_point_counts_known():

@@ -43,6 +43,30 @@ def test_degrees_of_facets():
     assert note.startswith("facet integral (subdomains ((1,),)): quadrature degree 6, UFL's estimate 8 is capped; ds(degree=n)")
 
 
+def test_quadrature_rules_of_measures():
+    """Different rules keep integrals apart, and a degree that is not given follows from the rule."""
+    lumped, points = dx(scheme="GLL"), dx(metadata={"quadrature_rule": "vertex", "quadrature_degree": 1})
+    F = u * v * lumped + u * v * points + u * v * dx(degree=3, scheme="GLL") + u * v * ds(scheme="vertex") + u * v * dx
+    form = lower_form(F, u)
+    assert sorted((entry.type, entry.scheme, entry.degree) for entry in form.integrals) == [
+        ("cell", "GLL", 3), ("cell", "GLL", 3), ("cell", "default", 4), ("cell", "vertex", 1), ("exterior_facet", "vertex", 1),
+    ]  # fmt: skip
+    assert form.notes == ()
+    assert lower_form(exp(u) * v * lumped, u).notes == ()
+    (note,) = lower_form(u * v * dx(2, degree=4, scheme="vertex"), u).notes
+    assert note == "cell integral (subdomains ((2,),)): quadrature degree 4 is asked for, the vertex rule is exact to degree 1"
+    flat = Function(Space(MESH, 0, family="DG"))
+    assert lower_form(flat * v * lumped).integrals[0].degree == 3
+    assert functional(u**4 * lumped).integrals[0].degree == 3
+    assert functional(flat * lumped).integrals[0].degree == 1
+    assert functional(ufl.SpatialCoordinate(MESH)[0] ** 7 * lumped).integrals[0].degree == 7
+    du = TrialFunction(V)
+    form = lower_form(u**2 * v * lumped, u, J=2 * u * du * v * points)
+    assert [(entry.scheme, entry.residual is None, entry.jacobian is None) for entry in form.integrals] == [
+        ("GLL", False, True), ("vertex", True, False),
+    ]  # fmt: skip
+
+
 def test_mixed_spaces_cap_degrees_by_their_largest_degree():
     velocity, _ = split(w)
     form = lower_form(inner(velocity, velocity) ** 3 * TestFunctions(W)[1] * dx, w)

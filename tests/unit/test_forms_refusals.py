@@ -89,7 +89,10 @@ RESIDUALS = {
     "complex numbers": (lambda: 1j * u * v * dx, "UFL refuses the form: Unexpected complex value"),
     "imaginary part": (lambda: ufl.imag(u) * v * dx, "UFL refuses the form: Unexpected imag"),
     "division by zero": (lambda: u / ufl.conditional(ufl.lt(ufl.as_ufl(2), 1), 1, 0) * v * dx, "divides by zero"),
-    "quadrature rule": (lambda: u * v * dx(scheme="vertex"), "quadrature_rule 'vertex' is not supported"),
+    "quadrature rule": (
+        lambda: u * v * dx(scheme="KMV"),
+        "quadrature_rule 'KMV' is not supported; expected one of 'default', 'GLL', 'vertex'",
+    ),
     "quadrature degree": (lambda: u * v * dx(degree=2.5), "quadrature_degree 2.5 .*expected an integer"),
     "subdomain data": (lambda: u * v * dx(subdomain_data=[1, 2]), "subdomain_data of type list is not supported"),
     "unknown absent": (lambda: f * v * dx, "does not contain the unknown"),

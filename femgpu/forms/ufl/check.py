@@ -8,6 +8,7 @@ import ufl
 from ufl.corealg.traversal import unique_pre_traversal
 from ufl.domain import extract_domains
 
+from femgpu.element import SCHEMES
 from femgpu.errors import FormError
 from femgpu.forms.records import Lowered
 from femgpu.forms.ufl.show import show
@@ -16,7 +17,6 @@ from femgpu.spaces import Constant, Function
 # Integral types, and the label that their subdomain ids refer to.
 _LABELS = {"cell": "Cell Sets", "exterior_facet": "Face Sets"}
 _NEVER = {"interior_facet": "dS"}
-_RULES = (None, "default")
 
 
 def check_form(form: Any, num_arguments: int, what: str) -> None:
@@ -122,8 +122,9 @@ def _check_integral(integral: Any, what: str) -> None:
     if integral.subdomain_id() == "otherwise":
         raise FormError(f"{what}: the subdomain 'otherwise' is not supported; expected label values or 'everywhere': {integrand}")
     rule = integral.metadata().get("quadrature_rule")
-    if rule not in _RULES:
-        raise FormError(f"{what}: quadrature_rule {rule!r} is not supported; expected 'default': {integrand}")
+    if rule is not None and rule not in SCHEMES:
+        legal = ", ".join(map(repr, SCHEMES))
+        raise FormError(f"{what}: quadrature_rule {rule!r} is not supported; expected one of {legal}: {integrand}")
 
 
 def _check_meshes(domains: list[Any], what: str) -> None:

@@ -78,7 +78,7 @@ def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = No
     if u is not None and not any(entry.jacobian for entry in work):
         reason = f"F does not depend on the unknown {show(u)}" if J is None else show(J.integrals()[0].integrand())
         raise FormError(f"the Jacobian {'' if J is None else 'J '}is zero: {reason}")
-    return lowering.form(work, 2 * polynomial_degree(space) + 2 if max_degree is None else max_degree)
+    return lowering.form(work, polynomial_degree(space), max_degree)
 
 
 @deep_recursion()
@@ -104,9 +104,8 @@ def functional(F: Any, max_degree: int | None = None) -> Form:
     if not any(entry.functional for entry in work):
         raise FormError(f"the functional is zero: {show(F.integrals()[0].integrand())}")
     degrees = [polynomial_degree(entry.ufl_function_space()) for entry in F.coefficients()]
-    default = 2 * max(degrees) + 2 if degrees else None
     domain = F.ufl_domains()[0]
-    form = lowering.form(work, default if max_degree is None else max_degree, scale_degree(domain))
+    form = lowering.form(work, max(degrees, default=None), max_degree, scale_degree(domain))
     return replace(form, mesh=mesh_of(domain))
 
 
@@ -192,12 +191,21 @@ class _Lowering:
         work.action = work.walk.lower(substitute(piece.integrand, ufl.TrialFunction(self.space), self.direction))
         return work
 
-    def form(self, work: list[_Work], cap: int | None, scale: int = 0) -> Form:
-        """Prints all pieces and collects the records."""
+    def form(self, work: list[_Work], function_degree: int | None, cap: int | None, scale: int = 0) -> Form:
+        """Prints all pieces and collects the records.
+
+        Args:
+            work: the pieces.
+            function_degree: of the functions that estimates are capped for; None for none.
+            cap: the largest degree that an estimate may ask for; default 2 k + 2 for functions of degree k.
+            scale: the degree of det J, where that counts.
+        """
+        if cap is None and function_degree is not None:
+            cap = 2 * function_degree + 2
         notes: list[str] = []
         integrals: list[Integral] = []
         for entry in work:
-            degree = quadrature_degree(entry.piece, cap, notes, scale)
+            degree = quadrature_degree(entry.piece, cap, notes, scale, function_degree)
             template = self._integral(entry, degree)
             integrals += [replace(template, subdomain=ids) for ids in entry.piece.subdomains if template.pointwise]
         coefficients = tuple(self.inputs.coefficients)
@@ -222,6 +230,7 @@ class _Lowering:
             work.piece.type,
             (),
             degree,
+            work.piece.scheme,
             residual=outputs.pointwise("residual", graph, work.residual),
             action=outputs.pointwise("action", graph, work.action),
             jacobian=outputs.pointwise("jacobian", graph, work.jacobian),
