@@ -10,9 +10,10 @@ import pytest
 from conftest import CHILD_ENVIRONMENT
 
 from femgpu import runtime, warmup
-from femgpu.bench import ex12, report
+from femgpu.bench import ex12, launch, report
 from femgpu.bench.residual import Timing
 from femgpu.cli import main
+from femgpu.runtime import costs
 
 ROOT = Path(__file__).parents[2]
 _SCRIPT = """
@@ -152,6 +153,28 @@ def test_bench_writes_a_report(capsys, tmp_path, result, monkeypatch):
     assert main(["bench", "ex12", "--cells", "1e3", "--precision", "double", "--dim", "3", "--out", str(tmp_path)]) == 0
     assert asked[1] == (1000.0, "double", 3, ex12.BLOCKS)
     assert {path.suffix for path in tmp_path.glob("*.*")} == {".csv", ".json"}
+
+
+def test_bench_of_launches(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "host_seconds", lambda chosen: costs.host_seconds(chosen, 5, 1))
+    recording = runtime.current().profiling
+    assert main(["bench", "launch", "--out", str(tmp_path)]) == 0
+    assert "microseconds of host time" in capsys.readouterr().out
+    assert runtime.current().profiling == recording
+    files = {path.suffix: path for path in tmp_path.iterdir()}
+    assert set(files) == {".csv", ".json", ".png"}
+    record = json.loads(files[".json"].read_text())
+    assert record["driver_called_directly"] and {"fill", "copy", "read 8 bytes"} <= {t["what"] for t in record["timings"]}
+    for timing in record["timings"]:
+        assert timing["us"] > 0 and timing["us_profiling"] > 0
+
+
+def test_bench_of_launches_on_a_queue_of_another_library(monkeypatch):
+    chosen = runtime.current()
+    other = runtime.Runtime(chosen.device, chosen.context, chosen.queue)
+    monkeypatch.setattr(launch, "host_seconds", lambda chosen: costs.host_seconds(chosen, 2, 1))
+    for timing in launch.run(other).timings:
+        assert (timing.us > 0) != (timing.us_profiling > 0)
 
 
 def test_bench_refuses_its_folder_before_it_measures(capsys, tmp_path, result):
