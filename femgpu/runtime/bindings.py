@@ -40,7 +40,7 @@ class Holds:
 
 
 class Bindings:
-    """The launches that were used last, by what they are bound to.
+    """Launches that were used last, one or several together, by the handles of the buffers that they are bound to.
 
     Args:
         limit: how many are kept.
@@ -62,7 +62,14 @@ class Bindings:
         return found[0]
 
     def put(self, key: Hashable, launch: Any, holds: tuple[Hold, ...]) -> None:
-        """Remembers a launch and the buffers that its key names; forgets the one that was not used for longest."""
+        """Remembers a launch; forgets those with buffers that are no longer used, and else the one not used for longest.
+
+        Args:
+            key: names the buffers by their handles.
+            launch: what `get` gives back.
+            holds: of these buffers, so that their handles keep their meaning.
+        """
+        self.drop_dead()
         self._launches[key] = launch, holds
         if len(self._launches) > self._limit:
             self._launches.popitem(last=False)

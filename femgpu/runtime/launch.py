@@ -114,7 +114,7 @@ class Launch:
         runtime.num_launches += 1
 
     def set(self, index: int, argument: Any) -> None:
-        """Replaces one argument; the caller keeps it alive.
+        """Replaces one argument, which the caller keeps alive; `Kernel.set` does. Those of bound launches stay as they are.
 
         Raises:
             DeviceError: when the driver refuses.
@@ -240,7 +240,6 @@ class Kernel:
         return launch
 
     def _bind(self, key: Hashable, arguments: Mapping[int, Any], global_size: int) -> Launch:
-        self._bindings.drop_dead()
         holds = tuple(self.runtime.holds(value) for value in arguments.values() if not isinstance(value, np.generic))
         kept = [value for index, value in enumerate(self.arguments) if index not in arguments]
         every = [arguments.get(index, value) for index, value in enumerate(self.arguments)]
@@ -282,4 +281,7 @@ class Kernel:
 
 def _identity(argument: Any) -> Any:
     """What tells arguments apart: the handle of a buffer, the bytes of a number."""
-    return argument.tobytes() if isinstance(argument, np.generic) else getattr(argument, "int_ptr", None)
+    try:
+        return argument.int_ptr
+    except AttributeError:
+        return None if argument is None else argument.tobytes()
