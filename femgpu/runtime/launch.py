@@ -232,6 +232,7 @@ class Kernel:
 
         Raises:
             DeviceError: when the driver refuses an argument.
+            IndexError: when the kernel has no argument at a position.
         """
         key = (global_size, *arguments, *map(_identity, arguments.values()))
         launch = self._bindings.get(key)
@@ -242,7 +243,9 @@ class Kernel:
     def _bind(self, key: Hashable, arguments: Mapping[int, Any], global_size: int) -> Launch:
         holds = tuple(self.runtime.holds(value) for value in arguments.values() if not isinstance(value, np.generic))
         kept = [value for index, value in enumerate(self.arguments) if index not in arguments]
-        every = [arguments.get(index, value) for index, value in enumerate(self.arguments)]
+        every = list(self.arguments)
+        for index, value in arguments.items():
+            every[index] = value
         launch = self._launch(every, global_size, (kept, holds))
         self._bindings.put(key, launch, holds)
         return launch

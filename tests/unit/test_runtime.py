@@ -318,6 +318,8 @@ def test_errors_of_the_driver_name_kernel_and_remedy(runtime):
     kernel = Kernel(runtime, SOURCE, "axpy", arguments, N, 64)
     with pytest.raises(DeviceError, match="argument 2 of kernel axpy: INVALID_ARG_SIZE"):
         kernel.bound({2: np.float32(1.0)})
+    with pytest.raises(IndexError):
+        kernel.bound({5: x})
     assert not len(kernel._bindings)
     kernel()
     with pytest.raises(DeviceError, match="something: error -9999; "):
