@@ -86,7 +86,7 @@ def run_bench(arguments: argparse.Namespace, rest: list[str]) -> int:
     from mpi4py import MPI
 
     from femgpu import options, runtime
-    from femgpu.bench import ex12, qdata
+    from femgpu.bench import ex12, launch, qdata
     from femgpu.bench.report import check_folder, write_report
 
     if MPI.COMM_WORLD.size > 1:
@@ -94,8 +94,10 @@ def run_bench(arguments: argparse.Namespace, rest: list[str]) -> int:
     folder = check_folder(arguments.out)
     chosen = runtime.for_comm(options.read().device, MPI.COMM_WORLD)
     device = chosen.device
-    result: ex12.Result | qdata.Result
-    if arguments.workload == "qdata":
+    result: ex12.Result | qdata.Result | launch.Result
+    if arguments.workload == "launch":
+        result = launch.run(chosen)
+    elif arguments.workload == "qdata":
         result = qdata.run(chosen, arguments.cells or _CELLS["qdata"][device.is_gpu], arguments.precision or "double")
     else:
         cells = arguments.cells or _CELLS["ex12"][device.is_gpu]
@@ -123,8 +125,9 @@ def _parser() -> argparse.ArgumentParser:
     _command(commands, "doctor", "checks the installation and says how to mend it", run_doctor)
     _command(commands, "devices", "lists OpenCL devices and the one that is taken", run_devices)
     bench = _command(commands, "bench", "times a workload and writes a report", run_bench)
-    bench.add_argument("workload", choices=tuple(_CELLS), help="ex12: the variable-coefficient Poisson residual on P1; qdata: "
-                       "actions with state stored and recomputed")  # fmt: skip
+    bench.add_argument("workload", choices=(*_CELLS, "launch"), help="ex12: the variable-coefficient Poisson residual on P1; "
+                       "qdata: actions with state stored and recomputed; launch: host time of launches and small copies, "
+                       "which takes none of the arguments but --out")  # fmt: skip
     default = "; ".join(f"{name}: {gpu:.1e} on a GPU, else {cpu:.0e}" for name, (cpu, gpu) in _CELLS.items())
     bench.add_argument("--cells", type=_count, help=f"at least so many; default {default}")
     bench.add_argument("--precision", choices=("single", "double", "mixed"), help="default single; qdata: double")

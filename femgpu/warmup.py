@@ -62,6 +62,9 @@ def _running(path: Path, arguments: Sequence[str]) -> Iterator[None]:
 
 def _report(problem: NonlinearProblem) -> str:
     runtime, folder = problem.runtime, cache_folder()
-    where = f"kept in {folder}" if folder else "kept nowhere, because FEMGPU_CACHE_DIR=0 turns the cache off"
+    if runtime.device.caches_programs:
+        where = "kept by the driver"
+    else:
+        where = f"kept in {folder}" if folder else "kept nowhere, because FEMGPU_CACHE_DIR=0 turns the cache off"
     loaded = runtime.num_programs - runtime.num_compiled
     return f"{runtime.num_compiled} programs built, {loaded} found in the cache; {where} for {runtime.device}"

@@ -71,6 +71,11 @@ class Device:
             ceiling=top,
         )
 
+    @property
+    def caches_programs(self) -> bool:
+        """Whether the driver keeps compiled programs itself. PoCL does, and compiles again to hand out a binary."""
+        return "Portable Computing Language" in self.platform
+
     def __str__(self) -> str:
         memory = f"{self.global_bytes / 2**30:.1f} GiB"
         return f"[{self.index}] {self.name} ({self.platform}, driver {self.driver}), {self.units} units, {memory}"

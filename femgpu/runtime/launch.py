@@ -1,20 +1,145 @@
-"""A kernel with its arguments, launched any number of times."""
+"""Kernels with their arguments, launched any number of times."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
+from femgpu.runtime.calls import check
 from femgpu.runtime.runtime import Runtime
+
+# Launches that a kernel remembers: a Krylov method of as many pairs of vectors finds all of them again.
+BINDINGS = 128
+# Launches whose times are taken together.
+_PENDING = 64
+# Launches that are measured at most.
+_MOST = 10000
+
+
+class Tally:
+    """Launches of a kernel through all of its bindings, and the device time of those that were timed.
+
+    Attributes:
+        launches: so far.
+        timed: whether launches are timed.
+    """
+
+    def __init__(self) -> None:
+        self.launches = 0
+        self.timed = False
+        self._pending: list[cl.Event] = []
+        self._seconds = 0.0
+        self._count = 0
+
+    def add(self, event: cl.Event) -> None:
+        """Takes a launch whose time counts."""
+        self._pending.append(event)
+        if len(self._pending) >= _PENDING:
+            self._resolve()
+
+    @property
+    def mean_seconds(self) -> float:
+        """Mean device time of the launches timed so far; NaN where none was."""
+        self._resolve()
+        return self._seconds / self._count if self._count else float("nan")
+
+    def _resolve(self) -> None:
+        for event in self._pending:
+            event.wait()
+            self._seconds += 1e-9 * (event.profile.end - event.profile.start)
+            self._count += 1
+        self._pending.clear()
+
+
+class Launch:
+    """A kernel with arguments and index space of its own, set once; a call enqueues it.
+
+    The object keeps all of its buffers alive: PoCL crashes when one of a kernel's buffers is freed before a launch.
+
+    Args:
+        runtime: the device.
+        make: makes the OpenCL kernel; called where there is something to launch.
+        arguments: buffers and numpy scalars, in order.
+        sizes: work-items, rounded up to the group size here, and work-items per work-group.
+        label: for messages.
+        tally: counts the launches.
+        kept: what keeps the buffers among the arguments alive.
+
+    Attributes:
+        global_size: work-items; 0 is an empty index space, which is no launch.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        make: Callable[[], cl.Kernel],
+        arguments: Sequence[Any],
+        sizes: tuple[int, int],
+        label: str,
+        tally: Tally,
+        kept: Any,
+    ):
+        self.global_size = -(-sizes[0] // sizes[1]) * sizes[1]
+        self._kept = kept
+        self._runtime = runtime
+        self._group_size = sizes[1]
+        self._label = label
+        self._tally = tally
+        self._kernel: Any = None
+        self._enqueue: Callable[[], int] | None = None
+        if self.global_size:
+            self._kernel = make()
+            self._enqueue = runtime.calls.launch(self._kernel, self.global_size, self._group_size)
+            for index, argument in enumerate(arguments):
+                self.set(index, argument)
+
+    def __call__(self) -> None:
+        """Enqueues the kernel; an empty index space is no launch.
+
+        Raises:
+            DeviceError: when the driver refuses.
+        """
+        if self._enqueue is None:
+            return
+        tally, runtime = self._tally, self._runtime
+        if tally.timed and runtime.profiling:
+            tally.add(self.event())
+        elif code := self._enqueue():
+            check(code, self._what())
+        tally.launches += 1
+        runtime.num_launches += 1
+
+    def set(self, index: int, argument: Any) -> None:
+        """Replaces one argument, which the caller keeps alive; `Kernel.set` does. Those of bound launches stay as they are.
+
+        Raises:
+            DeviceError: when the driver refuses.
+        """
+        if self._kernel is not None:
+            check(self._runtime.calls.set_argument(self._kernel, index, argument), f"argument {index} of kernel {self._label}")
+
+    def event(self) -> cl.Event:
+        """Enqueues the kernel and returns its event; for measuring, not counted.
+
+        Raises:
+            DeviceError: when the driver refuses.
+        """
+        try:
+            return cl.enqueue_nd_range_kernel(self._runtime.queue, self._kernel, (self.global_size,), (self._group_size,))
+        except cl.Error as error:
+            check(error.code, self._what())
+            raise
+
+    def _what(self) -> str:
+        return f"kernel {self._label} with {self.global_size} work-items in groups of {self._group_size}"
 
 
 class Kernel:
-    """One kernel of a program with its arguments set.
-
-    The object keeps a reference to every buffer it was given: PoCL crashes when one is freed while the kernel may run.
+    """One kernel of a program, with arguments of its own and any number of other ones bound besides.
 
     Args:
         runtime: the device.
@@ -39,80 +164,127 @@ class Kernel:
         self.runtime = runtime
         self.label = label or name
         self.arguments = list(arguments)
-        self.global_size = -(-global_size // group_size) * group_size
         self.group_size = group_size
-        self._kernel = cl.Kernel(runtime.build(source, self.label), name)
-        if self.global_size:
-            self._kernel.set_args(*self.arguments)
-        self._pending: list[cl.Event] = []
-        self.launches = 0
-        self._seconds = 0.0
-        self._timed = 0
-        self.timed = False
+        # Kernels of one program differ in their arguments only; nothing here refers back to this object, so that it and the
+        # buffers it holds are freed when its owner goes.
+        self._make = partial(cl.Kernel, runtime.build(source, self.label), name)
+        self._tally = Tally()
+        self._bindings = runtime.bindings(BINDINGS)
+        self._own = self._launch(self.arguments, global_size, self.arguments)
 
-    def set(self, index: int, argument: Any) -> None:
-        """Replaces one argument (a buffer or a numpy scalar)."""
-        if self.arguments[index] is not argument:
-            self.arguments[index] = argument
-            self._kernel.set_arg(index, argument)
+    @property
+    def global_size(self) -> int:
+        """Work-items of the kernel's own launches."""
+        return self._own.global_size
 
-    def __call__(self) -> None:
-        """Enqueues the kernel; an empty index space is no launch."""
-        if not self.global_size:
-            return
-        event = cl.enqueue_nd_range_kernel(self.runtime.queue, self._kernel, (self.global_size,), (self.group_size,))
-        self.launches += 1
-        if self.timed and self.runtime.profiling:
-            self._pending.append(event)
-            if len(self._pending) >= 64:
-                self._resolve()
+    @property
+    def launches(self) -> int:
+        """Launches so far, through all bindings."""
+        return self._tally.launches
 
-    def measure(self, warmups: int, repetitions: int, seconds: float) -> np.ndarray:
-        """Times of single launches by device events.
+    @property
+    def timed(self) -> bool:
+        """Whether launches are timed; to ask for it makes the runtime's queue record times."""
+        return self._tally.timed
 
-        Args:
-            warmups: launches before the first that counts.
-            repetitions: launches at least.
-            seconds: device time in sum at least.
-
-        Returns:
-            (launches,) seconds.
-        """
-        times: list[float] = []
-        for number in range(warmups + 10000):
-            event = cl.enqueue_nd_range_kernel(self.runtime.queue, self._kernel, (self.global_size,), (self.group_size,))
-            event.wait()
-            if number >= warmups:
-                times.append(1e-9 * (event.profile.end - event.profile.start))
-            if len(times) >= repetitions and sum(times) >= seconds:
-                break
-        return np.array(times)
-
-    def least_seconds(self, launches: int) -> float:
-        """The shortest of some launches, which are waited for; 0 for an empty index space."""
-        if not self.global_size:
-            return 0.0
-        if not self.runtime.profiling:
-            return self._least_by_clock(launches)
-        return float(self.measure(1, launches, 0.0).min())
-
-    def _least_by_clock(self, launches: int) -> float:
-        times = []
-        for _ in range(launches + 1):
-            start = time.perf_counter()
-            cl.enqueue_nd_range_kernel(self.runtime.queue, self._kernel, (self.global_size,), (self.group_size,)).wait()
-            times.append(time.perf_counter() - start)
-        return min(times[1:])
+    @timed.setter
+    def timed(self, on: bool) -> None:
+        self._tally.timed = on
+        if on:
+            self.runtime.profile(True)
 
     @property
     def mean_seconds(self) -> float:
         """Mean device time of the launches timed so far; NaN where none was."""
-        self._resolve()
-        return self._seconds / self._timed if self._timed else float("nan")
+        return self._tally.mean_seconds
 
-    def _resolve(self) -> None:
-        for event in self._pending:
-            event.wait()
-            self._seconds += 1e-9 * (event.profile.end - event.profile.start)
-            self._timed += 1
-        self._pending.clear()
+    def set(self, index: int, argument: Any) -> None:
+        """Replaces one argument (a buffer or a numpy scalar) of the kernel itself and of what is bound from now on.
+
+        Raises:
+            DeviceError: when the driver refuses.
+        """
+        given = self.arguments[index]
+        # A buffer that is held has its handle for itself.
+        if given is argument or _identity(given) == _identity(argument):
+            return
+        self.arguments[index] = argument
+        self._bindings.clear()
+        self._own.set(index, argument)
+
+    def __call__(self) -> None:
+        """Enqueues the kernel with its own arguments; an empty index space is no launch.
+
+        Raises:
+            DeviceError: when the driver refuses.
+        """
+        self._own()
+
+    def bound(self, arguments: Mapping[int, Any], global_size: int | None = None) -> Launch:
+        """The kernel with some arguments replaced, bound once: the same buffers, also wrapped anew, give the same launch.
+
+        The launch holds its buffers, the kernel remembers it as long as others hold them too. An argument that is `set`
+        afterwards counts for launches that are bound after it.
+
+        Args:
+            arguments: buffers and numpy scalars by position.
+            global_size: work-items, rounded up to the group size; None: as many as the kernel itself.
+
+        Raises:
+            DeviceError: when the driver refuses an argument.
+            IndexError: when the kernel has no argument at a position.
+        """
+        key = (global_size, *arguments, *map(_identity, arguments.values()))
+        launch = self._bindings.get(key)
+        if launch is None:
+            launch = self._bind(key, arguments, self.global_size if global_size is None else global_size)
+        return launch
+
+    def _bind(self, key: Hashable, arguments: Mapping[int, Any], global_size: int) -> Launch:
+        holds = tuple(self.runtime.holds(value) for value in arguments.values() if not isinstance(value, np.generic))
+        kept = [value for index, value in enumerate(self.arguments) if index not in arguments]
+        every = list(self.arguments)
+        for index, value in arguments.items():
+            every[index] = value
+        launch = self._launch(every, global_size, (kept, holds))
+        self._bindings.put(key, launch, holds)
+        return launch
+
+    def _launch(self, arguments: list[Any], global_size: int, kept: Any) -> Launch:
+        return Launch(self.runtime, self._make, arguments, (global_size, self.group_size), self.label, self._tally, kept)
+
+    def measure(self, warmups: int, repetitions: int, seconds: float) -> np.ndarray:
+        """Times of single launches with the kernel's own arguments, by device events where the queue can record them.
+
+        Args:
+            warmups: launches before the first that counts.
+            repetitions: launches at least.
+            seconds: time in sum at least.
+
+        Returns:
+            (launches,) seconds; a single zero for an empty index space.
+        """
+        if not self.global_size:
+            return np.zeros(1)
+        times: list[float] = []
+        with self.runtime.profiled():
+            self.runtime.finish()
+            for number in range(warmups + _MOST):
+                taken = self.runtime.seconds(self._own.event)
+                if number >= warmups:
+                    times.append(taken)
+                if len(times) >= repetitions and sum(times) >= seconds:
+                    break
+        return np.array(times)
+
+    def least_seconds(self, launches: int) -> float:
+        """The shortest of some launches, which are waited for; 0 for an empty index space."""
+        return float(self.measure(1, launches, 0.0).min())
+
+
+def _identity(argument: Any) -> Any:
+    """What tells arguments apart: the handle of a buffer, the bytes of a number."""
+    try:
+        return argument.int_ptr
+    except AttributeError:
+        return None if argument is None else argument.tobytes()

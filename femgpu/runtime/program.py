@@ -1,4 +1,4 @@
-"""Programs: build, keep the binary on disk, dump the source.
+"""Programs: build, keep the binary on disk unless the driver does, dump the source.
 
 A cache file is a header line (magic, SHA-256 of the payload) and the binary. Files are written under a temporary name and
 renamed, so that concurrent jobs never read half a file; a damaged one is built anew, with a warning.
@@ -42,7 +42,7 @@ def cache_folder() -> Path | None:
 
 
 def build(context: cl.Context, device: Device, source: str, name: str, digest: str, dump_folder: str) -> tuple[cl.Program, bool]:
-    """Builds a program, or loads its binary.
+    """Builds a program, or loads its binary; where the driver keeps programs itself, none is stored.
 
     Args:
         context: with one device.
@@ -63,7 +63,7 @@ def build(context: cl.Context, device: Device, source: str, name: str, digest: s
         if dump_folder:
             _dump(Path(dump_folder) / f"{name}-{digest[:12]}.cl", source)
         handle = context.devices[0]
-        folder = cache_folder()
+        folder = None if device.caches_programs else cache_folder()
         path = folder / f"{digest}.bin" if folder else None
         binary = _load(path) if path else None
         if binary is not None:

@@ -1,42 +1,104 @@
-"""The device of this process: chosen once, with its context, queue, buffers and programs."""
+"""A device with its context, queues, buffers and programs."""
 
 from __future__ import annotations
 
 import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from femgpu.errors import DeviceError, collective
+from femgpu.errors import DeviceError
 from femgpu.runtime import program
-from femgpu.runtime.device import Device, choose, describe, devices, local_rank, require_fp64, warn_shared
+from femgpu.runtime.bindings import Bindings, Holds
+from femgpu.runtime.calls import Calls
+from femgpu.runtime.device import Device
+
+_PROFILING = cl.command_queue_properties.PROFILING_ENABLE
+_ZERO = np.zeros(1, np.uint32)
 
 
 class Runtime:
     """Context, queue, buffers and programs of the one device that this process uses.
 
+    Args:
+        device: its properties.
+        context: the OpenCL context.
+        queue: of another library, which then is the only one; None: queues of the runtime's own.
+
     Attributes:
         device: its properties.
         context: the OpenCL context.
-        queue: an in-order queue with profiling (unless it is PETSc's own).
-        profiling: whether the queue records times.
+        queue: the in-order queue that everything goes to now; `profile` changes it.
+        calls: launches on that queue.
+        holds: what keeps buffers alive for launches that know them by their handles.
         num_compiled: programs that the cache did not hold.
         num_allocations: buffers made so far.
         allocated_bytes: bytes of the buffers alive.
+        num_launches: kernels launched so far, those not counted that only are measured.
+        num_copies: copies so far, between buffers and to and from the host.
+        num_fills: fills so far.
     """
 
-    def __init__(self, device: Device, context: cl.Context, queue: cl.CommandQueue):
+    def __init__(self, device: Device, context: cl.Context, queue: cl.CommandQueue | None = None):
         self.device = device
         self.context = context
-        self.queue = queue
-        self.profiling = bool(queue.properties & cl.command_queue_properties.PROFILING_ENABLE)
+        self._may_switch = queue is None
+        self.queue = cl.CommandQueue(context) if queue is None else queue
+        self._queues = {_records(self.queue): self.queue}
+        self.calls = Calls(self.queue)
+        self.holds = Holds()
+        self._bindings: weakref.WeakSet[Bindings] = weakref.WeakSet()
         self.num_allocations = 0
         self.allocated_bytes = 0
+        self.num_launches = self.num_copies = self.num_fills = 0
         self.dump_folder = ""
         self._copy_bandwidth: float | None = None
         self.num_compiled = 0
         self._programs: dict[str, cl.Program] = {}
+
+    @property
+    def profiling(self) -> bool:
+        """Whether the queue records times."""
+        return self._queues.get(True) is self.queue
+
+    def profile(self, on: bool) -> None:
+        """Makes the queue record times, or not: a launch then costs about twice the host time.
+
+        The queue is emptied and another takes its place, so that everything stays in order. The queue of another library stays.
+        """
+        if not self._may_switch or on == self.profiling:
+            return
+        if on not in self._queues:
+            self._queues[on] = cl.CommandQueue(self.context, properties=_PROFILING if on else None)
+        self.queue.finish()
+        self.queue = self._queues[on]
+        self.calls.use(self.queue)
+
+    @contextmanager
+    def profiled(self) -> Iterator[None]:
+        """The queue records times inside the block, as far as it can; afterwards it does what it did before."""
+        before = self.profiling
+        self.profile(True)
+        try:
+            yield
+        finally:
+            self.profile(before)
+
+    def seconds(self, enqueue: Callable[[], cl.Event]) -> float:
+        """Time of a command that is waited for: the device's where the queue records times, else the host's.
+
+        Args:
+            enqueue: hands the command over; the queue is empty before.
+        """
+        start = time.perf_counter()
+        event = enqueue()
+        event.wait()
+        return 1e-9 * (event.profile.end - event.profile.start) if self.profiling else time.perf_counter() - start
 
     @property
     def num_programs(self) -> int:
@@ -72,6 +134,7 @@ class Runtime:
         Raises:
             DeviceError: when the device lacks the memory; nothing is allocated then.
         """
+        self.drop_dead()
         num_bytes = max(int(num_bytes), 8)
         available = self.device.global_bytes - self.allocated_bytes
         if num_bytes > min(available, self.device.max_alloc_bytes):
@@ -119,22 +182,26 @@ class Runtime:
         """Copies a contiguous array into the buffer; returns when the array may be reused."""
         if array.nbytes:
             cl.enqueue_copy(self.queue, buffer, array, is_blocking=True)
+            self.num_copies += 1
 
     def read(self, buffer: Any, array: np.ndarray) -> np.ndarray:
         """Copies the buffer's first bytes into a contiguous array; returns it when done."""
         if array.nbytes:
             cl.enqueue_copy(self.queue, array, buffer, is_blocking=True)
+            self.num_copies += 1
         return array
 
     def copy(self, source: Any, target: Any, num_bytes: int) -> None:
         """Copies between buffers, in order of the queue."""
         if num_bytes:
             cl.enqueue_copy(self.queue, target, source, byte_count=num_bytes)
+            self.num_copies += 1
 
     def zero(self, buffer: Any, num_bytes: int) -> None:
         """Fills the buffer with zero bytes, in order of the queue."""
         if num_bytes:
-            cl.enqueue_fill_buffer(self.queue, buffer, np.zeros(1, np.uint32), 0, num_bytes)
+            cl.enqueue_fill_buffer(self.queue, buffer, _ZERO, 0, num_bytes)
+            self.num_fills += 1
 
     def copy_bandwidth(self) -> float:
         """Bytes read and written per second by a large copy on the device; measured once. NaN where memory is too full for it."""
@@ -157,13 +224,11 @@ class Runtime:
         return self._copy_bandwidth
 
     def measure_zero(self, buffer: Any, num_bytes: int) -> float:
-        """Median seconds of ten fills of a buffer with zeros, by device events."""
-        times = []
-        for _ in range(10):
-            event = cl.enqueue_fill_buffer(self.queue, buffer, np.zeros(1, np.uint32), 0, num_bytes)
-            event.wait()
-            times.append(1e-9 * (event.profile.end - event.profile.start))
-        return float(np.median(times))
+        """Median seconds of ten fills of a buffer with zeros, by device events where the queue can record them."""
+        with self.profiled():
+            self.finish()
+            fill = partial(cl.enqueue_fill_buffer, self.queue, buffer, _ZERO, 0, num_bytes)
+            return float(np.median([self.seconds(fill) for _ in range(10)]))
 
     def finish(self) -> None:
         """Waits until the queue is empty."""
@@ -172,6 +237,17 @@ class Runtime:
     def wrap(self, handle: int) -> Any:
         """The buffer of a raw `cl_mem` handle that stays owned by others."""
         return cl.Buffer.from_int_ptr(handle, retain=True)
+
+    def bindings(self, limit: int) -> Bindings:
+        """A memory of launches, which forgets by itself those whose buffers are no longer used."""
+        made = Bindings(limit)
+        self._bindings.add(made)
+        return made
+
+    def drop_dead(self) -> None:
+        """Gives back the memory of buffers that only remembered launches hold."""
+        for bindings in self._bindings:
+            bindings.drop_dead()
 
     def build(self, source: str, name: str) -> cl.Program:
         """The program of a source, built or taken from the cache.
@@ -190,80 +266,5 @@ class Runtime:
         return self._programs[key]
 
 
-_current: Runtime | None = None
-
-
-def current() -> Runtime:
-    """The runtime of this process, started with the defaults where nothing chose it before."""
-    return _current if _current is not None else start()
-
-
-def start(selector: str = "", rank: int = 0, handles: tuple[int, int] | None = None) -> Runtime:
-    """Chooses the device of this process; the first call rules.
-
-    Args:
-        selector: index of the device or part of its name; empty: `rank` modulo the number of devices.
-        rank: node-local rank.
-        handles: raw OpenCL context and queue of another library (PETSc's ViennaCL), which then rule.
-
-    Returns:
-        The runtime of the process.
-
-    Raises:
-        DeviceError: when no device fits, or an earlier choice contradicts this one.
-    """
-    global _current
-    if handles is not None:
-        if _current is None or _current.context.int_ptr != handles[0]:
-            if _current is not None and _current.allocated_bytes:
-                raise DeviceError(
-                    "vectors of PETSc's ViennaCL live in another OpenCL context than femgpu's buffers, which came first. "
-                    "Give the DM -dm_vec_type viennacl (or dm.setVecType) before the first space is made, or use host vectors"
-                )
-            _current = _adopt(*handles)
-        return _current
-    if _current is None:
-        found = devices()
-        device, handle = choose(found, selector, rank)
-        require_fp64(device, [other for other, _ in found])
-        context = cl.Context([handle])
-        queue = cl.CommandQueue(context, handle, cl.command_queue_properties.PROFILING_ENABLE)
-        _current = Runtime(device, context, queue)
-    elif selector:
-        device, _ = choose(devices(), selector, rank)
-        if device != _current.device:
-            raise DeviceError(
-                f"-femgpu_device {selector} asks for {device}, but this process already uses {_current.device}; "
-                "one process has one device"
-            )
-    return _current
-
-
-def _adopt(context_handle: int, queue_handle: int) -> Runtime:
-    context = cl.Context.from_int_ptr(context_handle, retain=True)
-    queue = cl.CommandQueue.from_int_ptr(queue_handle, retain=True)
-    handle = context.devices[0]
-    found = devices()
-    index = next((device.index for device, other in found if other == handle), 0)
-    device = describe(handle, index)
-    require_fp64(device, [other for other, _ in found])
-    return Runtime(device, context, queue)
-
-
-def for_comm(selector: str, comm: Any) -> Runtime:
-    """The runtime of this process, its device chosen by the node-local rank where nothing chose it before; collective.
-
-    Args:
-        selector: the value of `-femgpu_device`.
-        comm: mpi4py communicator.
-
-    Raises:
-        DeviceError: on all ranks, when any has no device that fits.
-    """
-    rank, num_local = local_rank(comm)
-    with collective(comm):
-        first = _current is None
-        runtime = start(selector, rank)
-        if first and not selector:
-            warn_shared(runtime.device, rank, num_local)
-    return runtime
+def _records(queue: cl.CommandQueue) -> bool:
+    return bool(queue.properties & _PROFILING)

@@ -36,8 +36,7 @@ from femgpu import (
 )
 from femgpu.errors import BuildError, DataError, DeviceError, FormError, MeshError, OptionError, PlanError, SolverError
 from femgpu.io import vtu
-from femgpu.runtime import program
-from femgpu.runtime import runtime as process
+from femgpu.runtime import process, program
 
 WORLD = MPI.COMM_WORLD
 ROOT = Path(__file__).parents[2]
@@ -421,16 +420,23 @@ def test_driver_that_diverges_has_an_exit_code(tmp_path):
 
 # Files
 
+
+@pytest.fixture
+def stored_programs(monkeypatch):
+    """The kernel cache is used also where the driver keeps programs itself, as PoCL does."""
+    monkeypatch.setattr(runtime.Device, "caches_programs", False)
+    monkeypatch.setattr(runtime.current(), "_programs", {})
+
+
 _KERNEL = "__kernel void put(__global float *x) { x[get_global_id(0)] = %d; }"
 
 
 @pytest.mark.parametrize("damage", ["cut", "garbled", "foreign"])
-def test_damaged_cache_entry_is_rebuilt(tmp_path, monkeypatch, damage):
+def test_damaged_cache_entry_is_rebuilt(tmp_path, monkeypatch, stored_programs, damage):
     monkeypatch.setenv("FEMGPU_CACHE_DIR", str(tmp_path))
     chosen = runtime.current()
     source = _KERNEL % os.getpid()
     path = tmp_path / f"{program.key(source, chosen.device)}.bin"
-    monkeypatch.setattr(chosen, "_programs", {})
     chosen.build(source, "put")
     whole = path.read_bytes()
     if damage == "cut":
@@ -447,10 +453,9 @@ def test_damaged_cache_entry_is_rebuilt(tmp_path, monkeypatch, damage):
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
-def test_cache_that_cannot_be_written(tmp_path, monkeypatch):
+def test_cache_that_cannot_be_written(tmp_path, monkeypatch, stored_programs):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FEMGPU_CACHE_DIR", str(tmp_path / "file"))
-    monkeypatch.setattr(runtime.current(), "_programs", {})
     with pytest.warns(UserWarning, match="cannot be written .*; set FEMGPU_CACHE_DIR, 0 disables it"):
         runtime.current().build(_KERNEL % (os.getpid() + 1), "put")
 

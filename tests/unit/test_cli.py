@@ -4,14 +4,16 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import CHILD_ENVIRONMENT
 
-from femgpu import runtime
-from femgpu.bench import ex12, report
+from femgpu import runtime, warmup
+from femgpu.bench import ex12, launch, report
 from femgpu.bench.residual import Timing
 from femgpu.cli import main
+from femgpu.runtime import costs
 
 ROOT = Path(__file__).parents[2]
 _SCRIPT = """
@@ -31,9 +33,13 @@ assert sys.argv[1:] == ["-dm_plex_box_faces", "2,3"] and PETSc.Options().getStri
 """
 
 
-def run(*arguments, blocked=(), **environment):
+# Programs are stored also where the driver keeps them itself, as PoCL does.
+_STORING = "from femgpu.runtime import Device\nDevice.caches_programs = False\n"
+
+
+def run(*arguments, blocked=(), begin="", **environment):
     """A process of its own, in which some modules cannot be imported."""
-    code = f"import sys\nfor name in {blocked!r}: sys.modules[name] = None\nfrom femgpu.cli import main\nsys.exit(main())"
+    code = f"import sys\nfor name in {blocked!r}: sys.modules[name] = None\n{begin}from femgpu.cli import main\nsys.exit(main())"
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(command, env={**CHILD_ENVIRONMENT, **environment}, capture_output=True, text=True, timeout=200, cwd=ROOT)
 
@@ -149,6 +155,28 @@ def test_bench_writes_a_report(capsys, tmp_path, result, monkeypatch):
     assert {path.suffix for path in tmp_path.glob("*.*")} == {".csv", ".json"}
 
 
+def test_bench_of_launches(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "host_seconds", lambda chosen: costs.host_seconds(chosen, 5, 1))
+    recording = runtime.current().profiling
+    assert main(["bench", "launch", "--out", str(tmp_path)]) == 0
+    assert "microseconds of host time" in capsys.readouterr().out
+    assert runtime.current().profiling == recording
+    files = {path.suffix: path for path in tmp_path.iterdir()}
+    assert set(files) == {".csv", ".json", ".png"}
+    record = json.loads(files[".json"].read_text())
+    assert record["driver_called_directly"] and {"fill", "copy", "read 8 bytes"} <= {t["what"] for t in record["timings"]}
+    for timing in record["timings"]:
+        assert timing["us"] > 0 and timing["us_profiling"] > 0
+
+
+def test_bench_of_launches_on_a_queue_of_another_library(monkeypatch):
+    chosen = runtime.current()
+    other = runtime.Runtime(chosen.device, chosen.context, chosen.queue)
+    monkeypatch.setattr(launch, "host_seconds", lambda chosen: costs.host_seconds(chosen, 2, 1))
+    for timing in launch.run(other).timings:
+        assert (timing.us > 0) != (timing.us_profiling > 0)
+
+
 def test_bench_refuses_its_folder_before_it_measures(capsys, tmp_path, result):
     (tmp_path / "file").write_text("")
     assert main(["bench", "ex12", "--out", str(tmp_path / "file" / "out")]) == 1
@@ -170,20 +198,28 @@ def script(tmp_path):
 def test_warmup_builds_what_a_run_needs(script, tmp_path):
     cache = tmp_path / "cache"
     path = script("try:\n    problem.solve()\nexcept Exception:\n    pass\nraise AssertionError('after the solve')")
-    done = run("warmup", path, "-dm_plex_box_faces", "2,3", FEMGPU_CACHE_DIR=str(cache))
+    done = run("warmup", path, "-dm_plex_box_faces", "2,3", begin=_STORING, FEMGPU_CACHE_DIR=str(cache))
     assert done.returncode == 0, done.stderr
     # Residual, action, diagonal, matrix, and the kernels between vectors.
     assert "5 programs built, 0 found in the cache" in done.stdout and str(cache) in done.stdout
     assert len(list(cache.iterdir())) == 5
-    again = run("warmup", path, "-dm_plex_box_faces", "2,3", FEMGPU_CACHE_DIR=str(cache))
+    again = run("warmup", path, "-dm_plex_box_faces", "2,3", begin=_STORING, FEMGPU_CACHE_DIR=str(cache))
     assert "0 programs built, 5 found in the cache" in again.stdout
     path = script("problem.solve()\nassert problem.runtime.num_compiled == 0")
     command = [sys.executable, str(path), "-dm_plex_box_faces", "2,3"]
     environment = {**CHILD_ENVIRONMENT, "FEMGPU_CACHE_DIR": str(cache)}
     text = path.read_text().replace("import sys\n", "import sys, petsc4py\npetsc4py.init(sys.argv)\n", 1)
-    path.write_text(text)
+    path.write_text(_STORING + text)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
+
+
+def test_warmup_says_who_keeps_the_kernels(monkeypatch, tmp_path):
+    problem = SimpleNamespace(runtime=runtime.current())
+    monkeypatch.setenv("FEMGPU_CACHE_DIR", str(tmp_path))
+    for keeps, said in ((True, "kept by the driver"), (False, f"kept in {tmp_path}")):
+        monkeypatch.setattr(runtime.Device, "caches_programs", keeps)
+        assert said in warmup._report(problem)
 
 
 @pytest.mark.parametrize(

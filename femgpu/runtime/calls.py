@@ -1,0 +1,118 @@
+"""Launches and kernel arguments by the driver's own functions: no event per launch, no search for an argument's type."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from femgpu.errors import DeviceError
+
+# What to do about an error, by the name that OpenCL gives it.
+_REMEDIES = {
+    "INVALID_WORK_GROUP_SIZE": "choose smaller work-groups by -femgpu_group_size",
+    "INVALID_WORK_ITEM_SIZE": "choose smaller work-groups by -femgpu_group_size",
+    "OUT_OF_RESOURCES": "choose smaller work-groups by -femgpu_group_size; a kernel launched before may also have failed",
+    "MEM_OBJECT_ALLOCATION_FAILURE": "use more ranks and devices, or a smaller mesh",
+    "OUT_OF_HOST_MEMORY": "use more ranks and devices, or a smaller mesh",
+}
+_BUG = "this is a bug unless a kernel launched before has failed: please report it with the output of `femgpu doctor`"
+
+
+def library() -> ctypes.CDLL | None:
+    """The OpenCL loader that pyopencl is linked to; None where ctypes does not find its functions."""
+    try:
+        found = ctypes.CDLL(cl._cl.__file__)
+        _ = found.clEnqueueNDRangeKernel, found.clSetKernelArg
+    except (OSError, AttributeError):
+        return None
+    return found
+
+
+class Calls:
+    """The functions that a hot path calls, all on one queue; whether they are the driver's or pyopencl's is decided once.
+
+    Args:
+        queue: that launches go to, until `use` names another.
+    """
+
+    def __init__(self, queue: cl.CommandQueue):
+        self._library = library()
+        self._queue = queue
+        # One object for all launches, whose value changes with the queue.
+        self._handle = ctypes.c_void_p(queue.int_ptr)
+
+    @property
+    def raw(self) -> bool:
+        """Whether the driver's functions are called directly."""
+        return self._library is not None
+
+    def use(self, queue: cl.CommandQueue) -> None:
+        """Sends what is launched from now on to another queue, launches made before included."""
+        self._queue = queue
+        self._handle.value = queue.int_ptr
+
+    def launch(self, kernel: cl.Kernel, global_size: int, group_size: int) -> Callable[[], int]:
+        """What enqueues a kernel, without an event, and returns OpenCL's error code, 0 when all is well.
+
+        Args:
+            kernel: which the caller keeps alive.
+            global_size: work-items, a multiple of the group size.
+            group_size: work-items per work-group.
+        """
+        if self._library is None:
+            return partial(self._enqueue, kernel, (global_size,), (group_size,))
+        sizes = (ctypes.byref(ctypes.c_size_t(size)) for size in (global_size, group_size))
+        # Made once and passed as they are: without argtypes ctypes converts nothing at a call.
+        return partial(
+            self._library.clEnqueueNDRangeKernel,
+            self._handle,
+            ctypes.c_void_p(kernel.int_ptr),
+            ctypes.c_uint(1),
+            None,
+            *sizes,
+            ctypes.c_uint(0),
+            None,
+            None,
+        )
+
+    def _enqueue(self, kernel: cl.Kernel, global_size: tuple[int], group_size: tuple[int]) -> int:
+        try:
+            cl.enqueue_nd_range_kernel(self._queue, kernel, global_size, group_size)
+        except cl.Error as error:
+            return int(error.code)
+        return 0
+
+    def set_argument(self, kernel: cl.Kernel, index: int, argument: Any) -> int:
+        """Sets an argument, a buffer or a numpy scalar, and returns OpenCL's error code.
+
+        pyopencl finds buffers at once, but tries much before it takes a scalar.
+        """
+        if self._library is not None and isinstance(argument, np.generic):
+            value = argument.tobytes()
+            handle, size = ctypes.c_void_p(kernel.int_ptr), ctypes.c_size_t(len(value))
+            return int(self._library.clSetKernelArg(handle, ctypes.c_uint(index), size, value))
+        try:
+            kernel.set_arg(index, argument)
+        except cl.Error as error:
+            return int(error.code)
+        return 0
+
+
+def check(code: int, what: str) -> None:
+    """Makes an exception of OpenCL's error code.
+
+    Args:
+        code: 0 when all is well.
+        what: was asked of the driver; for the message.
+
+    Raises:
+        DeviceError: with the name of the error and the remedy.
+    """
+    if code:
+        name = cl.status_code.to_string(code, "error %d")
+        raise DeviceError(f"the driver refuses {what}: {name}; {_REMEDIES.get(name, _BUG)}")
