@@ -13,10 +13,10 @@ from petsc4py import PETSc
 from femgpu.element import LagrangeElement, ReferenceCell
 from femgpu.errors import MeshError, collective
 from femgpu.mesh import geometry, regions
-from femgpu.mesh.block import Block
+from femgpu.mesh.block import Block, places
 from femgpu.mesh.coordinates import read_coordinates, read_vertices
 from femgpu.mesh.inspect import cell_names, has_petsc_elements
-from femgpu.mesh.locate_points import FoundPoints, find_points
+from femgpu.mesh.locate_points import FoundPoints, PointFinder
 from femgpu.mesh.topology import Closure, Topology, closure
 
 _ATTRIBUTE = "__femgpu__"
@@ -195,11 +195,7 @@ class Mesh:
 
     @cached_property
     def _places(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        block, index = np.zeros(self.num_cells, np.int32), np.zeros(self.num_cells, np.int32)
-        for each in self.blocks:
-            block[each.ids] = each.index
-            index[each.ids] = np.arange(each.num_cells, dtype=np.int32)
-        return block, index
+        return places(self.blocks)
 
     @cached_property
     def exterior(self) -> regions.ExteriorFacets:
@@ -279,7 +275,11 @@ class Mesh:
         Raises:
             DataError: on all ranks, for points of another shape, not finite, or not the same on all ranks.
         """
-        return find_points(self, points)
+        return self._point_finder.find(points)
+
+    @cached_property
+    def _point_finder(self) -> PointFinder:
+        return PointFinder(self.blocks, self.mpi)
 
     def labels(self) -> dict[str, list[int]]:
         """The labels of the mesh and their values over all ranks; collective."""

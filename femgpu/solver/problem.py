@@ -160,9 +160,13 @@ class NonlinearProblem:
             petsc_c.unlock(self.u.vec)
         self._attach_constrained()
         if self.settings.view:
-            log.show(self.u.space.comm, view(self))
+            log.show(self.u.space.comm, self.report())
         self._check_converged()
         return self.u
+
+    def report(self) -> str:
+        """What `-femgpu_view` prints: device, mesh, plans, times of the kernels; collective."""
+        return view(self.operator, self.u.vec, self.assembled)
 
     def _attach_constrained(self) -> None:
         """The values of dofs that the section constrains go with the solution."""

@@ -18,7 +18,6 @@ from femgpu.solver.problem import NonlinearProblem, check_unknown, let_go, own_e
 from femgpu.solver.progress import progress
 from femgpu.solver.stage import StageOperator
 from femgpu.solver.time_output import Recorder
-from femgpu.solver.view import view
 from femgpu.spaces import Constant, DirichletBC, Function, SubFunction, is_rate, time_derivative, time_shift
 
 # Implicit methods of TS for problems of other kinds; the first ends the process.
@@ -228,9 +227,13 @@ class TimeProblem(NonlinearProblem):
         self._attach_constrained()
         self._keep()
         if self.settings.view:
-            log.show(self.u.space.comm, f"{view(self)}\n  {self._history()}")
+            log.show(self.u.space.comm, self.report())
         self._check_converged()
         return self.u
+
+    def report(self) -> str:
+        """What `-femgpu_view` prints: as of a steady problem, and how far TS got; collective."""
+        return f"{super().report()}\n  {self._history()}"
 
     def _lower(self, F: Any, u: Function) -> Any:
         rate = time_derivative(u)

@@ -103,7 +103,7 @@ class Function(ufl.Coefficient):
             DataError: on all ranks, naming the first point that lies outside, or for points of another shape, not finite, or not
                 the same on all ranks.
         """
-        return point_values(self, points, outside)
+        return point_values(self.space, self.local_array(), points, outside)
 
     def set_local(self, local: npt.NDArray[np.float64]) -> None:
         """Takes the owned values from an L-vector.
@@ -196,7 +196,7 @@ class SubFunction(ufl.Coefficient):
 
     def evaluate(self, points: npt.ArrayLike, outside: str = "raise") -> npt.NDArray[np.float64]:  # type: ignore[override]
         """The field's values (num_points, *value_shape) at points of the mesh; collective. See `Function.evaluate`."""
-        return point_values(self, points, outside)
+        return point_values(self.space, self.local_array(), points, outside)
 
     def collapse(self) -> Function:
         """A copy of the field as a Function with a vector of its own; collective."""
