@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from femgpu.errors import DataError, collective
-from femgpu.io import render
+from femgpu.io import draw_vtu
 from femgpu.io.sampling import sample
 from femgpu.io.vtu import gather_grid
 from femgpu.spaces import Function
@@ -105,7 +105,7 @@ def _draw(target: Path, options: dict[str, Any]) -> None:
     """Runs the renderer and puts its picture under the target's name."""
     temporary = target.with_name(f".{target.stem}.{os.getpid()}.part.png")
     # -P keeps this folder's modules from standing in for others of the same name.
-    command = [sys.executable, "-P", str(render.__file__), json.dumps({**options, "png": str(temporary)})]
+    command = [sys.executable, "-P", str(draw_vtu.__file__), json.dumps({**options, "png": str(temporary)})]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
         if done.returncode != 0 or not temporary.exists():

@@ -9,7 +9,7 @@ from petsc4py import PETSc
 from femgpu import petsc_c
 from femgpu.errors import OptionError
 from femgpu.solver.jacobian_pair import JacobianPair
-from femgpu.solver.stage import StageOperator
+from femgpu.solver.stage_operator import StageOperator
 from femgpu.spaces import Function
 
 # Implicit methods of TS for problems of other kinds; the first ends the process.

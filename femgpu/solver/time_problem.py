@@ -18,7 +18,7 @@ from femgpu.solver.jacobian_pair import JacobianPair
 from femgpu.solver.outcome import outcome, own_errors, precision_hint, reason_name
 from femgpu.solver.problem import NonlinearProblem, check_unknown, let_go
 from femgpu.solver.progress import progress
-from femgpu.solver.stage import StageOperator
+from femgpu.solver.stage_operator import StageOperator
 from femgpu.solver.time_output import Recorder
 from femgpu.solver.time_span import TimeSpan
 from femgpu.spaces import Constant, DirichletBC, Function, SubFunction, is_rate, time_derivative, time_shift
