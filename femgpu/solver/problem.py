@@ -17,6 +17,7 @@ from femgpu.operators import is_symmetric
 from femgpu.operators.device import choose_runtime
 from femgpu.operators.form_operator import check_finite
 from femgpu.solver.global_operator import GlobalOperator
+from femgpu.solver.held_fields import HeldField
 from femgpu.solver.jacobian_pair import JacobianPair
 from femgpu.solver.nullspace import give_near_nullspace, give_nullspace
 from femgpu.solver.outcome import outcome, own_errors, precision_hint
@@ -86,7 +87,7 @@ class NonlinearProblem:
         self.runtime.dump_folder = self.settings.kernel_dump
         self.bcs = (bcs,) if isinstance(bcs, DirichletBC) else tuple(bcs)
         for bc in self.bcs:
-            if not hasattr(bc, "local_rows"):  # fields that are held as a whole have no DirichletBC
+            if not isinstance(bc, DirichletBC | HeldField):
                 raise DataError(f"bcs holds {bc!r}; expected femgpu.DirichletBC(space, value, region)")
         self.operator = GlobalOperator(self.form, self.bcs, self.settings, self.runtime, scale)
         self._residual_vec = u.vec.duplicate()
