@@ -18,7 +18,7 @@ from petsc4py import PETSc
 from femgpu.element import LagrangeElement
 from femgpu.errors import DataError, collective
 from femgpu.mesh import Mesh
-from femgpu.mesh.inspect import cell_names, has_petsc_elements
+from femgpu.mesh.cell_types import cell_names, has_petsc_elements
 from femgpu.mesh.periods import is_periodic, set_periods
 from femgpu.mesh.restriction import FieldShape, set_fields
 from femgpu.spaces import Function, FunctionSpace, SubFunction

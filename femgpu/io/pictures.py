@@ -13,6 +13,7 @@ from typing import Any
 
 from femgpu.errors import DataError, collective
 from femgpu.io import draw_vtu
+from femgpu.io.files import check_folder
 from femgpu.io.sampling import sample
 from femgpu.io.vtu import gather_grid
 from femgpu.spaces import Function
@@ -84,8 +85,7 @@ def _check(path: Path, u: Function, component: int | None, warp: float) -> None:
 def _check_surroundings(path: Path) -> None:
     if find_spec("pyvista") is None:
         raise DataError(f"cannot draw {str(path)!r} without pyvista: run pip install 'femgpu[plot]', or write a .vtu")
-    if not path.parent.is_dir():
-        raise DataError(f"cannot draw {str(path)!r}: {str(path.parent)!r} is not a folder; create it first")
+    check_folder(path, "draw")
 
 
 def _entry(u: Function, component: int | None) -> int | None:

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from femgpu.errors import collective
 from femgpu.io import vtk_cells
+from femgpu.io.files import replacing
 from femgpu.io.gathered_rows import GatheredRows
 from femgpu.io.sampling import Grid, sample
-from femgpu.io.vtu_file import DataArray, replacing, write_pvtu, write_vtu
+from femgpu.io.vtu_file import DataArray, write_pvtu, write_vtu
 from femgpu.spaces import Function, SubFunction
 
 _INT32_MAX = np.iinfo(np.int32).max

@@ -7,20 +7,15 @@ before each array.
 
 from __future__ import annotations
 
-import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import BinaryIO
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-
-from femgpu.errors import DataError
 
 BLOCK_BYTES = 1 << 20
 COMPRESSION_LEVEL = 1
@@ -55,25 +50,6 @@ class DataArray:
     def num_bytes(self) -> int:
         """Size before compression."""
         return self.num_rows * self.num_comp * np.dtype(self.dtype).itemsize
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Opens a temporary file beside `path`, which becomes `path` when the block succeeds and is removed when it fails.
-
-    Raises:
-        DataError: when the system refuses the file.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(temporary, "wb") as stream:
-            yield stream
-        os.replace(temporary, path)
-    except OSError as error:
-        reason = error.strerror or error
-        raise DataError(f"cannot write {str(path)!r}: {reason}; expected a writable folder with room") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write_vtu(stream: BinaryIO, num_points: int, num_cells: int, arrays: Iterable[DataArray]) -> None:

@@ -13,8 +13,8 @@ from femgpu.element import LagrangeElement, ReferenceCell
 from femgpu.errors import MeshError, collective
 from femgpu.mesh import geometry, regions
 from femgpu.mesh.block import Block, places
+from femgpu.mesh.cell_types import cell_names, has_petsc_elements
 from femgpu.mesh.coordinates import read_coordinates, read_vertices
-from femgpu.mesh.inspect import cell_names, has_petsc_elements
 from femgpu.mesh.locate_points import FoundPoints, PointFinder
 from femgpu.mesh.topology import Closure, Topology, closure
 from femgpu.mesh.user_dm import UserDM

@@ -67,7 +67,7 @@ class TimeProblem(NonlinearProblem):
     ):
         check_unknown(u)
         let_go(u.space.mesh)
-        check_time(t, u)
+        _check_time(t, u)
         pointwise = isinstance(F, PointwiseForm)
         if t is None:
             t = F.t if pointwise and F.t is not None else Constant(u.space.dm, 0.0)
@@ -280,7 +280,7 @@ class TimeProblem(NonlinearProblem):
             )
 
 
-def check_time(t: Any, u: Function) -> None:
+def _check_time(t: Any, u: Function) -> None:
     """Refuses a time that is no scalar Constant of u's mesh.
 
     Raises:

@@ -196,3 +196,10 @@ class SubFunction(ufl.Coefficient):
 
     def __str__(self) -> str:
         return f"{self.parent.name}.{self.name}"
+
+
+def fields_of(u: Function | SubFunction) -> list[Function | SubFunction]:
+    """The fields of a function in a mixed space; else the function itself."""
+    if isinstance(u, Function) and isinstance(u.space, MixedSpace):
+        return [u.sub(field.name) for field in u.space.fields]
+    return [u]
