@@ -41,6 +41,7 @@ NEVER_IN = {"petsc4py": {"forms", "model", "kernels", "runtime", "tune"}}
 # The one circle between modules, by file stem: the walk over an expression and what it does at each node call each other.
 CIRCLES = [{"handlers", "walk"}]
 
+MAX_LINES = 300
 MODULES = sorted(ROOT.rglob("*.py"))
 
 
@@ -115,6 +116,12 @@ def test_libraries_stay_in_their_places(path):
         assert library not in used or mine in places, f"{library} belongs into {', '.join(sorted(places))}"
     for library, places in NEVER_IN.items():
         assert library not in used or mine not in places, f"{library} does not belong into {mine}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=names)
+def test_modules_are_short(path):
+    count = len(path.read_text().splitlines())
+    assert count <= MAX_LINES, f"{names(path)} has {count} lines; split it where a reader would expect it"
 
 
 def test_rules_have_no_cycle():
