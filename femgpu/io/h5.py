@@ -18,10 +18,11 @@ from petsc4py import PETSc
 from femgpu.element import LagrangeElement
 from femgpu.errors import DataError, collective
 from femgpu.mesh import Mesh
-from femgpu.mesh.inspect import cell_names, has_petsc_elements
+from femgpu.mesh.cell_types import cell_names, has_petsc_elements
 from femgpu.mesh.periods import is_periodic, set_periods
 from femgpu.mesh.restriction import FieldShape, set_fields
 from femgpu.spaces import Function, FunctionSpace, SubFunction
+from femgpu.spaces.field import copy_nodes
 
 MESH_NAME = "mesh"
 _GROUP = "/femgpu"
@@ -176,10 +177,8 @@ def _write_function(viewer: PETSc.ViewerHDF5, dm: PETSc.DMPlex, u: Function | Su
     shape = FieldShape(u.name, space.field.degree, space.field.continuous, space.num_comp)
     [offsets], num_local = set_fields(space.mesh, section_dm, [shape])
     section_dm.setName(u.name)
-    values, own = np.zeros(num_local), u.local_array()
-    for target, origin in zip(offsets, space.field.offsets, strict=True):
-        for component in range(space.num_comp):
-            values[target + component] = own[origin + component]
+    values = np.zeros(num_local)
+    copy_nodes(u.local_array(), space.field.offsets, values, offsets, space.num_comp)
     local = section_dm.createLocalVec()
     local.setArray(values)  # type: ignore[arg-type]
     local.setName(u.name)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from femgpu.errors import DataError, collective
-from femgpu.io import render
+from femgpu.io import draw_vtu
+from femgpu.io.files import check_folder
 from femgpu.io.sampling import sample
 from femgpu.io.vtu import gather_grid
 from femgpu.spaces import Function
@@ -84,8 +85,7 @@ def _check(path: Path, u: Function, component: int | None, warp: float) -> None:
 def _check_surroundings(path: Path) -> None:
     if find_spec("pyvista") is None:
         raise DataError(f"cannot draw {str(path)!r} without pyvista: run pip install 'femgpu[plot]', or write a .vtu")
-    if not path.parent.is_dir():
-        raise DataError(f"cannot draw {str(path)!r}: {str(path.parent)!r} is not a folder; create it first")
+    check_folder(path, "draw")
 
 
 def _entry(u: Function, component: int | None) -> int | None:
@@ -105,7 +105,7 @@ def _draw(target: Path, options: dict[str, Any]) -> None:
     """Runs the renderer and puts its picture under the target's name."""
     temporary = target.with_name(f".{target.stem}.{os.getpid()}.part.png")
     # -P keeps this folder's modules from standing in for others of the same name.
-    command = [sys.executable, "-P", str(render.__file__), json.dumps({**options, "png": str(temporary)})]
+    command = [sys.executable, "-P", str(draw_vtu.__file__), json.dumps({**options, "png": str(temporary)})]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
         if done.returncode != 0 or not temporary.exists():

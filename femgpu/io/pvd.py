@@ -8,9 +8,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 from femgpu.errors import DataError, collective
+from femgpu.io.files import check_folder, replacing
 from femgpu.io.sampling import check_functions
 from femgpu.io.vtu import write_one_file
-from femgpu.io.vtu_file import replacing
 from femgpu.spaces import Function, SubFunction
 
 
@@ -30,8 +30,8 @@ class Collection:
     def __init__(self, path: Path, comm: Any):
         if path.suffix != ".pvd":
             raise DataError(f"cannot write a series to {str(path)!r}: expected a name that ends in .pvd")
-        if comm.rank == 0 and not path.parent.is_dir():
-            raise DataError(f"cannot write {str(path)!r}: {str(path.parent)!r} is not a folder; create it first")
+        if comm.rank == 0:
+            check_folder(path)
         self.path = path
         self.comm = comm
         self._times: dict[str, float] = {}

@@ -65,7 +65,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Numbering:
+class PointNumbering:
     """Points of this rank's cells.
 
     Attributes:
@@ -147,7 +147,7 @@ def sample(functions: Sequence[Function | SubFunction], shared: bool) -> Grid:
     )
 
 
-def _numbering(mesh: Mesh, degree: int, merged: bool) -> Numbering:
+def _numbering(mesh: Mesh, degree: int, merged: bool) -> PointNumbering:
     matches = [_matching(block.cell, degree) for block in mesh.blocks]
     if not merged or is_periodic(mesh.dm) or any(match is None for match in matches):
         return _broken_numbering(mesh, degree)
@@ -155,10 +155,10 @@ def _numbering(mesh: Mesh, degree: int, merged: bool) -> Numbering:
     [offsets], num_local = set_fields(mesh, dm, [FieldShape("points", degree)])
     layout = Layout.of(dm)
     nodes = tuple(each[:, match] for each, match in zip(offsets, matches, strict=True))
-    return Numbering(nodes, num_local, layout.global_of_local, layout.local_of_owned)
+    return PointNumbering(nodes, num_local, layout.global_of_local, layout.local_of_owned)
 
 
-def _broken_numbering(mesh: Mesh, degree: int) -> Numbering:
+def _broken_numbering(mesh: Mesh, degree: int) -> PointNumbering:
     """Every cell has points of its own."""
     shapes = [(block.num_cells, len(vtk_cells.lattice(block.cell, degree))) for block in mesh.blocks]
     bounds = np.cumsum([0, *(count * nodes for count, nodes in shapes)])
@@ -166,7 +166,7 @@ def _broken_numbering(mesh: Mesh, degree: int) -> Numbering:
     first = mesh.mpi.scan(num_local) - num_local
     local = np.arange(num_local, dtype=np.int32)
     nodes = tuple(local[a:b].reshape(shape) for a, b, shape in zip(bounds[:-1], bounds[1:], shapes, strict=True))
-    return Numbering(nodes, num_local, np.arange(first, first + num_local, dtype=np.int64), local)
+    return PointNumbering(nodes, num_local, np.arange(first, first + num_local, dtype=np.int64), local)
 
 
 def _matching(cell: str, degree: int) -> NDArray[np.int64] | None:
@@ -189,7 +189,7 @@ def _matching(cell: str, degree: int) -> NDArray[np.int64] | None:
     return match if len(np.unique(match)) == len(lattice) else None
 
 
-def _at_points(u: Function | SubFunction, numbering: Numbering, degree: int) -> NDArray[np.float64]:
+def _at_points(u: Function | SubFunction, numbering: PointNumbering, degree: int) -> NDArray[np.float64]:
     """(num_local, num_entries) values; where cells share a point they agree, and one of them writes it."""
     space = u.space
     values, slots = _entries(space.value_shape, space.mesh.dim)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femgpu.errors import collective
 from femgpu.io import vtk_cells
-from femgpu.io.gather import Gathered
+from femgpu.io.files import replacing
+from femgpu.io.gathered_rows import GatheredRows
 from femgpu.io.sampling import Grid, sample
-from femgpu.io.vtu_file import Array, replacing, write_pvtu, write_vtu
-
-if TYPE_CHECKING:
-    from femgpu.spaces import Function, SubFunction
+from femgpu.io.vtu_file import DataArray, write_pvtu, write_vtu
+from femgpu.spaces import Function, SubFunction
 
 _INT32_MAX = np.iinfo(np.int32).max
 _CHUNK_CELLS = 1 << 20
@@ -39,7 +38,7 @@ def gather_grid(path: Path, grid: Grid, comm: Any) -> None:
     """
     num_points = comm.allreduce(len(grid.points))
     kind = np.int32 if num_points <= _INT32_MAX else np.int64
-    streams = _Streams(grid, lambda rows: Gathered(comm, rows), kind)
+    streams = _Streams(grid, lambda rows: GatheredRows(comm, rows), kind)
     with collective(comm):
         if comm.rank > 0:
             for stream in streams.in_order():
@@ -74,7 +73,7 @@ def write_parts(path: Path, functions: Sequence[Function | SubFunction]) -> None
 
 
 class _Whole:
-    """Rows of this rank alone, in the manner of `Gathered`."""
+    """Rows of this rank alone, in the manner of `GatheredRows`."""
 
     def __init__(self, rows: NDArray) -> None:
         self.num_rows = len(rows)
@@ -89,7 +88,7 @@ class _Streams:
 
         Args:
             grid: this rank's part.
-            make: what a stream is made of: `Gathered`, or `_Whole`.
+            make: what a stream is made of: `GatheredRows`, or `_Whole`.
             kind: type of the numbers of points in the file.
         """
         self._grid = grid
@@ -111,15 +110,15 @@ class _Streams:
         """All streams as the file takes them."""
         return itertools.chain(self._point_data, *self._cell_data, [self._points], self._cells)
 
-    def arrays(self) -> list[Array]:
+    def arrays(self) -> list[DataArray]:
         """The arrays of the file."""
         grid = self._grid
         arrays = [
-            Array("PointData", entry.name, np.float64, entry.values.shape[1], stream.num_rows, stream.chunks)
+            DataArray("PointData", entry.name, np.float64, entry.values.shape[1], stream.num_rows, stream.chunks)
             for entry, stream in zip(grid.point_data, self._point_data, strict=True)
         ]
         arrays += [
-            Array("CellData", entry.name, np.float64, entry.values.shape[1], self.num_cells, _chained(streams))
+            DataArray("CellData", entry.name, np.float64, entry.values.shape[1], self.num_cells, _chained(streams))
             for entry, streams in zip(grid.cells[0].data, self._cell_data, strict=True)
         ]
         counts = [stream.num_rows for stream in self._cells]
@@ -131,10 +130,10 @@ class _Streams:
         ]
         return [
             *arrays,
-            Array("Points", "Points", np.float64, 3, self._points.num_rows, self._points.chunks),
-            Array("Cells", "connectivity", self._kind, 1, entries, _chained(self._cells)),
-            Array("Cells", "offsets", np.int64, 1, self.num_cells, _ends(counts, num_nodes)),
-            Array("Cells", "types", np.uint8, 1, self.num_cells, types),
+            DataArray("Points", "Points", np.float64, 3, self._points.num_rows, self._points.chunks),
+            DataArray("Cells", "connectivity", self._kind, 1, entries, _chained(self._cells)),
+            DataArray("Cells", "offsets", np.int64, 1, self.num_cells, _ends(counts, num_nodes)),
+            DataArray("Cells", "types", np.uint8, 1, self.num_cells, types),
         ]
 
 

@@ -7,20 +7,15 @@ before each array.
 
 from __future__ import annotations
 
-import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import BinaryIO
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-
-from femgpu.errors import DataError
 
 BLOCK_BYTES = 1 << 20
 COMPRESSION_LEVEL = 1
@@ -32,7 +27,7 @@ _TYPES = {"f8": "Float64", "i4": "Int32", "i8": "Int64", "u1": "UInt8"}
 
 
 @dataclass(frozen=True)
-class Array:
+class DataArray:
     """One array of a file.
 
     Attributes:
@@ -57,26 +52,7 @@ class Array:
         return self.num_rows * self.num_comp * np.dtype(self.dtype).itemsize
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Opens a temporary file beside `path`, which becomes `path` when the block succeeds and is removed when it fails.
-
-    Raises:
-        DataError: when the system refuses the file.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(temporary, "wb") as stream:
-            yield stream
-        os.replace(temporary, path)
-    except OSError as error:
-        reason = error.strerror or error
-        raise DataError(f"cannot write {str(path)!r}: {reason}; expected a writable folder with room") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_vtu(stream: BinaryIO, num_points: int, num_cells: int, arrays: Iterable[Array]) -> None:
+def write_vtu(stream: BinaryIO, num_points: int, num_cells: int, arrays: Iterable[DataArray]) -> None:
     """Writes an unstructured grid.
 
     Args:
@@ -105,7 +81,7 @@ def write_vtu(stream: BinaryIO, num_points: int, num_cells: int, arrays: Iterabl
     stream.write(b"\n</AppendedData>\n</VTKFile>\n")
 
 
-def write_pvtu(stream: BinaryIO, arrays: Iterable[Array], parts: Iterable[str]) -> None:
+def write_pvtu(stream: BinaryIO, arrays: Iterable[DataArray], parts: Iterable[str]) -> None:
     """Writes the head of a grid in several files.
 
     Args:
@@ -137,14 +113,14 @@ def _mark(index: int) -> str:
     return f"\x01{index}".ljust(_OFFSET_WIDTH)
 
 
-def _data_array(array: Array, offset: str | None) -> str:
+def _data_array(array: DataArray, offset: str | None) -> str:
     place = "" if offset is None else f' format="appended" offset="{offset}"'
     kind = _TYPES[np.dtype(array.dtype).str[1:]]
     tag = "PDataArray" if offset is None else "DataArray"
     return f'<{tag} type="{kind}" Name={quoteattr(array.name)} NumberOfComponents="{array.num_comp}"{place}/>'
 
 
-def _append(stream: BinaryIO, array: Array) -> None:
+def _append(stream: BinaryIO, array: DataArray) -> None:
     """Writes the blocks, and before them their number, their size, that of a partial last one, their packed sizes."""
     num_blocks = -(-array.num_bytes // BLOCK_BYTES)
     table = np.zeros(3 + num_blocks, dtype=np.uint64)
@@ -165,7 +141,7 @@ def _append(stream: BinaryIO, array: Array) -> None:
     stream.seek(end)
 
 
-def _blocks(array: Array) -> Iterator[bytes | memoryview]:
+def _blocks(array: DataArray) -> Iterator[bytes | memoryview]:
     """The bytes of an array, cut anew into blocks of `BLOCK_BYTES`."""
     rest = b""
     for chunk in array.chunks:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from femgpu.errors import DataError, collective
+from femgpu.io.files import check_folder
 from femgpu.io.h5 import write_h5
 from femgpu.io.sampling import check_functions
 from femgpu.io.vtu import write_one_file, write_parts
-from femgpu.spaces import Function, SubFunction
+from femgpu.spaces import Function, SubFunction, fields_of
 
 _WRITERS: dict[str, Callable[[Path, Sequence[Function | SubFunction]], None]] = {
     ".vtu": write_one_file,
@@ -39,16 +40,10 @@ def write(path: str | os.PathLike[str], *functions: Function | SubFunction) -> N
     target = Path(path)
     if target.suffix not in _WRITERS:
         raise DataError(f"cannot write {str(target)!r}: expected a name that ends in {', '.join(_WRITERS)}")
-    parts = [part for u in functions for part in _parts(u)]
+    parts = [part for u in functions for part in fields_of(u)]
     check_functions(parts)
     mpi = parts[0].space.mesh.mpi
     with collective(mpi):
-        if mpi.rank == 0 and not target.parent.is_dir():
-            raise DataError(f"cannot write {str(target)!r}: {str(target.parent)!r} is not a folder; create it first")
+        if mpi.rank == 0:
+            check_folder(target)
     _WRITERS[target.suffix](target, parts)
-
-
-def _parts(u: Function | SubFunction) -> list[Function | SubFunction]:
-    if isinstance(u, Function) and len(u.space.fields) > 1:
-        return [u.sub(field.name) for field in u.space.fields]
-    return [u]

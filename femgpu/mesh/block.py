@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,3 +109,13 @@ class Block:
         rule = basix_rule(self.cell, max(1, self.dim * element.degree))
         points = np.concatenate([element.nodes, rule.points])
         geometry.check_orientation(element, self.coords, self.coord_dofs, self.affine, self.ids, points)
+
+
+def places(blocks: Sequence[Block]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Which block each cell of a mesh is in, and its index within the block; both (num_cells,) int32."""
+    num_cells = sum(block.num_cells for block in blocks)
+    number, index = np.zeros(num_cells, np.int32), np.zeros(num_cells, np.int32)
+    for block in blocks:
+        number[block.ids] = block.index
+        index[block.ids] = np.arange(block.num_cells, dtype=np.int32)
+    return number, index

@@ -18,6 +18,7 @@ from petsc4py import PETSc
 
 from femgpu.element import CELL_NAMES, reference_cell
 from femgpu.errors import MeshError
+from femgpu.mesh.distribute import distribute
 from femgpu.mesh.periods import set_periods
 from femgpu.mesh.regions import FACET_LABEL, exterior_facets
 
@@ -83,14 +84,6 @@ def serial_box(
         interpolate=True,
         comm=comm,
     )
-
-
-def distribute(dm: PETSc.DMPlex) -> PETSc.DMPlex:
-    """Spreads a mesh over the ranks without overlap, with the partitioner of `-petscpartitioner_type`; collective."""
-    if dm.getComm().getSize() > 1 and not dm.isDistributed():
-        dm.getPartitioner().setFromOptions()
-        dm.distribute(overlap=0)
-    return dm
 
 
 @dataclass(frozen=True)

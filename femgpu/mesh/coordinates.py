@@ -34,7 +34,7 @@ def read_coordinates(dm: PETSc.DMPlex, cell: str, mpi: Any) -> tuple[LagrangeEle
         MeshError: when the coordinates are not those of a Lagrange element with one component per dimension.
     """
     dim = dm.getDimension()
-    fe = _coordinate_fe(dm)
+    fe = _ensure_fe(dm)
     with collective(mpi):
         element = LagrangeElement.of_fe(cell, fe)
     offsets, num_comp, _ = petsc_c.local_offsets(dm.getCoordinateDM())
@@ -88,18 +88,21 @@ def read_vertices(dm: PETSc.DMPlex, closures: Sequence[Closure], mpi: Any) -> tu
         return coords, dofs
 
 
-def _coordinate_fe(dm: PETSc.DMPlex) -> PETSc.FE:
+def _ensure_fe(dm: PETSc.DMPlex) -> PETSc.FE:
     """The element of the coordinates, made where there is none: one that exists may be curved, and must not be projected."""
-    if not isinstance(_field(dm), PETSc.FE):
-        # The projection starts from the global coordinates: drop those, so that coordinates moved in the local vector count.
-        dm.setCoordinatesLocal(dm.getCoordinatesLocal())
-        dm.createCoordinateSpace(1, False, True)
-    return _field(dm)
+    if (fe := coordinate_fe(dm)) is not None:
+        return fe
+    # The projection starts from the global coordinates: drop those, so that coordinates moved in the local vector count.
+    dm.setCoordinatesLocal(dm.getCoordinatesLocal())
+    dm.createCoordinateSpace(1, False, True)
+    return dm.getCoordinateDM().getField(0)[0]
 
 
-def _field(dm: PETSc.DMPlex) -> PETSc.Object | None:
+def coordinate_fe(dm: PETSc.DMPlex) -> PETSc.FE | None:
+    """The finite element of the coordinates; None where they have none."""
     coordinate_dm = dm.getCoordinateDM()
-    return coordinate_dm.getField(0)[0] if coordinate_dm.getNumFields() else None
+    field = coordinate_dm.getField(0)[0] if coordinate_dm.getNumFields() else None
+    return field if isinstance(field, PETSc.FE) else None
 
 
 def _with_cell_coordinates(dm: PETSc.DMPlex, coords: _Floats, cells: Sequence[tuple[npt.NDArray, _Ints]]) -> _Floats:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING
+from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +14,9 @@ from mpi4py import MPI
 
 from femgpu.element import LagrangeElement, facet_rules
 from femgpu.errors import DataError, collective
-from femgpu.mesh.block import Block
+from femgpu.mesh.block import Block, places
 from femgpu.mesh.box_tree import BoxTree
 from femgpu.mesh.geometry import chunks
-
-if TYPE_CHECKING:
-    from femgpu.mesh.mesh import Mesh
 
 _Floats = npt.NDArray[np.float64]
 _Ints = npt.NDArray[np.integer]
@@ -52,59 +50,76 @@ class FoundPoints:
     inside: npt.NDArray[np.bool_]
 
 
-def find_points(mesh: Mesh, points: npt.ArrayLike) -> FoundPoints:
-    """Finds the cells of points; collective.
-
-    A point that several cells share is given to one of them. A point may lie outside of its cell by `TOLERANCE` times the cell's
-    size, and by the rounding of the coordinates.
+class PointFinder:
+    """Finds the cells of points on all ranks.
 
     Args:
-        mesh: the mesh.
-        points: (num_points, dim), the same on all ranks.
-
-    Raises:
-        DataError: on all ranks, for points of another shape, not finite, or not the same on all ranks.
+        blocks: the cells of this rank.
+        mpi: the mesh's mpi4py communicator.
     """
-    where = _checked(mesh, points)
-    with collective(mesh.mpi):
-        if "locator" not in mesh.kept:
-            mesh.kept["locator"] = _Locator(mesh)
-        cells, reference = mesh.kept["locator"].find(where)
-    holder = np.where(cells >= 0, mesh.mpi.rank, mesh.mpi.size).astype(np.int32)
-    mesh.mpi.Allreduce(MPI.IN_PLACE, holder, op=MPI.MIN)
-    other = holder != mesh.mpi.rank
-    cells[other], reference[other] = -1, 0
-    return FoundPoints(cells, reference, holder < mesh.mpi.size)
+
+    def __init__(self, blocks: Sequence[Block], mpi: Any):
+        self._blocks = tuple(blocks)
+        self._dim = self._blocks[0].dim
+        self._mpi = mpi
+
+    def find(self, points: npt.ArrayLike) -> FoundPoints:
+        """Finds the cells of points; collective.
+
+        A point that several cells share is given to one of them. A point may lie outside of its cell by `TOLERANCE` times the
+        cell's size, and by the rounding of the coordinates.
+
+        Args:
+            points: (num_points, dim), the same on all ranks.
+
+        Raises:
+            DataError: on all ranks, for points of another shape, not finite, or not the same on all ranks.
+        """
+        where = self._checked(points)
+        with collective(self._mpi):
+            cells, reference = self._here.find(where)
+        holder = np.where(cells >= 0, self._mpi.rank, self._mpi.size).astype(np.int32)
+        self._mpi.Allreduce(MPI.IN_PLACE, holder, op=MPI.MIN)
+        other = holder != self._mpi.rank
+        cells[other], reference[other] = -1, 0
+        return FoundPoints(cells, reference, holder < self._mpi.size)
+
+    @cached_property
+    def _here(self) -> _CellSearch:
+        return _CellSearch(self._blocks)
+
+    def _checked(self, points: npt.ArrayLike) -> _Floats:
+        with collective(self._mpi):
+            array = _finite_points(points, self._dim)
+        if self._mpi.size > 1:
+            with collective(self._mpi):
+                if self._mpi.bcast(array).tobytes() != array.tobytes():
+                    raise DataError(f"the {len(array)} points differ from those of rank 0; expected the same points on all ranks")
+        return array
 
 
-def _checked(mesh: Mesh, points: npt.ArrayLike) -> _Floats:
-    with collective(mesh.mpi):
-        try:
-            array = np.ascontiguousarray(points, np.float64)
-        except (TypeError, ValueError) as error:
-            raise DataError(f"points {points!r}: expected numbers of shape (num_points, {mesh.dim}) ({error})") from None
-        if array.ndim != 2 or array.shape[1] != mesh.dim:
-            raise DataError(f"points of shape {array.shape} on a mesh of dimension {mesh.dim}; expected (num_points, {mesh.dim})")
-        bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
-        if len(bad):
-            raise DataError(
-                f"point {bad[0]}, {array[bad[0]].tolist()}, is not finite ({len(bad)} of {len(array)}); expected numbers"
-            )
-    if mesh.mpi.size > 1:
-        with collective(mesh.mpi):
-            if mesh.mpi.bcast(array).tobytes() != array.tobytes():
-                raise DataError(f"the {len(array)} points differ from those of rank 0; expected the same points on all ranks")
+def _finite_points(points: npt.ArrayLike, dim: int) -> _Floats:
+    try:
+        array = np.ascontiguousarray(points, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"points {points!r}: expected numbers of shape (num_points, {dim}) ({error})") from None
+    if array.ndim != 2 or array.shape[1] != dim:
+        raise DataError(f"points of shape {array.shape} on a mesh of dimension {dim}; expected (num_points, {dim})")
+    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+    if len(bad):
+        raise DataError(f"point {bad[0]}, {array[bad[0]].tolist()}, is not finite ({len(bad)} of {len(array)}); expected numbers")
     return array
 
 
-class _Locator:
+class _CellSearch:
     """Finds points among the cells of this rank."""
 
-    def __init__(self, mesh: Mesh):
-        self._blocks = mesh.blocks
-        self._numbers = mesh.locate(np.arange(mesh.num_cells))
-        lower, upper = np.empty((mesh.num_cells, mesh.dim)), np.empty((mesh.num_cells, mesh.dim))
-        for block in mesh.blocks:
+    def __init__(self, blocks: tuple[Block, ...]):
+        self._blocks = blocks
+        self._places = places(blocks)
+        num_cells, dim = len(self._places[0]), blocks[0].dim
+        lower, upper = np.empty((num_cells, dim)), np.empty((num_cells, dim))
+        for block in blocks:
             lower[block.ids], upper[block.ids] = _boxes(block)
         self._centres, self._extents = 0.5 * (lower + upper), upper - lower
         self._tree = BoxTree(lower, upper)
@@ -141,7 +156,7 @@ class _Locator:
 
     def _invert(self, points: _Floats, cells: _Ints, careful: bool) -> tuple[_Floats, _Floats]:
         """Reference coordinates of point i in cell i, and how far that is outside of the tolerance; infinite without a result."""
-        numbers, indices = self._numbers[0][cells], self._numbers[1][cells]
+        numbers, indices = self._places[0][cells], self._places[1][cells]
         reference, outside = np.zeros_like(points), np.full(len(points), np.inf)
         for block in self._blocks:
             mine = np.flatnonzero(numbers == block.index)

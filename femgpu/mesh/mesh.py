@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from functools import cached_property
 from typing import Any
 
@@ -13,11 +12,12 @@ from petsc4py import PETSc
 from femgpu.element import LagrangeElement, ReferenceCell
 from femgpu.errors import MeshError, collective
 from femgpu.mesh import geometry, regions
-from femgpu.mesh.block import Block
+from femgpu.mesh.block import Block, places
+from femgpu.mesh.cell_types import cell_names, has_petsc_elements
 from femgpu.mesh.coordinates import read_coordinates, read_vertices
-from femgpu.mesh.inspect import cell_names, has_petsc_elements
-from femgpu.mesh.locate_points import FoundPoints, find_points
+from femgpu.mesh.locate_points import FoundPoints, PointFinder
 from femgpu.mesh.topology import Closure, Topology, closure
+from femgpu.mesh.user_dm import UserDM
 
 _ATTRIBUTE = "__femgpu__"
 
@@ -58,10 +58,8 @@ class Mesh:
         self._cells = cell_names(dm, self.mpi)
         self.has_petsc_elements = has_petsc_elements(self._cells)
         self.dim = dm.getDimension()
-        # The attribute with this object sits on the user's DM: keeping that DM here would be a cycle that nothing collects.
         self.dm = dm.clone()
-        self._remember(dm)
-        self._coordinates = _coordinate_state(dm)
+        self._user_dm = UserDM(dm)
         start, end = self.dm.getHeightStratum(0)
         self.num_cells = end - start
         self.num_cells_global = self.mpi.allreduce(self.num_cells)
@@ -111,36 +109,25 @@ class Mesh:
                 f"a mesh is {dm!r} of type {type(dm).__name__}; expected a PETSc.DMPlex: `space.dm` of a function space is one"
             )
         mesh = dm.getAttr(_ATTRIBUTE)
-        if mesh is None or mesh._moved(dm):
+        if mesh is None or mesh._user_dm.has_moved(dm):
             mesh = cls(dm)
-            mesh.attach(dm)
-        elif dm.handle == mesh._user_handle:
-            mesh._remember(dm)
+            dm.setAttr(_ATTRIBUTE, mesh)
+        elif mesh._user_dm.is_same(dm):
+            mesh._user_dm.see(dm)
         return mesh
-
-    def _moved(self, dm: PETSc.DMPlex) -> bool:
-        """Whether the user changed the coordinates since; clones for spaces keep those of their mesh."""
-        return dm.handle == self._user_handle and _coordinate_state(dm) != self._coordinates
-
-    def _remember(self, dm: PETSc.DMPlex) -> None:
-        self._user_dm, self._user_handle = weakref.ref(dm), dm.handle
-
-    def _label_dm(self) -> PETSc.DMPlex:
-        """The DM to look labels up in: the user's while it lives, because a clone does not see what is labelled after it."""
-        dm = self._user_dm()
-        return self.dm if dm is None or dm.handle != self._user_handle else dm
-
-    def attach(self, dm: PETSc.DMPlex) -> None:
-        """Makes `Mesh.of(dm)` return this mesh."""
-        dm.setAttr(_ATTRIBUTE, self)
 
     def clone_dm(self) -> PETSc.DMPlex:
         """A new clone of the DM for one space, without fields; `Mesh.of` knows it. Collective."""
         dm = self.dm.clone()
-        if dm.handle == self._user_handle:  # the user's DM is gone, and its handle has come back
-            self._user_handle = None
-        self.attach(dm)
+        if self._user_dm.is_same(dm):  # the user's DM is gone, and its handle has come back
+            self._user_dm.forget()
+        dm.setAttr(_ATTRIBUTE, self)
         return dm
+
+    @property
+    def _label_dm(self) -> PETSc.DMPlex:
+        """The DM to look labels up in: the user's while it lives, because a clone does not see what is labelled after it."""
+        return self._user_dm.alive() or self.dm
 
     @cached_property
     def halo_comm(self) -> Any:
@@ -195,11 +182,7 @@ class Mesh:
 
     @cached_property
     def _places(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        block, index = np.zeros(self.num_cells, np.int32), np.zeros(self.num_cells, np.int32)
-        for each in self.blocks:
-            block[each.ids] = each.index
-            index[each.ids] = np.arange(each.num_cells, dtype=np.int32)
-        return block, index
+        return places(self.blocks)
 
     @cached_property
     def exterior(self) -> regions.ExteriorFacets:
@@ -244,7 +227,7 @@ class Mesh:
             MeshError: on all ranks, when no rank has such cells; lists the labels and values that exist.
         """
         values = (ids,) if isinstance(ids, int | np.integer) else tuple(ids)
-        return regions.labelled_cells(self._label_dm(), self.mpi, label, tuple(int(value) for value in values))
+        return regions.labelled_cells(self._label_dm, self.mpi, label, tuple(int(value) for value in values))
 
     def facets(self, region: regions.Region) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """Facets of a part of the boundary; collective.
@@ -264,7 +247,7 @@ class Mesh:
         exterior = self.exterior
         if parsed is None:
             return exterior.cells, exterior.local_facets
-        found = regions.labelled_facets(self._label_dm(), self.mpi, exterior, *parsed)
+        found = regions.labelled_facets(self._label_dm, self.mpi, exterior, *parsed)
         return exterior.cells[found], exterior.local_facets[found]
 
     def find_points(self, points: npt.ArrayLike) -> FoundPoints:
@@ -279,11 +262,15 @@ class Mesh:
         Raises:
             DataError: on all ranks, for points of another shape, not finite, or not the same on all ranks.
         """
-        return find_points(self, points)
+        return self._point_finder.find(points)
+
+    @cached_property
+    def _point_finder(self) -> PointFinder:
+        return PointFinder(self.blocks, self.mpi)
 
     def labels(self) -> dict[str, list[int]]:
         """The labels of the mesh and their values over all ranks; collective."""
-        return regions.labels(self._label_dm(), self.mpi)
+        return regions.labels(self._label_dm, self.mpi)
 
     def view(self) -> str:
         """One line for `-femgpu_view`; collective."""
@@ -298,9 +285,3 @@ class Mesh:
             f"mesh: {kinds} cells on {self.mpi.size} rank{'s' * (self.mpi.size > 1)}, "
             f"coordinates of degree {degree} ({share}){'; ' if sets else ''}{sets}"
         )
-
-
-def _coordinate_state(dm: PETSc.DMPlex) -> tuple[int, int]:
-    """Changes when the coordinates are replaced or written to."""
-    coordinates = dm.getCoordinatesLocal()
-    return coordinates.handle, coordinates.stateGet()

@@ -11,10 +11,10 @@ from typing import Any
 from petsc4py import PETSc
 
 from femgpu.errors import MeshError, collective
-from femgpu.mesh.box import distribute
+from femgpu.mesh.distribute import distribute
 from femgpu.mesh.gmsh_check import check_gmsh
 
-EXPECTED = "expected a mesh that PETSc reads, such as .msh of gmsh or .h5 of PETSc"
+_EXPECTED = "expected a mesh that PETSc reads, such as .msh of gmsh or .h5 of PETSc"
 
 
 def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
@@ -38,11 +38,11 @@ def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.
 def serial_read(path: str | os.PathLike[str], comm: PETSc.Comm) -> PETSc.DMPlex:
     """As `read`, but the mesh stays where PETSc's reader puts it: on the first rank, for most formats."""
     name = os.fspath(path)
-    check_file(name, comm.tompi4py())
+    _check_file(name, comm.tompi4py())
     return _read(name, comm)
 
 
-def check_file(name: str, mpi: Any) -> None:
+def _check_file(name: str, mpi: Any) -> None:
     """Refuses a file that PETSc cannot read; collective.
 
     PETSc's readers work on the first rank and leave the others waiting for ever when it fails. So on several ranks the
@@ -68,7 +68,7 @@ def _check_path(path: Path) -> None:
     if not path.exists():
         raise MeshError(f"mesh file '{path}' does not exist; expected a path relative to {os.getcwd()}, or an absolute one")
     if not path.is_file():
-        raise MeshError(f"mesh file '{path}' is not a file; {EXPECTED}")
+        raise MeshError(f"mesh file '{path}' is not a file; {_EXPECTED}")
     if not os.access(path, os.R_OK):
         raise MeshError(f"mesh file '{path}' may not be read; expected read permission")
     if path.stat().st_size == 0:
@@ -80,7 +80,7 @@ def _read(name: str, comm: PETSc.Comm) -> PETSc.DMPlex:
         with _plain_prisms():
             dm = PETSc.DMPlex().createFromFile(name, interpolate=True, comm=comm)
     except PETSc.Error as error:
-        raise MeshError(f"PETSc cannot read mesh file {name!r}: {describe(error)}; {EXPECTED}") from error
+        raise MeshError(f"PETSc cannot read mesh file {name!r}: {describe(error)}; {_EXPECTED}") from error
     if dm.getDimension() < 1:
         raise MeshError(f"mesh file {name!r} holds no cells; expected a mesh of dimension 1, 2 or 3")
     return dm

@@ -17,9 +17,9 @@ from petsc4py import PETSc
 from femgpu import petsc_c
 from femgpu.element import LagrangeElement
 from femgpu.errors import MeshError, collective
-from femgpu.mesh.coordinates import read_coordinates, read_vertices, section_offsets
+from femgpu.mesh.cell_types import cell_names
+from femgpu.mesh.coordinates import coordinate_fe, read_coordinates, read_vertices, section_offsets
 from femgpu.mesh.geometry import map_points
-from femgpu.mesh.inspect import cell_names
 from femgpu.mesh.mesh import Mesh
 from femgpu.mesh.periods import is_periodic
 from femgpu.mesh.topology import Topology, closure
@@ -27,9 +27,8 @@ from femgpu.mesh.topology import Topology, closure
 
 def is_curved(dm: PETSc.DMPlex) -> bool:
     """Whether the coordinates are of degree above 1."""
-    cdm = dm.getCoordinateDM()
-    fe = cdm.getField(0)[0] if cdm.getNumFields() else None
-    return isinstance(fe, PETSc.FE) and fe.getBasisSpace().getDegree()[0] > 1
+    fe = coordinate_fe(dm)
+    return fe is not None and fe.getBasisSpace().getDegree()[0] > 1
 
 
 def refine(dm: PETSc.DMPlex) -> PETSc.DMPlex:

@@ -10,7 +10,7 @@ from petsc4py import PETSc
 
 from femgpu import petsc_c
 from femgpu.errors import MeshError
-from femgpu.mesh.inspect import shared_points
+from femgpu.mesh.shared_points import shared_points
 from femgpu.mesh.topology import cone_offsets, point_types
 
 Region = str | int | tuple[int, ...] | tuple[str, Any]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from femgpu.errors import DataError, collective
 from femgpu.io import Collection, read_checkpoint, write_checkpoint
-from femgpu.spaces import Function, MixedSpace, SubFunction
+from femgpu.spaces import Function, SubFunction, fields_of
 
 
 @dataclass
@@ -49,9 +49,7 @@ class Recorder:
     @property
     def parts(self) -> list[Function | SubFunction]:
         """The unknown, or its fields."""
-        if isinstance(self.u.space, MixedSpace):
-            return [self.u.sub(field.name) for field in self.u.space.fields]
-        return [self.u]
+        return fields_of(self.u)
 
     def record(self, step: int, time: float, is_last: bool) -> None:
         """Writes what is due; collective."""

@@ -6,23 +6,22 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mpi4py import MPI
 from petsc4py import PETSc
 
 from femgpu import log, petsc_c
-from femgpu.errors import DataError, FormError, OptionError, SolverError, collective
+from femgpu.errors import DataError, FormError, SolverError, collective
 from femgpu.forms import PointwiseForm, lower_form
 from femgpu.operators.inputs import check_finite
 from femgpu.solver.held_fields import consistent_bcs
-from femgpu.solver.problem import NonlinearProblem, check_unknown, let_go, own_errors, reason_name
+from femgpu.solver.integrator import Integrator
+from femgpu.solver.jacobian_pair import JacobianPair
+from femgpu.solver.outcome import outcome, own_errors, precision_hint, reason_name
+from femgpu.solver.problem import NonlinearProblem, check_unknown, let_go
 from femgpu.solver.progress import progress
-from femgpu.solver.stage import StageOperator
+from femgpu.solver.stage_operator import StageOperator
 from femgpu.solver.time_output import Recorder
-from femgpu.solver.view import view
+from femgpu.solver.time_span import TimeSpan
 from femgpu.spaces import Constant, DirichletBC, Function, SubFunction, is_rate, time_derivative, time_shift
-
-# Implicit methods of TS for problems of other kinds; the first ends the process.
-_OTHER_PROBLEMS = ("alpha2", "irk", "discgrad")
 
 
 class TimeProblem(NonlinearProblem):
@@ -68,23 +67,19 @@ class TimeProblem(NonlinearProblem):
     ):
         check_unknown(u)
         let_go(u.space.mesh)
-        check_time(t, u)
+        _check_time(t, u)
         pointwise = isinstance(F, PointwiseForm)
         if t is None:
             t = F.t if pointwise and F.t is not None else Constant(u.space.dm, 0.0)
         self.t: Constant = t
         self._form_given = F.at_time(t) if pointwise else F
-        self.ts = PETSc.TS().create(comm=u.space.comm)
-        self.ts.setOptionsPrefix(options_prefix)
-        # Callbacks of TS live in its DM: one that is shared would mix them up with those of other solvers on the space.
-        self.ts.setDM(_private_dm(u))
+        self._integrator = Integrator(u, options_prefix)
+        self.ts = self._integrator.ts
         self.snes = self.ts.getSNES()
         self._shift = time_shift(u)
         self._prepare(u, bcs, lambda: self._lower(self._form_given, u), scale=1.0)
         self._stage = StageOperator(self.operator, self.t, self._shift)
         self._recorder = Recorder(u)
-        self._last: tuple[float, int] | None = None
-        self._restarted = 0
         self._advance: Callable[[float], None] = lambda done: None
         self._attach()
 
@@ -113,7 +108,7 @@ class TimeProblem(NonlinearProblem):
             rate: du/dt; default zero.
             shift: derivative of du/dt with respect to u.
         """
-        self._form_ijacobian(self.ts, self.t.value, x, self._zero(rate), shift, self.jacobian, self._pmat)
+        self._integrator.linearise(x, self._zero(rate), shift)
 
     def insert_boundary_values(self, x: PETSc.Vec) -> None:
         """Sets the prescribed entries of a T-vector to their values at `t.value`, evaluated anew; collective."""
@@ -147,7 +142,7 @@ class TimeProblem(NonlinearProblem):
         Raises:
             DataError: on all ranks, for another suffix or a folder that does not exist.
         """
-        writer = self._recorder.checkpoint(path, 1 if every is None else every, self._numbers)
+        writer = self._recorder.checkpoint(path, 1 if every is None else every, self._span.numbers)
         if every is None:
             writer(self.step, self.t.value, True)
         else:
@@ -162,15 +157,7 @@ class TimeProblem(NonlinearProblem):
         Raises:
             DataError: on all ranks, when the file is missing, is no checkpoint, or was written for another mesh or space.
         """
-        numbers = self._recorder.restart(path, tuple(self._numbers()))
-        self.t.value = numbers["time"]
-        self.ts.setTime(numbers["time"])
-        self.ts.setStepNumber(int(numbers["step"]))
-        self._restarted = self.step
-        self.ts.setTimeStep(numbers["step_length"])
-        self._has_step = True
-        self.ts.restartStep()
-        self._keep()
+        self._span.restart(**self._recorder.restart(path, tuple(self._span.numbers())))
 
     def make_consistent(self, *names: str) -> None:
         """Solves for algebraic fields at the initial time, all others held at their values; collective.
@@ -212,8 +199,9 @@ class TimeProblem(NonlinearProblem):
         """
         with collective(self.u.space.mesh.mpi):
             check_finite(self.u.vec.array_r, f"the initial values {self.u.name}")
-            self._set_times(t_end, dt)
-        self._begin()
+            self._span.set(t_end, dt)
+        if self._span.begin():
+            self.insert_boundary_values(self.u.vec)
         # What can fail does so before PETSc is inside TSSolve.
         self.operator.local.update()
         self.build()
@@ -226,11 +214,15 @@ class TimeProblem(NonlinearProblem):
             raise
         self._stage.move_to(self.ts.getSolveTime())
         self._attach_constrained()
-        self._keep()
+        self._span.keep()
         if self.settings.view:
-            log.show(self.u.space.comm, f"{view(self)}\n  {self._history()}")
+            log.show(self.u.space.comm, self.report())
         self._check_converged()
         return self.u
+
+    def report(self) -> str:
+        """What `-femgpu_view` prints: as of a steady problem, and how far TS got; collective."""
+        return f"{super().report()}\n  {self._integrator.history()}"
 
     def _lower(self, F: Any, u: Function) -> Any:
         rate = time_derivative(u)
@@ -244,81 +236,20 @@ class TimeProblem(NonlinearProblem):
             raise FormError(f"the form does not contain time_derivative({u.name}) (u_t); take NonlinearProblem for what is steady")
         return form
 
-    def _set_times(self, t_end: float | None, dt: float | None) -> None:
-        """Arguments of `solve` where options say nothing."""
-        ts, database, prefix = self.ts, PETSc.Options(), self._prefix
-        if t_end is not None and not database.hasName(f"{prefix}ts_max_time"):
-            ts.setMaxTime(t_end)
-        if dt is not None and not database.hasName(f"{prefix}ts_time_step"):
-            ts.setTimeStep(dt)
-            self._has_step = True
-        counts = ("ts_max_steps", "ts_run_steps")
-        if ts.getMaxTime() >= 1e300 and not any(database.hasName(prefix + name) for name in counts):
-            raise OptionError(f"solve() without an end: give it t_end, or -{prefix}ts_max_time or -{prefix}ts_max_steps")
-        if not self._has_step:
-            raise OptionError(f"solve() without a step: give it dt, or -{prefix}ts_time_step")
-        if not ts.getTimeStep() > 0:
-            raise OptionError(f"a step of {ts.getTimeStep()}; expected a positive dt or -{prefix}ts_time_step")
-        if ts.getMaxTime() < self.t.value:
-            raise OptionError(
-                f"the final time {ts.getMaxTime()} lies before t = {self.t.value}; expected a later t_end or -{prefix}ts_max_time"
-            )
-
-    def _begin(self) -> None:
-        """Sets the time; a state that is not the one of the last step becomes initial values."""
-        if self._restarted and self.ts.getAttr("__indicator__") is not None:
-            # TS looks at the initial signs of events only where it begins at step 0; `_monitor` sets the number right.
-            self.ts.setStepNumber(0)
-        else:
-            self._restarted = 0
-        time, goes_on = self.t.value, self._last == (self.t.value, self.u.vec.stateGet()) and self.ts.getTime() == self.t.value
-        # The state may have been written on one rank only.
-        if self.u.space.mesh.mpi.allreduce(goes_on, op=MPI.LAND):
-            return
-        if time != (self.ts.getTime() if self._last is None else self._last[0]):
-            self.ts.setStepNumber(0)
-        self.ts.setTime(time)
-        self.insert_boundary_values(self.u.vec)
-        self.ts.restartStep()
-
     def _attach(self) -> None:
         """Hands callbacks and matrices to TS, and reads its options."""
-        ts = self.ts
-        ts.setType(PETSc.TS.Type.BDF)
-        petsc_c.set_adapt_type(ts, "none")
-        ts.setExactFinalTime(PETSc.TS.ExactFinalTime.MATCHSTEP)
-        ts.setErrorIfStepFails(False)
-        ts.setEquationType(PETSc.TS.EquationType.IMPLICIT)
-        ts.setTime(self.t.value)
-        ts.setIFunction(self._form_ifunction, self._residual_vec)
-        ts.setMonitor(self._monitor)
-        self._create_jacobian()
-        ts.setFromOptions()
-        self._has_step = PETSc.Options().hasName(f"{self._prefix}ts_time_step")
-        self.t.value = ts.getTime()
-        if not ts.isImplicit() or ts.getType() in _OTHER_PROBLEMS:
-            raise OptionError(
-                f"-{self._prefix}ts_type {ts.getType()} does not integrate F(t, u, du/dt) = 0; expected bdf, beuler, cn, theta, "
-                "alpha, arkimex or dirk"
-            )
-        if self.form.has_jacobian:
-            self._choose_matrices()
-        self._connect()
-
-    def _connect(self) -> None:
-        """What a reset of TS takes away."""
-        self.ts.setIFunction(self._form_ifunction, self._residual_vec)
-        self.ts.setIJacobian(self._form_ijacobian, self.jacobian, self._pmat)
-        self.snes.setInitialGuess(self._form_guess)
-        self._before_stages = petsc_c.before_stages(self.ts, self._stage.announce)
+        self._integrator.attach(self._stage, self._residual_vec, self._monitor)
+        self._pair = JacobianPair(self.snes, self.operator, self.u.vec)
+        self._integrator.read_options()
+        self._pair.choose(self.snes)
+        self._integrator.connect(self._pair)
+        self._span = TimeSpan(self.ts, self.t, self.u)
 
     def _recover(self) -> None:
         """After an exception inside TSSolve, which leaves vectors locked."""
         petsc_c.unlock(self.u.vec)
-        self.ts.reset()
-        self._connect()
-        self._stage.announce(None)
-        self._last = None
+        self._integrator.recover()
+        self._span.forget()
 
     def _zero(self, rate: PETSc.Vec | None) -> PETSc.Vec:
         if rate is not None:
@@ -327,26 +258,9 @@ class TimeProblem(NonlinearProblem):
         zero.set(0)
         return zero
 
-    def _keep(self) -> None:
-        """Remembers time and state, by which the next `solve` sees whether it goes on from here."""
-        self._last = self.t.value, self.u.vec.stateGet()
-
-    def _numbers(self) -> dict[str, float]:
-        """What a checkpoint keeps beside u."""
-        return {"time": self.t.value, "step": float(self.step), "step_length": self.ts.getTimeStep()}
-
-    def _history(self) -> str:
-        ts = self.ts
-        return (
-            f"time: {ts.getType()}, {self.step} steps to t = {self.t.value:.6g}, {ts.getStepRejections()} rejected; "
-            f"{ts.getSNESIterations()} Newton and {ts.getKSPIterations()} linear iterations"
-        )
-
     def _monitor(self, ts: PETSc.TS, step: int, time: float, x: PETSc.Vec) -> None:
         """Before the user's monitors: brings u and t to the end of a step, writes what is due."""
-        if self._restarted:
-            ts.setStepNumber(self._restarted)
-            self._restarted = 0
+        self._span.right_step()
         self.t.value = time
         if x.handle != self.u.vec.handle:
             x.copy(self.u.vec)
@@ -354,35 +268,19 @@ class TimeProblem(NonlinearProblem):
         self._advance(time)
         self._recorder.record(self.step, time, ts.getConvergedReason() != 0)
 
-    def _form_guess(self, snes: PETSc.SNES, x: PETSc.Vec) -> None:
-        # The unknown of alpha is the state at the end of the step.
-        is_alpha = self.ts.getType() == PETSc.TS.Type.ALPHA
-        self._stage.guess(x, self.ts.getAlphaParams()[1] if is_alpha else 1.0)
-
-    def _form_ifunction(self, ts: PETSc.TS, time: float, x: PETSc.Vec, rate: PETSc.Vec, f: PETSc.Vec) -> None:
-        self._stage.residual(time, x, f, rate)
-
-    def _form_ijacobian(
-        self, ts: PETSc.TS, time: float, x: PETSc.Vec, rate: PETSc.Vec, shift: float, J: PETSc.Mat, P: PETSc.Mat
-    ) -> None:
-        if self.form.has_jacobian:
-            self._stage.linearise(time, x, rate, shift)
-        else:
-            petsc_c.difference_at(self.jacobian, x)
-        self._assemble(J, P)
-
     def _check_converged(self) -> None:
         ts, prefix = self.ts, self._prefix
         if ts.getConvergedReason() < 0:
             raise SolverError(
                 f"TS diverged: {reason_name(ts)} in step {self.step + 1} from t = {ts.getTime():.6g} with dt = "
-                f"{ts.getTimeStep():.6g}; {self._outcome()}. {self.u.name} holds the state before that step. Look at "
+                f"{ts.getTimeStep():.6g}; {outcome(self.snes)}. {self.u.name} holds the state before that step. Look at "
                 f"-{prefix}ts_monitor -{prefix}snes_monitor; try a smaller -{prefix}ts_time_step, or "
-                f"-{prefix}ts_max_snes_failures unlimited, which repeats failed steps with a smaller one" + self._precision_hint()
+                f"-{prefix}ts_max_snes_failures unlimited, which repeats failed steps with a smaller one"
+                + precision_hint(self.settings.precision, prefix)
             )
 
 
-def check_time(t: Any, u: Function) -> None:
+def _check_time(t: Any, u: Function) -> None:
     """Refuses a time that is no scalar Constant of u's mesh.
 
     Raises:
@@ -390,11 +288,3 @@ def check_time(t: Any, u: Function) -> None:
     """
     if t is not None and (not isinstance(t, Constant) or t.ufl_shape or t.ufl_domain() != u.space.ufl_domain()):
         raise DataError(f"t is {t!r}; expected a scalar femgpu.Constant of the unknown's mesh: femgpu.Constant(dm, 0.0)")
-
-
-def _private_dm(u: Function) -> PETSc.DM:
-    """A DM with the section and the fields of u's space."""
-    dm = u.space.dm.clone()
-    u.space.dm.copyDisc(dm)
-    dm.setLocalSection(u.space.dm.getLocalSection())
-    return dm

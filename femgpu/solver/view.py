@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from mpi4py import MPI
+from petsc4py import PETSc
 
 from femgpu.forms import StateSplit
 from femgpu.operators.application import Application
 from femgpu.operators.device import on_device
-
-if TYPE_CHECKING:
-    from femgpu.solver.problem import NonlinearProblem
+from femgpu.solver.global_operator import GlobalOperator
 
 
-def view(problem: NonlinearProblem) -> str:
-    """The report of a problem; collective. Device and memory are those of each rank, cells of all, times of the slowest."""
-    space, runtime, local = problem.u.space, problem.runtime, problem.operator.local
+def view(operator: GlobalOperator, vec: PETSc.Vec, assembled: bool) -> str:
+    """The report of a problem; collective. Device and memory are those of each rank, cells of all, times of the slowest.
+
+    Args:
+        operator: the operators of the problem.
+        vec: a T-vector, as the solver has them.
+        assembled: whether the solver has an AIJ matrix too.
+    """
+    local = operator.local
+    space, runtime = local.space, local.runtime
     bandwidth = runtime.copy_bandwidth()
     lines = [
         "femgpu",
         f"  device: {runtime.device}; copies at {bandwidth / 1e9:.1f} GB/s",
         f"  {space.mesh.view()}",
-        f"  space: {space}, {space.num_dofs} dofs; {_rows(problem)}",
-        f"  jacobian: {_jacobian(problem)}",
+        f"  space: {space}, {space.num_dofs} dofs; {_rows(operator)}",
+        f"  jacobian: {_jacobian(local.form.has_jacobian, local.settings.jacobian, assembled)}",
     ]
-    lines.append(f"  on the host: {_host_work(problem)}")
-    lines += [f"  note: {note}" for note in problem.form.notes]
+    lines.append(f"  on the host: {_host_work(vec, assembled)}")
+    lines += [f"  note: {note}" for note in local.form.notes]
     for applications in local.applications.values():
         for application in applications:
             lines += _application(application, bandwidth, runtime.profiling)
@@ -38,26 +42,25 @@ def view(problem: NonlinearProblem) -> str:
     return "\n".join(lines)
 
 
-def _rows(problem: NonlinearProblem) -> str:
-    rows = problem.u.space.mesh.mpi.allreduce(len(problem.operator.rows.owned))
-    return f"{rows} prescribed (rows scaled by {problem.operator.transfer.scale:.3g})"
+def _rows(operator: GlobalOperator) -> str:
+    rows = operator.local.space.mesh.mpi.allreduce(len(operator.rows.owned))
+    return f"{rows} prescribed (rows scaled by {operator.transfer.scale:.3g})"
 
 
-def _host_work(problem: NonlinearProblem) -> str:
+def _host_work(vec: PETSc.Vec, assembled: bool) -> str:
     """What does not stay on the device."""
-    work = [] if on_device(problem.u.vec) else ["vectors of SNES and KSP, copied at each evaluation"]
-    work += ["matrix entries, inserted by PETSc"] if problem.assembled else []
-    work += ["halo exchange by MPI"] if problem.u.space.mesh.mpi.size > 1 else []
+    work = [] if on_device(vec) else ["vectors of SNES and KSP, copied at each evaluation"]
+    work += ["matrix entries, inserted by PETSc"] if assembled else []
+    work += ["halo exchange by MPI"] if vec.comm.size > 1 else []
     return "; ".join(work) or "nothing but scalars"
 
 
-def _jacobian(problem: NonlinearProblem) -> str:
-    if not problem.form.has_jacobian:
+def _jacobian(known: bool, kind: str, assembled: bool) -> str:
+    if not known:
         return "matrix-free difference of the residual (the form gives no g0 to g3)"
-    kind = problem.settings.jacobian
     if kind == "assembled":
         return "assembled on the device, AIJ"
-    return "matrix-free" + (", assembled AIJ for the preconditioner" if problem.assembled else "")
+    return "matrix-free" + (", assembled AIJ for the preconditioner" if assembled else "")
 
 
 def _split(application: Application, split: StateSplit) -> str:

@@ -2,8 +2,9 @@
 
 from femgpu.spaces.boundary import DirichletBC
 from femgpu.spaces.cell_quantities import CELL_QUANTITIES, cell_quantity
+from femgpu.spaces.constant import Constant
 from femgpu.spaces.field import Field
-from femgpu.spaces.function import Constant, Function, SubFunction
+from femgpu.spaces.function import Function, SubFunction, fields_of
 from femgpu.spaces.function_space import FunctionSpace
 from femgpu.spaces.layout import Layout
 from femgpu.spaces.mixed_space import MixedSpace, SubSpace
@@ -26,6 +27,7 @@ __all__ = [
     "SubSpace",
     "cell_quantity",
     "coordinates",
+    "fields_of",
     "is_rate",
     "mesh_of",
     "rate_of",

@@ -10,9 +10,11 @@ import numpy.typing as npt
 from petsc4py import PETSc
 
 from femgpu.errors import DataError, collective
+from femgpu.spaces.constant import Constant
 from femgpu.spaces.expressions import ExpressionValues, expression_values, is_expression, write_nodal
-from femgpu.spaces.function import Constant, Function, node_values
+from femgpu.spaces.function import Function
 from femgpu.spaces.function_space import FunctionSpace
+from femgpu.spaces.interpolation import node_values
 from femgpu.spaces.space import SingleSpace, Space
 
 _WHAT = "boundary values"
@@ -57,8 +59,12 @@ class DirichletBC:
         value = self.value
         if not is_expression(value) or isinstance(value, Constant) or self._is_unknown_like(value):
             return None
-        shape = self.space.value_shape if self.component is None else ()
-        return expression_values(value, self.space, shape, _WHAT)
+        return expression_values(value, self.space, self._shape, _WHAT)
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        """Shape of the values that are prescribed."""
+        return self.space.value_shape if self.component is None else ()
 
     def _is_unknown_like(self, value: Any) -> bool:
         return isinstance(value, Function) and value.space is self.space.root
@@ -93,9 +99,7 @@ class DirichletBC:
         if self._expression is not None:
             return self._expression_values(self._expression)
         with collective(space.mesh.mpi):
-            points = self._points
-            target: Any = space if self.component is None else _ScalarTarget
-            values = node_values(self.value, points, target, _WHAT)
+            values = node_values(self.value, self._points, self._shape, _WHAT)
         return values.ravel()
 
     def _expression_values(self, expression: ExpressionValues) -> npt.NDArray[np.float64]:
@@ -139,13 +143,6 @@ def _of_owners(space: Space, local: npt.NDArray[np.float64]) -> npt.NDArray[np.f
     values = carrier.local_array()
     carrier.vec.destroy()
     return values
-
-
-class _ScalarTarget:
-    """What `node_values` asks of a space, for one component."""
-
-    num_comp = 1
-    value_shape: tuple[int, ...] = ()
 
 
 def _spread(space: SingleSpace, mark: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:

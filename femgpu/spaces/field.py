@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,3 +49,24 @@ class Field:
         first = self.offsets[block][cells]
         every = (first[:, :, None] + np.arange(self.num_comp, dtype=np.int32)).astype(np.int32, copy=False)
         return every.reshape(len(first), first.shape[1] * self.num_comp)
+
+
+def copy_nodes(
+    source: npt.NDArray[np.float64],
+    origins: Sequence[npt.NDArray[np.int32]],
+    target: npt.NDArray[np.float64],
+    places: Sequence[npt.NDArray[np.int32]],
+    num_comp: int,
+) -> None:
+    """Copies the nodal values of a field from one L-vector to another, of equal elements on the same mesh.
+
+    Args:
+        source: (num_local,) the values.
+        origins: for each block the (num_cells, num_basis) positions of component 0 in `source`.
+        target: an L-vector too, written in place.
+        places: as `origins`, in `target`.
+        num_comp: components of a value.
+    """
+    for origin, place in zip(origins, places, strict=True):
+        for component in range(num_comp):
+            target[place + component] = source[origin + component]

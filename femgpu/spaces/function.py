@@ -1,4 +1,4 @@
-"""Functions of a space and constants, as UFL terminals with numbers behind them."""
+"""Functions of a space, as UFL terminals with numbers behind them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import ufl
-from petsc4py import PETSc
 
 from femgpu import petsc_c
-from femgpu.errors import DataError, collective
-from femgpu.mesh import Mesh
-from femgpu.spaces.expressions import expression_values, is_expression, write_nodal
-from femgpu.spaces.field import Field
+from femgpu.errors import DataError
+from femgpu.spaces.field import Field, copy_nodes
+from femgpu.spaces.interpolation import interpolate
 from femgpu.spaces.mixed_space import MixedSpace, SubSpace
 from femgpu.spaces.point_values import point_values
-from femgpu.spaces.space import SingleSpace, Space, ufl_mesh
+from femgpu.spaces.space import SingleSpace, Space
 
 
 class Function(ufl.Coefficient):
@@ -85,7 +83,7 @@ class Function(ufl.Coefficient):
             names = ", ".join(f"{self.name}.sub({field.name!r})" for field in self.space.fields)
             raise DataError(f"{self.name} has several fields; interpolate into each: {names}")
         local = np.zeros(self.space.num_local)
-        _interpolate(local, self.space, source, self.name)
+        interpolate(local, self.space, source, self.name)
         self.set_local(local)
 
     def evaluate(self, points: npt.ArrayLike, outside: str = "raise") -> npt.NDArray[np.float64]:  # type: ignore[override]
@@ -103,7 +101,7 @@ class Function(ufl.Coefficient):
             DataError: on all ranks, naming the first point that lies outside, or for points of another shape, not finite, or not
                 the same on all ranks.
         """
-        return point_values(self, points, outside)
+        return point_values(self.space, self.local_array(), points, outside)
 
     def set_local(self, local: npt.NDArray[np.float64]) -> None:
         """Takes the owned values from an L-vector.
@@ -136,13 +134,6 @@ class Function(ufl.Coefficient):
 
     def __str__(self) -> str:
         return self.name
-
-
-def _numbers(value: Any) -> npt.NDArray[np.float64]:
-    try:
-        return np.array(value, np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"Constant {value!r}: expected a number or an array of numbers ({error})") from None
 
 
 class SubFunction(ufl.Coefficient):
@@ -186,25 +177,20 @@ class SubFunction(ufl.Coefficient):
             and source.space.ufl_element() == self.space.ufl_element()
             and source.space.mesh is self.space.mesh
         ):
-            values = source.local_array()
-            for target, origin in zip(self.space.field.offsets, source.space.field.offsets, strict=True):
-                for component in range(self.space.num_comp):
-                    local[target + component] = values[origin + component]
+            copy_nodes(source.local_array(), source.space.field.offsets, local, self.space.field.offsets, self.space.num_comp)
         else:
-            _interpolate(local, self.space, source, self.name)
+            interpolate(local, self.space, source, self.name)
         self.parent.set_local(local)
 
     def evaluate(self, points: npt.ArrayLike, outside: str = "raise") -> npt.NDArray[np.float64]:  # type: ignore[override]
         """The field's values (num_points, *value_shape) at points of the mesh; collective. See `Function.evaluate`."""
-        return point_values(self, points, outside)
+        return point_values(self.space, self.local_array(), points, outside)
 
     def collapse(self) -> Function:
         """A copy of the field as a Function with a vector of its own; collective."""
         copy = Function(self.space.collapse(), self.name)
-        values, local = self.local_array(), np.zeros(copy.space.num_local)
-        for origin, target in zip(self.space.field.offsets, copy.space.field.offsets, strict=True):
-            for component in range(self.space.num_comp):
-                local[target + component] = values[origin + component]
+        local = np.zeros(copy.space.num_local)
+        copy_nodes(self.local_array(), self.space.field.offsets, local, copy.space.field.offsets, self.space.num_comp)
         copy.set_local(local)
         return copy
 
@@ -212,84 +198,8 @@ class SubFunction(ufl.Coefficient):
         return f"{self.parent.name}.{self.name}"
 
 
-class Constant(ufl.Constant):
-    """A number, vector or tensor that kernels get as an argument: a new value never rebuilds a kernel.
-
-    Args:
-        dm: the DM of the mesh it is used on.
-        value: a number or an array.
-    """
-
-    def __init__(self, dm: PETSc.DM, value: Any):
-        array = _numbers(value)
-        self._mesh = Mesh.of(dm)  # UFL's mesh does not keep it alive
-        super().__init__(ufl_mesh(self._mesh), array.shape)
-        self._value = np.empty(array.shape)
-        self.value = value
-
-    @property
-    def value(self) -> Any:
-        """The value: a float for a scalar, else a copy of the array."""
-        return float(self._value) if not self._value.shape else self._value.copy()
-
-    @value.setter
-    def value(self, value: Any) -> None:
-        array = _numbers(value)
-        if array.shape != self._value.shape:
-            raise DataError(f"value of shape {array.shape} for a Constant of shape {self._value.shape}; make a new Constant")
-        if not np.isfinite(array).all():
-            raise DataError(f"Constant {value!r}: expected finite numbers")
-        self._value[...] = array
-
-    @property
-    def flat(self) -> npt.NDArray[np.float64]:
-        """The entries in row-major order."""
-        return self._value.ravel()
-
-
-def _interpolate(local: npt.NDArray[np.float64], space: SingleSpace, source: Any, name: str) -> None:
-    """Writes nodal values into an L-vector; collective."""
-    what = f"values of {name}"
-    if is_expression(source) and not isinstance(source, Constant):
-        write_nodal(local, expression_values(source, space, space.value_shape, what), space, what)
-        return
-    with collective(space.mesh.mpi):
-        positions, points = space.nodes()
-        values = node_values(source, points, space, what)
-        for component in range(space.num_comp):
-            local[positions + component] = values[:, component]
-
-
-def node_values(source: Any, points: npt.NDArray[np.float64], space: SingleSpace, what: str) -> npt.NDArray[np.float64]:
-    """Values of a callable, number, sequence or Constant at nodes.
-
-    Args:
-        source: callable of x (dim, num_points), number, num_comp numbers, or a Constant of them.
-        points: (num_points, dim).
-        space: gives the number of components.
-        what: names the values in messages.
-
-    Returns:
-        (num_points, num_comp).
-
-    Raises:
-        DataError: for a wrong shape or values that are not finite.
-    """
-    num_points, num_comp = len(points), space.num_comp
-    if isinstance(source, Constant):
-        source = source.value
-    raw = source(np.ascontiguousarray(points.T)) if callable(source) else source
-    try:
-        values = np.asarray(raw, np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{what} are {raw!r}; expected numbers, {num_comp} per node ({error})") from None
-    if values.shape == () or (not callable(source) and values.size == num_comp):
-        values = np.broadcast_to(values.reshape(-1, 1), (num_comp, num_points))
-    legal = [(num_comp, num_points), tuple(space.value_shape) + (num_points,)] + ([(num_points,)] if num_comp == 1 else [])
-    if values.shape not in legal:
-        raise DataError(f"{what} have shape {values.shape}; expected {' or '.join(map(str, dict.fromkeys(legal)))}")
-    values = values.reshape(num_comp, num_points).T
-    if not np.isfinite(values).all():
-        bad = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
-        raise DataError(f"{what} are not finite, first at the point {points[bad].tolist()}: {values[bad].tolist()}")
-    return values
+def fields_of(u: Function | SubFunction) -> list[Function | SubFunction]:
+    """The fields of a function in a mixed space; else the function itself."""
+    if isinstance(u, Function) and isinstance(u.space, MixedSpace):
+        return [u.sub(field.name) for field in u.space.fields]
+    return [u]

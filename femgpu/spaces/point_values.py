@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
@@ -11,16 +9,15 @@ from mpi4py import MPI
 from femgpu.errors import DataError
 from femgpu.mesh.geometry import chunks
 from femgpu.mesh.locate_points import FoundPoints
-
-if TYPE_CHECKING:
-    from femgpu.spaces.function import Function, SubFunction
+from femgpu.spaces.space import Space
 
 
-def point_values(function: Function | SubFunction, points: npt.ArrayLike, outside: str) -> npt.NDArray[np.float64]:
+def point_values(space: Space, local: npt.NDArray[np.float64], points: npt.ArrayLike, outside: str) -> npt.NDArray[np.float64]:
     """Values at points; collective.
 
     Args:
-        function: a function or a field of one.
+        space: of the function.
+        local: (num_local,) its L-vector.
         points: (num_points, dim), the same on all ranks.
         outside: what to do with points outside of the mesh: "raise", or "nan" as their value.
 
@@ -32,7 +29,7 @@ def point_values(function: Function | SubFunction, points: npt.ArrayLike, outsid
     """
     if outside not in ("raise", "nan"):
         raise DataError(f"outside={outside!r}: expected 'raise' or 'nan'")
-    mesh = function.space.mesh
+    mesh = space.mesh
     found = mesh.find_points(points)
     missing = np.flatnonzero(~found.inside)
     if len(missing) and outside == "raise":
@@ -41,15 +38,14 @@ def point_values(function: Function | SubFunction, points: npt.ArrayLike, outsid
             f"point {missing[0]}, {first}, lies outside of the mesh ({len(missing)} of {len(found.inside)} do); expected points "
             "inside, or outside='nan'"
         )
-    values = _values_here(function, found, function.local_array())
+    values = _values_here(space, local, found)
     mesh.mpi.Allreduce(MPI.IN_PLACE, values, op=MPI.SUM)
     values[missing] = np.nan
-    return values.reshape(len(values), *function.space.value_shape)
+    return values.reshape(len(values), *space.value_shape)
 
 
-def _values_here(function: Function | SubFunction, found: FoundPoints, local: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _values_here(space: Space, local: npt.NDArray[np.float64], found: FoundPoints) -> npt.NDArray[np.float64]:
     """(num_points, num_comp) values at the points in this rank's cells, zero at the others."""
-    space = function.space
     values = np.zeros((len(found.cells), space.num_comp))
     here = np.flatnonzero(found.cells >= 0)
     numbers, indices = space.mesh.locate(found.cells[here])

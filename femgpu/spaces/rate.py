@@ -6,7 +6,8 @@ import weakref
 from typing import overload
 
 from femgpu.errors import DataError
-from femgpu.spaces.function import Constant, Function, SubFunction
+from femgpu.spaces.constant import Constant
+from femgpu.spaces.function import Function, SubFunction
 
 _rates: weakref.WeakKeyDictionary[Function, Function] = weakref.WeakKeyDictionary()
 _shifts: weakref.WeakKeyDictionary[Function, Constant] = weakref.WeakKeyDictionary()

@@ -14,12 +14,10 @@ from petsc4py import PETSc
 from femgpu.element import CELL_NAMES
 from femgpu.errors import MeshError
 from femgpu.mesh import Mesh
+from femgpu.mesh.geometry import chunks
 from femgpu.spaces.field import Field
 from femgpu.spaces.layout import Layout
 from femgpu.spaces.ufl_element import UFLLagrange
-
-# Cells whose node positions are computed in one piece: bounds the memory of set-up.
-_CHUNK = 65536
 
 _ufl_meshes: weakref.WeakKeyDictionary[Mesh, ufl.Mesh] = weakref.WeakKeyDictionary()
 _meshes: weakref.WeakValueDictionary[int, Mesh] = weakref.WeakValueDictionary()
@@ -147,8 +145,7 @@ class SingleSpace(Space):
         where = np.empty((self.num_local, self.mesh.dim))
         present = np.zeros(self.num_local, bool)
         for block, element, offsets in zip(self.mesh.blocks, self.field.elements, self.field.offsets, strict=True):
-            for start in range(0, len(offsets), _CHUNK):
-                cells = slice(start, start + _CHUNK)
+            for cells in chunks(len(offsets)):
                 where[offsets[cells]] = block.physical_points(element.nodes, cells)
                 present[offsets[cells]] = True
         positions = np.flatnonzero(present).astype(np.int32)

@@ -322,7 +322,7 @@ def test_degree_above_vtk_is_sampled(folder):
 def test_arrays_longer_than_a_block():
     rows = np.arange(3 * 200_000, dtype=np.float64).reshape(-1, 3)
     pieces = np.split(rows, [1, 7, 90_000, 90_001])
-    blocks = list(vtu_file._blocks(vtu_file.Array("Points", "x", np.float64, 3, len(rows), pieces)))
+    blocks = list(vtu_file._blocks(vtu_file.DataArray("Points", "x", np.float64, 3, len(rows), pieces)))
     assert b"".join(bytes(block) for block in blocks) == rows.tobytes()
     assert {len(block) for block in blocks[:-1]} == {vtu_file.BLOCK_BYTES}
 

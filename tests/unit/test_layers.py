@@ -40,6 +40,10 @@ ONLY_IN = {
 }
 NEVER_IN = {"petsc4py": {"forms", "model", "kernels", "runtime", "tune"}}
 
+# The one circle between modules, by file stem: the walk over an expression and what it does at each node call each other.
+CIRCLES = [{"handlers", "walk"}]
+
+MAX_LINES = 300
 MODULES = sorted(ROOT.rglob("*.py"))
 
 
@@ -62,6 +66,37 @@ def imports(path: Path) -> set[str]:
 
 def names(path: Path) -> str:
     return str(path.relative_to(ROOT.parent))
+
+
+def dotted(path: Path) -> str:
+    """The name of a module, that of a folder for its `__init__`."""
+    return ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def modules_used(path: Path) -> set[str]:
+    """Modules of femgpu that a file imports anywhere in it, inside functions and for type checkers too."""
+    known, found = {dotted(module) for module in MODULES}, set()
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            members = {f"{node.module}.{name.name}" for name in node.names}
+            found |= members | ({node.module} if members - known else set())
+    return found & known
+
+
+def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
+    """The groups of modules that all lead to each other."""
+    reach = {}
+    for start in graph:
+        todo, seen = list(graph[start]), set()
+        while todo:
+            name = todo.pop()
+            if name not in seen:
+                seen.add(name)
+                todo += graph[name]
+        reach[start] = seen
+    return {frozenset(other for other in reach[name] if name in reach[other]) for name in graph if name in reach[name]}
 
 
 def test_every_part_has_a_rule():
@@ -92,12 +127,31 @@ def test_libraries_stay_in_their_places(path):
         assert library not in used or mine not in places, f"{library} does not belong into {mine}"
 
 
+@pytest.mark.parametrize("path", MODULES, ids=names)
+def test_modules_are_short(path):
+    count = len(path.read_text().splitlines())
+    assert count <= MAX_LINES, f"{names(path)} has {count} lines; split it where a reader would expect it"
+
+
 def test_rules_have_no_cycle():
     done: set[str] = set()
     while len(done) < len(ALLOWED):
         ready = {name for name, below in ALLOWED.items() if name not in done and below <= done}
         assert ready, f"a cycle among {set(ALLOWED) - done}"
         done |= ready
+
+
+def test_modules_have_no_circle():
+    graph = {dotted(path): modules_used(path) for path in MODULES}
+    wrong = [sorted(group) for group in circles(graph) if {name.rsplit(".", 1)[-1] for name in group} not in CIRCLES]
+    assert not wrong, f"modules that import each other: {wrong}; hand over what is used instead"
+
+
+def test_circles_are_found():
+    graph = {"a": {"b"}, "b": {"c", "e"}, "c": {"b"}, "d": {"d"}, "e": set()}
+    assert circles(graph) == {frozenset("bc"), frozenset("d")}
+    used = {"femgpu.errors", "femgpu.mesh.regions", "femgpu.mesh.block"}
+    assert used <= modules_used(ROOT / "mesh" / "mesh.py")
 
 
 def test_public_names_are_found_where_they_are_said_to_be():

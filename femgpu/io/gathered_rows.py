@@ -12,7 +12,7 @@ CHUNK_BYTES = 1 << 25
 _TAG = 8461
 
 
-class Gathered:
+class GatheredRows:
     """The rows of all ranks, one rank after the other; construction is collective.
 
     The first rank iterates over `chunks`, the others call `send`, all of them for the same arrays in the same order.

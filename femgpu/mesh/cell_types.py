@@ -1,4 +1,4 @@
-"""What a DMPlex is, found in bulk and agreed on by all ranks; refusals of what femgpu cannot integrate over."""
+"""The types of the cells of a DMPlex, agreed on by all ranks; refusals of what femgpu cannot integrate over."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from petsc4py import PETSc
 from femgpu import petsc_c
 from femgpu.element import CELL_NAMES
 from femgpu.errors import MeshError, collective
+from femgpu.mesh.shared_points import shared_leaves
 from femgpu.mesh.topology import POLYTOPES
 
 _POLYTOPE_NAMES = {value: name.lower().replace("_", " ") for name, value in vars(PETSc.DM.PolytopeType).items() if name.isupper()}
-
-
 _TENSOR_HINT = (
     ". createFromCellList and -dm_plex_transform_extrude_use_tensor 1 make tensor prisms: extrude with "
     "-dm_plex_transform_extrude_use_tensor 0, read gmsh files with -dm_plex_gmsh_hybrid 0, or set the cell types to TRI_PRISM "
@@ -84,24 +83,3 @@ def _has_ghost_cells(dm: PETSc.DMPlex, start: int, end: int) -> bool:
         return False
     leaves = shared_leaves(dm)
     return bool(np.any((leaves >= start) & (leaves < end)))
-
-
-def shared_leaves(dm: PETSc.DMPlex) -> np.ndarray:
-    """Points of this rank that another rank owns, int32; empty before distribution."""
-    num_roots, leaves, remotes = dm.getPointSF().getGraph()
-    if num_roots < 0:
-        return np.empty(0, np.int32)
-    if leaves is None:
-        return np.arange(len(remotes), dtype=np.int32)
-    return np.array(leaves, np.int32)
-
-
-def shared_points(dm: PETSc.DMPlex) -> np.ndarray:
-    """Mask over the chart: points that another rank has too; collective."""
-    start, end = dm.getChart()
-    mask = np.zeros(end, bool)
-    if dm.getComm().getSize() > 1 and dm.isDistributed():
-        degree = dm.getPointSF().computeDegree()
-        mask[: len(degree)] = np.asarray(degree) > 0
-        mask[shared_leaves(dm)] = True
-    return mask[start:]

@@ -1,0 +1,49 @@
+"""The user's own DM behind a mesh: known again when it comes back, and not kept alive."""
+
+from __future__ import annotations
+
+import weakref
+
+from petsc4py import PETSc
+
+
+class UserDM:
+    """The DM that a mesh was read from.
+
+    The mesh sits on that DM as an attribute: keeping the DM here would be a cycle that nothing collects. So only its handle is
+    known, and a weak reference to the Python object that was seen last.
+
+    Args:
+        dm: the DM.
+    """
+
+    def __init__(self, dm: PETSc.DMPlex):
+        self.see(dm)
+        self._coordinates = _coordinate_state(dm)
+
+    def see(self, dm: PETSc.DMPlex) -> None:
+        """Takes note of the Python object of this DM."""
+        self._object, self._handle = weakref.ref(dm), dm.handle
+
+    def forget(self) -> None:
+        """The DM is gone: its handle means another one from now on."""
+        self._handle = None
+
+    def is_same(self, dm: PETSc.DMPlex) -> bool:
+        """Whether a DM is the user's, and not a clone for a space."""
+        return dm.handle == self._handle
+
+    def has_moved(self, dm: PETSc.DMPlex) -> bool:
+        """Whether a DM is the user's with other coordinates than at first; clones for spaces keep those of their mesh."""
+        return self.is_same(dm) and _coordinate_state(dm) != self._coordinates
+
+    def alive(self) -> PETSc.DMPlex | None:
+        """The DM, while the user holds it."""
+        dm = self._object()
+        return dm if dm is not None and self.is_same(dm) else None
+
+
+def _coordinate_state(dm: PETSc.DMPlex) -> tuple[int, int]:
+    """Changes when the coordinates are replaced or written to."""
+    coordinates = dm.getCoordinatesLocal()
+    return coordinates.handle, coordinates.stateGet()

@@ -1,0 +1,120 @@
+"""PETSc's TS over the operators of a problem in time: its options, its callbacks, and how it recovers from an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from petsc4py import PETSc
+
+from femgpu import petsc_c
+from femgpu.errors import OptionError
+from femgpu.solver.jacobian_pair import JacobianPair
+from femgpu.solver.stage_operator import StageOperator
+from femgpu.spaces import Function
+
+# Implicit methods of TS for problems of other kinds; the first ends the process.
+_OTHER_PROBLEMS = ("alpha2", "irk", "discgrad")
+
+
+class Integrator:
+    """A TS for F(t, u, du/dt) = 0. `attach`, `read_options` and `connect` make it ready, in this order.
+
+    Args:
+        u: the unknown.
+        prefix: of the options.
+
+    Attributes:
+        ts: the PETSc.TS.
+    """
+
+    def __init__(self, u: Function, prefix: str):
+        self.ts = PETSc.TS().create(comm=u.space.comm)
+        self.ts.setOptionsPrefix(prefix)
+        # Callbacks of TS live in its DM: one that is shared would mix them up with those of other solvers on the space.
+        self.ts.setDM(_private_dm(u))
+
+    def attach(
+        self, stage: StageOperator, residual_vec: PETSc.Vec, monitor: Callable[[PETSc.TS, int, float, PETSc.Vec], None]
+    ) -> None:
+        """Sets what options may change, and gives TS its residual.
+
+        Args:
+            stage: the operators.
+            residual_vec: a T-vector for TS.
+            monitor: called at the end of each step, before the user's monitors.
+        """
+        self._stage = stage
+        self._residual_vec = residual_vec
+        ts = self.ts
+        ts.setType(PETSc.TS.Type.BDF)
+        petsc_c.set_adapt_type(ts, "none")
+        ts.setExactFinalTime(PETSc.TS.ExactFinalTime.MATCHSTEP)
+        ts.setErrorIfStepFails(False)
+        ts.setEquationType(PETSc.TS.EquationType.IMPLICIT)
+        ts.setTime(stage.t.value)
+        ts.setIFunction(self._form_ifunction, residual_vec)
+        ts.setMonitor(monitor)
+
+    def read_options(self) -> None:
+        """Reads TS's options; the time then is that of TS.
+
+        Raises:
+            OptionError: for a method that does not solve problems of this kind.
+        """
+        ts = self.ts
+        ts.setFromOptions()
+        self._stage.t.value = ts.getTime()
+        if not ts.isImplicit() or ts.getType() in _OTHER_PROBLEMS:
+            raise OptionError(
+                f"-{ts.getOptionsPrefix() or ''}ts_type {ts.getType()} does not integrate F(t, u, du/dt) = 0; expected bdf, "
+                "beuler, cn, theta, alpha, arkimex or dirk"
+            )
+
+    def connect(self, pair: JacobianPair) -> None:
+        """Hands TS its Jacobian, and all else that a reset of TS takes away."""
+        self._pair = pair
+        self.ts.setIFunction(self._form_ifunction, self._residual_vec)
+        self.ts.setIJacobian(self._form_ijacobian, pair.amat, pair.pmat)
+        self.ts.getSNES().setInitialGuess(self._form_guess)
+        self._before_stages = petsc_c.before_stages(self.ts, self._stage.announce)
+
+    def recover(self) -> None:
+        """Makes TS usable again after an exception inside TSSolve."""
+        self.ts.reset()
+        self.connect(self._pair)
+        self._stage.announce(None)
+
+    def linearise(self, x: PETSc.Vec, rate: PETSc.Vec, shift: float) -> None:
+        """Moves the Jacobian to a state and its rate at the time `t.value`; collective."""
+        self._form_ijacobian(self.ts, self._stage.t.value, x, rate, shift, self._pair.amat, self._pair.pmat)
+
+    def history(self) -> str:
+        """How far TS got, and at what cost."""
+        ts = self.ts
+        return (
+            f"time: {ts.getType()}, {ts.getStepNumber()} steps to t = {self._stage.t.value:.6g}, {ts.getStepRejections()} "
+            f"rejected; {ts.getSNESIterations()} Newton and {ts.getKSPIterations()} linear iterations"
+        )
+
+    def _form_guess(self, snes: PETSc.SNES, x: PETSc.Vec) -> None:
+        # The unknown of alpha is the state at the end of the step.
+        is_alpha = self.ts.getType() == PETSc.TS.Type.ALPHA
+        self._stage.guess(x, self.ts.getAlphaParams()[1] if is_alpha else 1.0)
+
+    def _form_ifunction(self, ts: PETSc.TS, time: float, x: PETSc.Vec, rate: PETSc.Vec, f: PETSc.Vec) -> None:
+        self._stage.residual(time, x, f, rate)
+
+    def _form_ijacobian(
+        self, ts: PETSc.TS, time: float, x: PETSc.Vec, rate: PETSc.Vec, shift: float, J: PETSc.Mat, P: PETSc.Mat
+    ) -> None:
+        if self._stage.operator.local.form.has_jacobian:
+            self._stage.linearise(time, x, rate, shift)
+        self._pair.update(x, J, P)
+
+
+def _private_dm(u: Function) -> PETSc.DM:
+    """A DM with the section and the fields of u's space."""
+    dm = u.space.dm.clone()
+    u.space.dm.copyDisc(dm)
+    dm.setLocalSection(u.space.dm.getLocalSection())
+    return dm

@@ -1,0 +1,118 @@
+"""The two matrices that a Newton solver gives KSP, chosen by the options and the type of the preconditioner."""
+
+from __future__ import annotations
+
+from petsc4py import PETSc
+
+from femgpu import petsc_c
+from femgpu.errors import DeviceError, OptionError
+from femgpu.operators.device import on_device
+from femgpu.solver.global_operator import GlobalOperator
+from femgpu.solver.matrix import AssembledJacobian, create_difference, create_matfree
+
+# Preconditioners that need no entries of the matrix.
+_NO_ENTRIES = ("none", "jacobi", "shell", "python", "ksp", "mat")
+
+
+class JacobianPair:
+    """What KSP multiplies with, and what its preconditioner sees; often the same.
+
+    Both are matrix-free at first. They are made before the solver reads its options, `choose` follows these.
+
+    Args:
+        snes: the solver, with its prefix.
+        operator: the operators.
+        template: a T-vector.
+
+    Attributes:
+        amat: what KSP multiplies with: a python Mat, AIJ, or a difference of residuals where the form has no Jacobian.
+        pmat: what the preconditioner sees.
+
+    Raises:
+        OptionError: where the options ask for entries of a Jacobian that the form does not have.
+    """
+
+    def __init__(self, snes: PETSc.SNES, operator: GlobalOperator, template: PETSc.Vec):
+        self._operator = operator
+        self._template = template
+        self._prefix = snes.getOptionsPrefix() or ""
+        self._known = operator.local.form.has_jacobian
+        self._settings = operator.local.settings
+        self._assembled: AssembledJacobian | None = None
+        if self._known:
+            self.amat = create_matfree(operator, template)
+        else:
+            self._refuse_entries()
+            # Rounding errors of the residual, relative: what a difference quotient has to stand above.
+            error = 2.2e-16 if self._settings.precision == "double" else 1e-7
+            self.amat = create_difference(snes, template, error)
+            # No PC knows a matrix that is a difference of residuals; the options may still name one.
+            snes.getKSP().getPC().setType(PETSc.PC.Type.NONE)
+        self.pmat = self.amat
+        snes.getKSP().setDMActive(PETSc.KSP.DMActive.ALL, False)
+
+    @property
+    def assembled(self) -> bool:
+        """Whether an AIJ matrix is filled at every Jacobian evaluation."""
+        return self._assembled is not None
+
+    @property
+    def matrices(self) -> list[PETSc.Mat]:
+        """Both matrices, or the one that they are."""
+        return list({mat.handle: mat for mat in (self.amat, self.pmat)}.values())
+
+    def choose(self, snes: PETSc.SNES) -> None:
+        """Assembles where the options or the type of the solver's preconditioner ask for entries.
+
+        Raises:
+            DeviceError: for ViennaCL vectors on several ranks, which do not go with an assembled matrix.
+        """
+        if not self._known:
+            return
+        kind, pmat = self._settings.jacobian, self._settings.pmat
+        if pmat == "auto":
+            pc = snes.getKSP().getPC().getType() or PETSc.Options().getString(self._prefix + "pc_type", "")
+            pmat = "none" if pc in _NO_ENTRIES else "assembled"
+        if kind == "assembled" or pmat == "assembled":
+            self._refuse_mixed_vectors()
+            self._assembled = AssembledJacobian(self._operator, self._template)
+            self.pmat = self._assembled.mat
+        if kind == "assembled":
+            self.amat = self.pmat
+
+    def update(self, x: PETSc.Vec, J: PETSc.Mat, P: PETSc.Mat) -> None:
+        """Brings the matrices to the state x, to which the operators have been moved.
+
+        Args:
+            x: the state.
+            J: what the solver holds as `amat`.
+            P: what the solver holds as `pmat`.
+        """
+        if not self._known:
+            petsc_c.difference_at(self.amat, x)
+        if self._assembled is not None:
+            self._assembled.fill()
+        for mat in {J.handle: J, P.handle: P}.values():
+            mat.assemble()
+
+    def _refuse_entries(self) -> None:
+        """A difference of residuals has no entries to assemble."""
+        for name, value in (("jacobian", self._settings.jacobian), ("pmat", self._settings.pmat)):
+            if value == "assembled":
+                raise OptionError(f"-{self._prefix}femgpu_{name} assembled: the form gives no g0 to g3 to assemble; give them")
+        kind = PETSc.Options().getString(self._prefix + "pc_type", "none")
+        if kind not in ("none", "shell", "python"):
+            raise OptionError(
+                f"-{self._prefix}pc_type {kind}: the form gives no g0 to g3, so no preconditioner knows its Jacobian; give them, "
+                f"or take -{self._prefix}pc_type none, shell or python"
+            )
+
+    def _refuse_mixed_vectors(self) -> None:
+        """On several ranks PETSc copies and multiplies ViennaCL and host vectors wrongly, without a word; most PCs do both."""
+        if on_device(self._template) and self._template.comm.size > 1:
+            raise DeviceError(
+                "ViennaCL vectors on several ranks do not go with an assembled matrix: PETSc 3.26 mixes them with host vectors, "
+                f"wrongly. Use host vectors (without -dm_vec_type viennacl), -{self._prefix}pc_type jacobi, or "
+                f"-{self._prefix}pc_type python -{self._prefix}pc_python_type femgpu.AssembledPC "
+                f"-{self._prefix}assembled_pc_type ..., which copies"
+            )
