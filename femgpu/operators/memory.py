@@ -22,7 +22,7 @@ def least_bytes(terms: list[Term], settings: Settings, device: Device) -> int:
     form = terms[0].form
     space, scalar = form.space, np.dtype(SCALAR[settings.precision]).itemsize
     # State, linearisation point, direction and result; two T-vectors to stage PETSc's.
-    total = 4 * scalar * space.num_local + 2 * 8 * space.layout.num_owned
+    total = 4 * scalar * space.num_local + 2 * 8 * space.numbering.num_owned
     total += sum(scalar * function.space.num_local for function in form.coefficients)
     spaces = dict.fromkeys([space, *(function.space for function in form.coefficients)])
     fields = [field for entry in spaces for field in entry.fields]
