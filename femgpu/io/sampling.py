@@ -19,7 +19,7 @@ from femgpu.errors import DataError
 from femgpu.io import vtk_cells
 from femgpu.mesh import Block, FieldShape, Mesh, set_fields
 from femgpu.mesh.periods import is_periodic
-from femgpu.spaces import Function, Layout, SubFunction
+from femgpu.spaces import Function, Numbering, SubFunction
 
 CHUNK_VALUES = 1 << 20
 
@@ -153,9 +153,9 @@ def _numbering(mesh: Mesh, degree: int, merged: bool) -> PointNumbering:
         return _broken_numbering(mesh, degree)
     dm = mesh.clone_dm()
     [offsets], num_local = set_fields(mesh, dm, [FieldShape("points", degree)])
-    layout = Layout.of(dm)
+    numbering = Numbering.of(dm)
     nodes = tuple(each[:, match] for each, match in zip(offsets, matches, strict=True))
-    return PointNumbering(nodes, num_local, layout.global_of_local, layout.local_of_owned)
+    return PointNumbering(nodes, num_local, numbering.global_of_local, numbering.local_of_owned)
 
 
 def _broken_numbering(mesh: Mesh, degree: int) -> PointNumbering:

@@ -31,7 +31,7 @@ def least_bytes(
     form = terms[0].form
     space, scalar = form.space, np.dtype(scalar_type(settings.precision)).itemsize
     # State, linearisation point, direction and result; two T-vectors to stage PETSc's.
-    total = 4 * scalar * space.num_local + 2 * 8 * space.layout.num_owned
+    total = 4 * scalar * space.num_local + 2 * 8 * space.numbering.num_owned
     total += sum(scalar * function.space.num_local for function in form.coefficients)
     cells: dict = {}
     for term, pointwise, choice in residual:

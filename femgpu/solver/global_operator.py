@@ -53,9 +53,9 @@ class GlobalOperator:
         self.rows = BoundaryRows(form.space, bcs)
         self.device = DeviceOperator(form, self.rows, settings, runtime)
         self.local, self.transfer = self.device.local, self.device.transfer
-        self.staging = Staging(runtime, form.space.layout.num_owned)
+        self.staging = Staging(runtime, form.space.numbering.num_owned)
         self._mpi = form.space.mesh.mpi
-        self._interior = np.ones(form.space.layout.num_owned, bool)
+        self._interior = np.ones(form.space.numbering.num_owned, bool)
         self._interior[self.rows.owned] = False
         self._any_rows = self._mpi.allreduce(len(self.rows.owned)) > 0
         self._given_scale = scale

@@ -12,23 +12,23 @@ from femgpu import log
 from femgpu.kernels import vector_kernels
 from femgpu.operators.sums import transpose
 from femgpu.runtime import Kernel, Runtime
-from femgpu.spaces import Layout
+from femgpu.spaces import Numbering
 
 
 class Halo:
-    """The exchange of one L-vector layout; collective to make and to use.
+    """The exchange of one L-vector numbering; collective to make and to use.
 
     Args:
-        layout: the T-L map.
+        numbering: the T-L map.
         comm: mpi4py communicator that nothing else uses, `Mesh.halo_comm`.
         precision: of the kernels.
         runtime: the device.
     """
 
-    def __init__(self, layout: Layout, comm: Any, precision: str, runtime: Runtime):
+    def __init__(self, numbering: Numbering, comm: Any, precision: str, runtime: Runtime):
         self.comm = comm
         self.runtime = runtime
-        ghosts, owned = _lists(layout, self.comm)
+        ghosts, owned = _lists(numbering, self.comm)
         self.ghost_counts, self.owned_counts = [len(part) for part in ghosts], [len(part) for part in owned]
         ghost_map, owned_map = np.concatenate(ghosts), np.concatenate(owned)
         self._ghost_host, self._owned_host = runtime.pinned(len(ghost_map)), runtime.pinned(len(owned_map))
@@ -108,14 +108,14 @@ class Halo:
         self.runtime.write(target, receive)
 
 
-def _lists(layout: Layout, comm: Any) -> tuple[list[npt.NDArray[np.int32]], list[npt.NDArray[np.int32]]]:
+def _lists(numbering: Numbering, comm: Any) -> tuple[list[npt.NDArray[np.int32]], list[npt.NDArray[np.int32]]]:
     """For each rank: positions of the ghosts that it owns, and of the owned dofs that it has as ghosts; orders match."""
-    ghosts = layout.ghosts
-    numbers = layout.global_of_local[ghosts]
+    ghosts = numbering.ghosts
+    numbers = numbering.global_of_local[ghosts]
     order = np.argsort(numbers, kind="stable")
     ghosts, numbers = ghosts[order], numbers[order]
-    cuts = np.searchsorted(numbers, layout.ranges[1:-1])
+    cuts = np.searchsorted(numbers, numbering.ranges[1:-1])
     wanted = np.split(numbers, cuts)
     asked = comm.alltoall(wanted)
-    owned = [layout.local_of_owned[part - layout.first].astype(np.int32) for part in asked]
+    owned = [numbering.local_of_owned[part - numbering.first].astype(np.int32) for part in asked]
     return [part.astype(np.int32) for part in np.split(ghosts, cuts)], owned

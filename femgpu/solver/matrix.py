@@ -111,8 +111,8 @@ class AssembledJacobian:
 
     def _pattern(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Global rows and columns of all entries; PETSc ignores negative ones, which stand for prescribed dofs."""
-        local, layout = self.operator.local, self.operator.local.space.layout
-        numbers = layout.global_of_local.astype(PETSc.IntType)
+        local, numbering = self.operator.local, self.operator.local.space.numbering
+        numbers = numbering.global_of_local.astype(PETSc.IntType)
         boundary = numbers[self.operator.rows.local]
         numbers[self.operator.rows.local] = -1
         rows, columns = [], []
@@ -123,7 +123,7 @@ class AssembledJacobian:
             shape = (*entries.shape, entries.shape[1])
             rows.append(np.broadcast_to(entries[:, :, None], shape).ravel())
             columns.append(np.broadcast_to(entries[:, None, :], shape).ravel())
-        owned = (boundary >= layout.first) & (boundary < layout.first + layout.num_owned)
+        owned = (boundary >= numbering.first) & (boundary < numbering.first + numbering.num_owned)
         rows.append(boundary[owned])
         columns.append(boundary[owned])
         return np.concatenate(rows), np.concatenate(columns)

@@ -172,7 +172,7 @@ class NonlinearProblem:
 
     def _attach_constrained(self) -> None:
         """The values of dofs that the section constrains go with the solution."""
-        rows, constrained = self.operator.rows, self.u.space.layout.constrained
+        rows, constrained = self.operator.rows, self.u.space.numbering.constrained
         self.u.set_constrained(rows.values[np.searchsorted(rows.local, constrained)])
 
     def _attach(self) -> None:

@@ -39,11 +39,11 @@ class BoundaryRows:
                 )
         self.space = space
         self.bcs = tuple(bcs)
-        layout = space.layout
-        rows = [bc.local_rows for bc in self.bcs] + [layout.constrained]
+        numbering = space.numbering
+        rows = [bc.local_rows for bc in self.bcs] + [numbering.constrained]
         self.local = np.unique(np.concatenate(rows)).astype(np.int32)
-        numbers = layout.global_of_local[self.local] - layout.first
-        self._is_owned = (layout.global_of_local[self.local] >= 0) & (numbers >= 0) & (numbers < layout.num_owned)
+        numbers = numbering.global_of_local[self.local] - numbering.first
+        self._is_owned = (numbering.global_of_local[self.local] >= 0) & (numbers >= 0) & (numbers < numbering.num_owned)
         self.owned = numbers[self._is_owned].astype(np.int32)
         self.values = np.zeros(len(self.local))
 
@@ -65,7 +65,7 @@ class BoundaryRows:
             DataError: when values have the wrong shape or are not finite.
         """
         dense = np.zeros(self.space.num_local)
-        if self.space.layout.any_constrained:
+        if self.space.numbering.any_constrained:
             vector = self.space.dm.getLocalVec()
             vector.set(0)
             petsc_c.insert_boundary_values(self.space.dm, vector)
@@ -91,13 +91,13 @@ class Transfer:
     """
 
     def __init__(self, space: Space, rows: BoundaryRows, precision: str, runtime: Runtime):
-        layout = space.layout
+        numbering = space.numbering
         self.rows = rows
         self.runtime = runtime
-        self.num_owned = layout.num_owned
+        self.num_owned = numbering.num_owned
         parallel = bool(space.mesh.mpi.size > 1)
-        self.halo = Halo(layout, space.mesh.halo_comm, precision, runtime) if parallel else None
-        self.same = layout.is_identity and precision != "single"
+        self.halo = Halo(numbering, space.mesh.halo_comm, precision, runtime) if parallel else None
+        self.same = numbering.is_identity and precision != "single"
         source = vector_kernels(precision)
         vector = runtime.empty(8)  # a placeholder until the first call
 
@@ -105,7 +105,7 @@ class Transfer:
             return Kernel(runtime, source, name, [np.int32(count), *arguments], count, 64)
 
         if not self.same:
-            owned_map = runtime.upload(layout.local_of_owned)
+            owned_map = runtime.upload(numbering.local_of_owned)
             self._unpack = kernel("unpack", self.num_owned, owned_map, vector, vector)
             self._pack = kernel("pack", self.num_owned, owned_map, vector, vector)
         local, owned = runtime.upload(rows.local), runtime.upload(rows.owned)

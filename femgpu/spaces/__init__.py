@@ -6,8 +6,8 @@ from femgpu.spaces.constant import Constant
 from femgpu.spaces.field import Field
 from femgpu.spaces.function import Function, SubFunction, fields_of
 from femgpu.spaces.function_space import FunctionSpace
-from femgpu.spaces.layout import Layout
 from femgpu.spaces.mixed_space import MixedSpace, SubSpace
+from femgpu.spaces.numbering import Numbering
 from femgpu.spaces.rate import is_rate, rate_of, time_derivative, time_shift
 from femgpu.spaces.rigid_body import rigid_body_modes
 from femgpu.spaces.space import SingleSpace, Space, coordinates, mesh_of, ufl_mesh
@@ -19,7 +19,7 @@ __all__ = [
     "Field",
     "Function",
     "FunctionSpace",
-    "Layout",
+    "Numbering",
     "MixedSpace",
     "SingleSpace",
     "Space",

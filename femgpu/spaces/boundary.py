@@ -149,7 +149,7 @@ def _spread(space: SingleSpace, mark: npt.NDArray[np.float64]) -> npt.NDArray[np
     """Marks of any rank reach all ranks that hold the dof: a rank can hold a boundary dof without its facet."""
     if space.mesh.mpi.size == 1:
         return mark > 0
-    if not space.layout.any_constrained:
+    if not space.numbering.any_constrained:
         return _exchange(space.dm, mark)
     # The global vector has no place for constrained dofs: their marks travel in a space without constraints.
     assert isinstance(space, FunctionSpace)  # only a user's own section constrains dofs

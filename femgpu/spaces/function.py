@@ -109,22 +109,22 @@ class Function(ufl.Coefficient):
         Args:
             local: (num_local,) values; ghosts are ignored, dofs that the section constrains are kept beside `vec`.
         """
-        layout = self.space.layout
-        self.vec.setArray(local[layout.local_of_owned])
-        self._constrained = local[layout.constrained]
+        numbering = self.space.numbering
+        self.vec.setArray(local[numbering.local_of_owned])
+        self._constrained = local[numbering.constrained]
 
     def set_constrained(self, values: npt.NDArray[np.float64]) -> None:
-        """Takes the values of the dofs that the section constrains, in the order of `Layout.constrained`."""
+        """Takes the values of the dofs that the section constrains, in the order of `Numbering.constrained`."""
         self._constrained = values
 
     def local_array(self) -> npt.NDArray[np.float64]:
         """A copy of the L-vector: owned, ghost and constrained values, shape (num_local,); collective."""
-        dm, layout = self.space.dm, self.space.layout
+        dm, numbering = self.space.dm, self.space.numbering
         local = dm.getLocalVec()
         local.set(0)
         dm.globalToLocal(self.vec, local)
-        constrained = layout.constrained
-        if layout.any_constrained:
+        constrained = numbering.constrained
+        if numbering.any_constrained:
             petsc_c.insert_boundary_values(dm, local)
         values = local.array_r.copy()
         dm.restoreLocalVec(local)

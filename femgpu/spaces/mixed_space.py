@@ -79,9 +79,9 @@ class SubSpace(SingleSpace):
         return self.parent
 
     @property
-    def layout(self) -> Any:
+    def numbering(self) -> Any:
         """The T-L map of the mixed space."""
-        return self.parent.layout
+        return self.parent.numbering
 
     def collapse(self) -> FunctionSpace:
         """A space like the field with vectors of its own; collective."""

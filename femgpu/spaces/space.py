@@ -16,7 +16,7 @@ from femgpu.errors import MeshError
 from femgpu.mesh import Mesh
 from femgpu.mesh.geometry import chunks
 from femgpu.spaces.field import Field
-from femgpu.spaces.layout import Layout
+from femgpu.spaces.numbering import Numbering
 from femgpu.spaces.ufl_element import UFLLagrange
 
 _ufl_meshes: weakref.WeakKeyDictionary[Mesh, ufl.Mesh] = weakref.WeakKeyDictionary()
@@ -88,9 +88,9 @@ class Space(ufl.FunctionSpace):
         return max(field.degree for field in self.fields)
 
     @cached_property
-    def layout(self) -> Layout:
+    def numbering(self) -> Numbering:
         """The T-L map; the first access is collective."""
-        return Layout.of(self.dm)
+        return Numbering.of(self.dm)
 
     @property
     def comm(self) -> PETSc.Comm:
@@ -100,7 +100,7 @@ class Space(ufl.FunctionSpace):
     @property
     def num_dofs(self) -> int:
         """Length of the global vector."""
-        return int(self.layout.ranges[-1])
+        return int(self.numbering.ranges[-1])
 
     def dofs(self, block: int, cells: slice | npt.NDArray = slice(None)) -> npt.NDArray[np.int32]:
         """(num_cells, num_rows) positions in the L-vector of the dofs of a block's cells: field, basis function, component."""

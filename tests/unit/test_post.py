@@ -199,7 +199,7 @@ def check_interpolation_of_jumps():
 
 def everywhere_equal(space, positions, values):
     """Whether ranks that share dofs have the same values for them."""
-    numbers = space.root.layout.global_of_local[positions]
+    numbers = space.root.numbering.global_of_local[positions]
     table = {}
     return all(
         table.setdefault(number, value) == value
@@ -344,7 +344,7 @@ def check_failures_of_one_rank():
     with pytest.raises(DataError, match="boundary values are not finite"):
         femgpu.DirichletBC(V, ufl.ln(x[0] + x[1] - 0.3)).values()
     poisoned = femgpu.Function(V, "poisoned")
-    if V.layout.num_owned and V.mesh.mpi.rank == V.mesh.mpi.size - 1:
+    if V.numbering.num_owned and V.mesh.mpi.rank == V.mesh.mpi.size - 1:
         poisoned.vec.array[0] = np.nan
     with pytest.raises(DataError, match="coefficient poisoned"):
         femgpu.assemble(poisoned * dx)

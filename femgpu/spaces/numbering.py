@@ -10,7 +10,7 @@ from petsc4py import PETSc
 
 
 @dataclass(frozen=True)
-class Layout:
+class Numbering:
     """The T-L map of one section on one rank.
 
     Attributes:
@@ -49,7 +49,7 @@ class Layout:
         return np.flatnonzero(away).astype(np.int32)
 
     @classmethod
-    def of(cls, dm: PETSc.DM) -> Layout:
+    def of(cls, dm: PETSc.DM) -> Numbering:
         """Reads the map of a DM's section by sending the global numbers through DMGlobalToLocal; collective."""
         numbers, local = dm.createGlobalVec(), dm.createLocalVec()
         first, last = numbers.getOwnershipRange()
