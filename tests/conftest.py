@@ -1,14 +1,23 @@
 """Shared setup of the tests: random data with its seed printed, PETSc's options restored, child processes under mpiexec."""
 
-import functools
 import json
 import os
 import secrets
 import subprocess
 import sys
-import types
 import zlib
+from pathlib import Path
 
+# A fresh seed in every run, one for all of its processes.
+os.environ["FEMGPU_TEST_SEED"] = os.environ.get("FEMGPU_TEST_SEED") or str(secrets.randbits(32))
+# Two processes that build the same programs may damage each other's entries in PoCL's cache: each worker has its own.
+if worker := os.environ.pop("PYTEST_XDIST_WORKER", None):
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = Path(os.environ.get("POCL_CACHE_DIR") or home / "pocl" / "kcache") / worker
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["POCL_CACHE_DIR"] = str(folder)
+# Tests run beside each other, and on several ranks.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A process that has initialised Open MPI leaves variables in its environment that make a child's mpiexec fail without a
 # word: copied before anything below imports MPI. More ranks than cores are wanted, and root in a container is no accident.
 CHILD_ENVIRONMENT = {
@@ -23,14 +32,32 @@ CHILD_ENVIRONMENT = {
 import hypothesis  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
-import pytest_mpi.plugin  # noqa: E402
 from petsc4py import PETSc  # noqa: E402
+from rank_batches import RankBatches  # noqa: E402
 
-pytest_mpi.plugin.subprocess = types.SimpleNamespace(run=functools.partial(subprocess.run, env=CHILD_ENVIRONMENT))
+SEED = PETSc.COMM_WORLD.tompi4py().bcast(int(os.environ["FEMGPU_TEST_SEED"]))
 
 # Kernels are built inside examples, so that no deadline fits; a failure prints how to repeat it, so that no database is needed.
 hypothesis.settings.register_profile("femgpu", deadline=None, database=None, print_blob=True)
 hypothesis.settings.load_profile("femgpu")
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(RankBatches(CHILD_ENVIRONMENT), "rank_batches")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes():
+    """Workers are children, too, but pytest-xdist asks for no environment of theirs."""
+    for variable in subprocess.run(["env", "-0"], capture_output=True, text=True, check=True).stdout.split("\0"):
+        name = variable.partition("=")[0]
+        if name and name not in CHILD_ENVIRONMENT:
+            os.unsetenv(name)
+
+
+def pytest_terminal_summary(terminalreporter):
+    if terminalreporter.stats.keys() & {"failed", "error"}:
+        terminalreporter.line(f"FEMGPU_TEST_SEED={SEED}")
 
 
 @pytest.fixture(autouse=True)
@@ -59,8 +86,8 @@ def set_options():
 
 @pytest.fixture(scope="session")
 def seed():
-    """A fresh seed in every run, equal on all ranks; FEMGPU_TEST_SEED repeats a run."""
-    return PETSc.COMM_WORLD.tompi4py().bcast(int(os.environ.get("FEMGPU_TEST_SEED") or secrets.randbits(32)))
+    """Equal in all processes of a run; FEMGPU_TEST_SEED repeats it."""
+    return SEED
 
 
 @pytest.fixture

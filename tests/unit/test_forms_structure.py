@@ -40,9 +40,9 @@ def test_neo_hookean_is_shared():
 def test_lowering_takes_milliseconds():
     F, u, _ = forms_cases.neo_hookean(3)
     lower_form(F, u)
-    start = time.perf_counter()
+    start = time.process_time()
     lower_form(F, u)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
 
 
 def test_shared_powers_do_not_explode():
