@@ -29,7 +29,7 @@ class Points:
         if term.normals is not None:
             length, self.normals = self._facets()
             self.weights *= length
-        self._bases = {}
+        self._bases, self._fields = {}, {}
 
     def basis(self, element, second=False):
         """Sizes of an element's functions at the points, with errors.
@@ -65,7 +65,7 @@ class Points:
         data |= {"n": self.normals} if "n" in reads else {}
         sizes = {"": (), "_x": (dim,), "_xx": (dim, dim)}
         for field in term.fields(pointwise):
-            for (suffix, shape), part in zip(sizes.items(), self._interpolate(field, vectors[field.vector]), strict=False):
+            for (suffix, shape), part in zip(sizes.items(), self._field(field, vectors[field.vector]), strict=False):
                 whole = data.setdefault(field.array + suffix, _zeros(*self.shape, self._components(field.array), *shape))
                 where = slice(field.offset, field.offset + field.field.num_comp)
                 whole.value[:, :, where], whole.error[:, :, where] = part.value, part.error
@@ -81,8 +81,16 @@ class Points:
             return form.coefficient_offsets[-1]
         return (form.unknown.space if array == "u" and form.unknown is not None else form.space).num_comp
 
-    def _interpolate(self, data, vector):
+    def _field(self, data, vector):
         """Values (cell, point, comp), gradients (..., dim) and, if read, second derivatives (..., dim, dim) of a field."""
+        key = data.name, data.hessian
+        known, found = self._fields.get(key, (None, None))
+        if known is not vector:
+            found = self._interpolate(data, vector)
+            self._fields[key] = vector, found
+        return found
+
+    def _interpolate(self, data, vector):
         term, dim = self.term, self.term.dim
         values, gradients, *more = (table(array) for array in term.tabulate(term.element(data.field), data.hessian))
         local = self.arithmetic.given(vector[term.offsets(data.field)[:, :, None] + np.arange(data.field.num_comp)])
