@@ -16,7 +16,7 @@ from femgpu.operators.term import FieldData, Term
 Vectors = Mapping[str, npt.NDArray[np.float64]]
 
 # Test function and direction of the blocks g0 to g5: t(est), d(irection); 0 value, 1 gradient, 2 second derivatives.
-_BLOCKS = {
+BLOCKS = {
     "g0": ("eqi,eq,eqfg,eqj->eifjg", 0, 0),
     "g1": ("eqi,eq,eqfgd,eqjd->eifjg", 0, 1),
     "g2": ("eqid,eq,eqfgd,eqj->eifjg", 1, 0),
@@ -26,7 +26,13 @@ _BLOCKS = {
 }
 
 
-def element_vectors(term: Term, pointwise: Pointwise, vectors: Vectors, constants: npt.NDArray[np.float64]) -> np.ndarray:
+def element_vectors(
+    term: Term,
+    pointwise: Pointwise,
+    vectors: Vectors,
+    constants: npt.NDArray[np.float64],
+    state: npt.NDArray[np.float64] | None = None,
+) -> np.ndarray:
     """Residual or action of each cell or facet: B^T W f0 + sum_k D_k^T W f1_k.
 
     Args:
@@ -34,12 +40,13 @@ def element_vectors(term: Term, pointwise: Pointwise, vectors: Vectors, constant
         pointwise: its residual or action.
         vectors: L-vector of each function by name.
         constants: values of the form's constants.
+        state: (num_cells, num_qpts, num_state) numbers kept at the points, where the function reads such.
 
     Returns:
         (num_cells, num_rows), rows by field, basis function and component.
     """
     points = Points(term)
-    outputs = points.evaluate(pointwise, vectors, constants)
+    outputs = points.evaluate(pointwise, vectors, constants, state)
     result = []
     for field in term.rows:
         phi, phi_x, _ = points.basis(term.element(field), second=False)
@@ -75,7 +82,7 @@ def element_matrices(term: Term, pointwise: Pointwise, vectors: Vectors, constan
             psi, phi = (points.basis(term.element(field), second) for field in (test, trial))
             rows, columns = (slice(field.offset, field.offset + field.num_comp) for field in (test, trial))
             total = np.zeros((term.num_cells, psi[0].shape[2], test.num_comp, phi[0].shape[2], trial.num_comp))
-            for name, (formula, one, other) in _BLOCKS.items():
+            for name, (formula, one, other) in BLOCKS.items():
                 if name in outputs:
                     g = outputs[name][:, :, rows, columns]
                     total += np.einsum(formula, psi[one], points.weights, g, phi[other], optimize=True)
@@ -133,7 +140,13 @@ class Points:
         bend = None if self.term.affine else self._mapped(self.term.block.hessians)
         return values, physical, physical_hessians(more[0], physical, self.inverse, bend)
 
-    def evaluate(self, pointwise: Pointwise, vectors: Vectors, constants: npt.NDArray[np.float64]) -> dict[str, np.ndarray]:
+    def evaluate(
+        self,
+        pointwise: Pointwise,
+        vectors: Vectors,
+        constants: npt.NDArray[np.float64],
+        state: npt.NDArray[np.float64] | None = None,
+    ) -> dict[str, np.ndarray]:
         """Outputs of a pointwise function, (cell, point, ...).
 
         Raises:
@@ -146,7 +159,7 @@ class Points:
         aux = term.form.coefficient_offsets[-1]
         unknown = term.form.unknown.space if term.form.unknown is not None else term.form.space
         sizes = {"a": aux, "u": 0 if unknown is None else unknown.num_comp, "w": sum(field.num_comp for field in term.rows)}
-        data = {"x": self._mapped(self.term.block.physical_points), "n": self.normals}
+        data = {"x": self._mapped(self.term.block.physical_points), "n": self.normals} | ({} if state is None else {"s": state})
         for array, size in sizes.items():
             for suffix, shape in (("", ()), ("_x", (dim,)), ("_xx", (dim, dim))):
                 data[array + suffix] = np.zeros((num_cells, num_qpts, size, *shape))

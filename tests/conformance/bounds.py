@@ -1,0 +1,157 @@
+"""Bounds of the rounding errors of every kernel, entry by entry, from the formulas of the numpy twin.
+
+A running error analysis to first order: inputs are rounded, interpolation, geometry and the pointwise function pass errors on and
+add their own, and sums over points and cells add theirs in the precision that sums have. What comes out bounds the difference of
+any right kernel from the twin, in whatever order it adds.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from conformance.points import Points
+from conformance.roundoff import Arithmetic, Bounded, size
+
+from femgpu.operators import reference
+
+# Formulas of g0 to g5 with the weights in the block, order of derivative of test function and direction.
+_BLOCKS = {name: (formula.replace(",eq,", ",", 1), *orders) for name, (formula, *orders) in reference.BLOCKS.items()}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a kernel must compute.
+
+    Attributes:
+        value: the twin's.
+        error: same shape, how far a right kernel may be from it.
+    """
+
+    value: np.ndarray
+    error: np.ndarray
+
+    def ratios(self, got):
+        """Differences in units of the bound; infinite where the bound is not finite, NaN where `got` is."""
+        assert got.shape == self.value.shape, (got.shape, self.value.shape)
+        difference = np.abs(got - self.value)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.where(difference == 0, 0.0, difference / self.error)
+        return np.where(np.isfinite(self.error), found, np.inf)
+
+    def worst(self, got):
+        """The largest of the ratios, NaN if one is."""
+        return float(self.ratios(got).max(initial=0.0))
+
+
+class Bounds:
+    """The bounds of one term's kernels.
+
+    Args:
+        term: the term.
+        arithmetic: how the kernels compute.
+    """
+
+    def __init__(self, term, arithmetic: Arithmetic):
+        self.term, self.arithmetic = term, arithmetic
+        self.points = Points(term, arithmetic)
+        self.num_qpts = term.quadrature.num_qpts
+
+    def element_vectors(self, pointwise, vectors, constants, state=None) -> Result:
+        """Residual or action, (num_cells, num_rows).
+
+        Args:
+            pointwise: the pointwise function.
+            vectors: L-vector of each function by name.
+            constants: values of the form's constants.
+            state: Bounded (num_cells, num_qpts, num_state), where it reads stored numbers: see `states`.
+        """
+        outputs = self._outputs(pointwise, vectors, constants, state)
+        parts = [("f0", "eqb,eqc->ebc", 0), ("f1", "eqbd,eqcd->ebc", 1)]
+        parts = [part for part in parts if part[0] in outputs]
+        rows = []
+        for field in self.term.rows:
+            basis, part = self.points.basis(self.term.element(field)), slice(field.offset, field.offset + field.num_comp)
+            sums = [size(formula, basis[order], outputs[name][:, :, part]) for name, formula, order in parts]
+            rows.append(_added(sums))
+        value = reference.element_vectors(self.term, pointwise, vectors, constants, None if state is None else state.value)
+        return self._result(value, _joined(rows, 1), self.num_qpts * (1 + self.term.dim))
+
+    def element_matrices(self, pointwise, vectors, constants) -> Result:
+        """Element matrices, (num_cells, num_rows, num_rows); the arguments are those of `element_vectors`."""
+        outputs = self._outputs(pointwise, vectors, constants, None)
+        second = bool({"g4", "g5"} & set(outputs))
+        lines = []
+        for test in self.term.rows:
+            blocks = []
+            for trial in self.term.rows:
+                psi, phi = (self.points.basis(self.term.element(field), second) for field in (test, trial))
+                rows, columns = (slice(field.offset, field.offset + field.num_comp) for field in (test, trial))
+                sums = [
+                    size(formula, psi[one], outputs[name][:, :, rows, columns], phi[other])
+                    for name, (formula, one, other) in _BLOCKS.items()
+                    if name in outputs
+                ]
+                blocks.append(_added(sums))
+            lines.append(_joined(blocks, 2))
+        value = reference.element_matrices(self.term, pointwise, vectors, constants)
+        return self._result(value, _joined(lines, 1), self.num_qpts)
+
+    def cell_values(self, pointwise, vectors, constants) -> Result:
+        """A functional's integral over each cell, (num_cells,); the arguments are those of `element_vectors`."""
+        f0 = self._outputs(pointwise, vectors, constants, None)["f0"][..., 0]
+        value = reference.cell_values(self.term, pointwise, vectors, constants)
+        return self._result(value, size("eq->e", f0), self.num_qpts)
+
+    def states(self, pointwise, vectors, constants) -> Bounded:
+        """Numbers stored at the points, (num_cells, num_qpts, num_state), with errors in units of the roundoff."""
+        return self.points.evaluate(pointwise, vectors, constants, None)["s"]
+
+    def state_result(self, state) -> Result:
+        """The same as a kernel's result."""
+        return Result(state.value, self.arithmetic.both * self.arithmetic.unit * state.error)
+
+    def _result(self, value, total, num_terms):
+        how = self.arithmetic
+        return Result(value, how.both * (how.unit * total.error + how.sum_unit * num_terms * total.value))
+
+    def _outputs(self, pointwise, vectors, constants, state):
+        """Outputs of a pointwise function times the weights."""
+        outputs, weights = self.points.evaluate(pointwise, vectors, constants, state), self.points.weights
+        return {
+            name: array * weights.reshape(*weights.value.shape, *(1,) * (array.value.ndim - 2)) for name, array in outputs.items()
+        }
+
+
+def local_vector(space, parts, arithmetic) -> Result:
+    """The L-vector (num_local,) of a form.
+
+    Args:
+        space: of the test function.
+        parts: (term, Result of its element vectors), all terms of the form.
+        arithmetic: the kernels'.
+    """
+    value, error, total, count = (np.zeros(space.num_local) for _ in range(4))
+    for term, result in parts:
+        value += reference.scatter(term, result.value)
+        error += reference.scatter(term, result.error)
+        total += reference.scatter(term, np.abs(result.value))
+        count += reference.scatter(term, np.ones(result.value.shape))
+    return Result(value, error + arithmetic.both * arithmetic.sum_unit * count * total)
+
+
+def diagonal(matrices) -> Result:
+    """The diagonals (num_cells, num_rows) of element matrices."""
+    return Result(*(np.einsum("eii->ei", array) for array in (matrices.value, matrices.error)))
+
+
+def _added(sums):
+    """Sums of the same entries, added at the points: (cell, basis, comp, ...) becomes (cell, row, ...)."""
+    value, error = sum(part.value for part in sums), sum(part.error for part in sums)
+    shape = value.shape
+    return Bounded(value, error + (len(sums) - 1) * value).reshape(
+        shape[0], *(a * b for a, b in zip(shape[1::2], shape[2::2], strict=True))
+    )
+
+
+def _joined(parts, axis):
+    value, error = (np.concatenate([getattr(part, name) for part in parts], axis=axis) for name in ("value", "error"))
+    return Bounded(value, error)

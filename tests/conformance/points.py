@@ -1,0 +1,186 @@
+"""All quadrature points of a term with bounds of rounding errors: geometry, tabulations, fields and pointwise functions."""
+
+from functools import cached_property
+
+import numpy as np
+from conformance.roundoff import Bounded, contract, table
+from conformance.running_error import evaluate, own_roundings
+
+
+class Points:
+    """The points of a term as `operators.reference` has them, cell and point as first axes, with errors.
+
+    Args:
+        term: the term.
+        arithmetic: how the kernels compute.
+
+    Attributes:
+        weights: Bounded (num_cells, num_qpts), weights times the measure of cell or facet.
+        inverse: Bounded (num_cells, num_qpts, dim, dim), inverse Jacobians dX_k / dx_d.
+        normals: Bounded (num_cells, num_qpts, dim), outward unit normals; None inside cells.
+    """
+
+    def __init__(self, term, arithmetic):
+        self.term, self.arithmetic = term, arithmetic
+        self.shape = (term.num_cells, term.quadrature.num_qpts)
+        self.inverse, det = self._geometry()
+        self.normals = None
+        self.weights = table(self._spread(term.weights)) * det
+        if term.normals is not None:
+            length, self.normals = self._facets()
+            self.weights *= length
+        self._bases, self._fields = {}, {}
+
+    def basis(self, element, second=False):
+        """Sizes of an element's functions at the points, with errors.
+
+        Returns:
+            Values (num_cells, num_qpts, num_basis), physical gradients (..., dim) and, if asked for, second derivatives
+            (..., dim, dim): sums of absolute values, of which the functions themselves may be small differences. Errors are
+            those of the functions and of what is multiplied by them, in whatever order.
+        """
+        key = element, second
+        if key not in self._bases:
+            self._bases[key] = self._basis(element, second)
+        return self._bases[key]
+
+    def _basis(self, element, second):
+        values, gradients, *more = (table(np.abs(self._spread(array))) for array in self.term.tabulate(element, second))
+        inverse, dim = abs(self.inverse), self.term.dim
+        physical = contract("eqbk,eqkd->eqbd", gradients, inverse, roundings=2 * dim)
+        values = Bounded(values.value, values.error + values.value)
+        if not second:
+            return values, physical
+        (hessians,) = more
+        if not self.term.affine:
+            hessians += contract("eqbm,eqmkl->eqbkl", physical, abs(self._bend), roundings=dim)
+        return values, physical, contract("eqki,eqbkl,eqlj->eqbij", inverse, hessians, inverse, roundings=2 * (dim**2 + 1))
+
+    def evaluate(self, pointwise, vectors, constants, state=None):
+        """Outputs of a pointwise function, Bounded (num_cells, num_qpts, ...) by name; see `Bounds` for the arguments."""
+        term, dim = self.term, self.term.dim
+        reads = {array for array, _ in pointwise.reads}
+        data = {"s": state} if "s" in reads else {}
+        data |= {"x": self._coordinates} if "x" in reads else {}
+        data |= {"n": self.normals} if "n" in reads else {}
+        sizes = {"": (), "_x": (dim,), "_xx": (dim, dim)}
+        for field in term.fields(pointwise):
+            for (suffix, shape), part in zip(sizes.items(), self._field(field, vectors[field.vector]), strict=False):
+                whole = data.setdefault(field.array + suffix, _zeros(*self.shape, self._components(field.array), *shape))
+                where = slice(field.offset, field.offset + field.field.num_comp)
+                whole.value[:, :, where], whole.error[:, :, where] = part.value, part.error
+        num_points = self.shape[0] * self.shape[1]
+        flat = {name: array.reshape(num_points, *array.value.shape[2:]) for name, array in data.items()}
+        outputs = evaluate(pointwise, num_points, {**flat, "constants": self.arithmetic.given(constants)}, self.arithmetic)
+        return {name: array.reshape(*self.shape, *array.value.shape[1:]) for name, array in outputs.items()}
+
+    def _components(self, array):
+        """Components of the functions behind an array."""
+        form = self.term.form
+        if array == "a":
+            return form.coefficient_offsets[-1]
+        return (form.unknown.space if array == "u" and form.unknown is not None else form.space).num_comp
+
+    def _field(self, data, vector):
+        """Values (cell, point, comp), gradients (..., dim) and, if read, second derivatives (..., dim, dim) of a field."""
+        key = data.name, data.hessian
+        known, found = self._fields.get(key, (None, None))
+        if known is not vector:
+            found = self._interpolate(data, vector)
+            self._fields[key] = vector, found
+        return found
+
+    def _interpolate(self, data, vector):
+        term, dim = self.term, self.term.dim
+        values, gradients, *more = (table(array) for array in term.tabulate(term.element(data.field), data.hessian))
+        local = self.arithmetic.given(vector[term.offsets(data.field)[:, :, None] + np.arange(data.field.num_comp)])
+        physical = contract("eqck,eqkd->eqcd", self._at_points(gradients, "k", local), self.inverse, roundings=dim)
+        if not data.hessian:
+            return self._at_points(values, "", local), physical
+        hessians = self._at_points(more[0], "kl", local)
+        if not term.affine:
+            hessians -= contract("eqcm,eqmkl->eqckl", physical, self._bend, roundings=dim)
+        hessians = contract("eqki,eqckl,eqlj->eqcij", self.inverse, hessians, self.inverse, roundings=dim**2 + 2)
+        return self._at_points(values, "", local), physical, hessians
+
+    def _at_points(self, tabulated, axes, local):
+        """Sums over a basis, (cell, point, comp, axes), of a table (facet, point, basis, axes) and values (cell, basis, comp)."""
+        if self.term.facets is None:
+            formula, tabulated = f"qb{axes},ebc->eqc{axes}", tabulated[0]
+        else:
+            formula, tabulated = f"eqb{axes},ebc->eqc{axes}", tabulated[self.term.facets]
+        return contract(formula, tabulated, local, roundings=local.value.shape[1])
+
+    @cached_property
+    def _nodes(self):
+        block = self.term.block
+        return self.arithmetic.given(block.coords[self.term.subset(block.coord_dofs)])
+
+    @cached_property
+    def _coordinates(self):
+        """(cell, point, dim)."""
+        return self._at_points(table(self.term.tabulate(self.term.coord_element, False)[0]), "", self._nodes)
+
+    @cached_property
+    def _bend(self):
+        """(cell, point, dim, dim, dim) second derivatives of the map."""
+        return self._at_points(table(self.term.tabulate(self.term.coord_element, True)[2]), "kl", self._nodes)
+
+    def _geometry(self):
+        """Inverse Jacobian (cell, point, dim, dim) and determinant (cell, point)."""
+        term, dim = self.term, self.term.dim
+        values = np.broadcast_to(term.geometry(), (*self.shape, dim * dim + 1))
+        inverse, det = values[..., :-1].reshape(*self.shape, dim, dim), values[..., -1]
+        if self.arithmetic.geometry == "stored":
+            return table(inverse), table(det)
+        tabulated = term.tabulate(term.coord_element, False)[1]
+        if term.affine:
+            tabulated = np.broadcast_to(tabulated[:, :1], tabulated.shape)
+        jacobian = self._at_points(table(tabulated), "k", self._nodes)
+        absolute = np.abs(inverse)
+        own_inverse, own_det = _inversion(jacobian.value, self.arithmetic.unit)
+        error = np.einsum("eqkd,eqdl,eqlm->eqkm", absolute, jacobian.error, absolute, optimize=True)
+        det_error = np.abs(det) * np.einsum("eqkd,eqdk->eq", absolute, jacobian.error, optimize=True)
+        return Bounded(inverse, error + own_inverse), Bounded(det, det_error + own_det)
+
+    def _facets(self):
+        """Lengths |J^-T N| (cell, point) and unit normals (cell, point, dim) of facets."""
+        dim, unit = self.term.dim, self.arithmetic.unit
+        scaled = contract("eqkd,ek->eqd", self.inverse, table(self._spread(self.term.normals)), roundings=dim)
+        square = contract("eqd,eqd->eq", scaled, scaled, roundings=dim)
+        length = np.sqrt(square.value)
+        error = square.error / (2 * length) + own_roundings("sqrt", unit) * length
+        over = Bounded(1 / length, error / square.value + own_roundings("rcp", unit) / length)
+        return Bounded(length, error), scaled * over.reshape(*self.shape, 1)
+
+    def _spread(self, array):
+        """An array over the rule's facets as one over the term's entries."""
+        if self.term.facets is None:
+            return np.broadcast_to(array[0], (self.term.num_cells, *array.shape[1:]))
+        return array[self.term.facets]
+
+
+def _inversion(cell_jac, unit):
+    """Errors of inverse and determinant of exact matrices (..., dim, dim) by Cramer's rule."""
+    dim = cell_jac.shape[-1]
+    entry = [[Bounded(cell_jac[..., i, j], np.zeros(cell_jac.shape[:-2])) for j in range(dim)] for i in range(dim)]
+
+    def minor(i, j):
+        rows, columns = ([k for k in range(dim) if k != without] for without in (i, j))
+        if dim == 1:
+            return Bounded(np.ones(cell_jac.shape[:-2]), np.zeros(cell_jac.shape[:-2]))
+        if dim == 2:
+            return entry[rows[0]][columns[0]]
+        (a, b), (c, d) = ([entry[row][column] for column in columns] for row in rows)
+        return a * d - b * c
+
+    minors = [[minor(i, j) if (i + j) % 2 == 0 else -minor(i, j) for j in range(dim)] for i in range(dim)]
+    det = sum((entry[0][j] * minors[0][j] for j in range(1, dim)), entry[0][0] * minors[0][0])
+    over = 1 / det.value
+    scale = Bounded(over, det.error * over**2 + own_roundings("rcp", unit) * np.abs(over))
+    inverse = [[(minors[j][i] * scale).error for j in range(dim)] for i in range(dim)]
+    return np.moveaxis(np.array(inverse), (0, 1), (-2, -1)), det.error
+
+
+def _zeros(*shape):
+    return Bounded(np.zeros(shape), np.zeros(shape))

@@ -1,0 +1,84 @@
+"""Mixed precision adds in double precision, and the bounds notice where it does not."""
+
+import importlib
+
+import numpy as np
+import pytest
+from conformance.bounds import Arithmetic, Bounds, diagonal, local_vector
+from conformance.probes import cells_probe, points_probe
+
+from femgpu.operators import FormOperator
+from femgpu.options import Settings
+from femgpu.runtime import for_comm
+
+# The package has a function of this name.
+render = importlib.import_module("femgpu.kernels.render")
+
+
+def ratios(probe, schedule, targets, scatter="gather"):
+    """The largest error of each target in units of its bound."""
+    arithmetic, space = Arithmetic("mixed"), probe.form.space
+    settings = Settings(schedule=schedule, precision="mixed", scatter=scatter, geometry="stored")
+    operator = FormOperator(probe.form, settings, for_comm("", space.mesh.mpi))
+    operator.update()
+    for name, vector in (("u", "u"), ("base", "u"), ("w", "w")):
+        operator.runtime.write(getattr(operator, name), probe.vectors[vector])
+    constants = operator.constant_values()
+    (term,) = operator.terms
+    bounds = Bounds(term, arithmetic)
+    found = {}
+    for target in targets:
+        pointwise = getattr(term.integral, target if target in ("residual", "action") else "jacobian")
+        make = bounds.element_vectors if target in ("residual", "action") else bounds.element_matrices
+        result = make(pointwise, probe.vectors, constants)
+        if target == "matrix":
+            (got,) = operator.matrices()
+        else:
+            getattr(operator, target)()
+            got = operator.runtime.read(operator.out, np.empty(space.num_local))
+            part = diagonal(result) if target == "diagonal" else result
+            result = local_vector(space, [(term, part)], arithmetic)
+        found[target] = result.worst(got)
+    return found
+
+
+def plant(monkeypatch, text, fault):
+    """Changes the text of all kernels from now on."""
+    read = render._text
+
+    def changed(name):
+        return read(name).replace(text, fault)
+
+    monkeypatch.setattr(render, "_text", changed)
+
+
+@pytest.mark.parametrize("kind", ["value", "gradient"])
+@pytest.mark.parametrize("cell", ["quadrilateral", "tetrahedron"])
+def test_points_are_added_in_double_precision(cell, kind, rng, monkeypatch):
+    """Right kernels stay within the bounds; the same with sums in single precision do not."""
+    probe = points_probe(cell, kind, 0, rng)
+    cases = {"cell": ("residual", "diagonal", "matrix"), "transposed": ("action",)}
+    for schedule, targets in cases.items():
+        found = ratios(probe, schedule, targets)
+        assert all(ratio <= 1 for ratio in found.values()), found
+    plant(monkeypatch, "typedef ACCUM accum;", "typedef REAL accum;")
+    for schedule, targets in cases.items():
+        found = ratios(probe, schedule, targets)
+        assert all(ratio > 1 for ratio in found.values()), found
+
+
+@pytest.mark.parametrize("cell", ["interval", "triangle", "hexahedron", "prism"])
+@pytest.mark.parametrize("place", [0, -1])
+def test_points_of_every_cell_are_added_in_double_precision(cell, place, rng):
+    """Whether the largest comes first or last."""
+    found = ratios(points_probe(cell, "value", place, rng), "cell", ("action",))
+    assert all(ratio <= 1 for ratio in found.values()), found
+
+
+def test_cells_are_added_in_double_precision(monkeypatch):
+    for scatter in ("gather", "atomic"):
+        found = ratios(cells_probe(0), "cell", ("residual", "diagonal"), scatter)
+        assert all(ratio <= 1 for ratio in found.values()), found
+    plant(monkeypatch, "accum sum = 0;\n  for (int k = d_starts", "real sum = 0;\n  for (int k = d_starts")
+    found = ratios(cells_probe(0), "cell", ("residual",))
+    assert all(ratio > 1 for ratio in found.values()), found
