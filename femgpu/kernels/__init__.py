@@ -3,7 +3,7 @@
 from femgpu.kernels.array import Array, Layout
 from femgpu.kernels.plan import TYPES, Plan, Step, Wish
 from femgpu.kernels.render import render
-from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule
+from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule_named
 from femgpu.kernels.tables import pack_tables
 from femgpu.kernels.transfers import vector_kernels
 from femgpu.kernels.work import SECOND, FieldWork, RowsWork, Table, Work
@@ -24,6 +24,6 @@ __all__ = [
     "Work",
     "pack_tables",
     "render",
-    "schedule",
+    "schedule_named",
     "vector_kernels",
 ]

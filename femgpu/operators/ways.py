@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from femgpu.errors import PlanError
 from femgpu.forms import Pointwise, StateSplit, split_states
-from femgpu.kernels import SCHEDULES, Plan, Schedule, Wish, Work, schedule
+from femgpu.kernels import SCHEDULES, Plan, Schedule, Wish, Work, schedule_named
 from femgpu.model import Limits
 from femgpu.operators.application import Application
 from femgpu.operators.arrays import real_type
@@ -78,7 +78,7 @@ def _asked(settings: Settings) -> Iterator[tuple[Schedule, tuple[tuple[str, int]
     """Schedules with the parameters given for them, in the order in which they are tried."""
     first, parameters = settings.first_schedule
     if first:
-        yield schedule(first), parameters
+        yield schedule_named(first), parameters
     for entry in SCHEDULES:
         if entry.name != first:
             yield entry, ()

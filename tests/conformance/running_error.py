@@ -10,8 +10,8 @@ import numpy as np
 from conformance.roundoff import Bounded
 
 from femgpu.errors import FormError
-from femgpu.forms.graph import CONSTANT, INPUT
-from femgpu.forms.operations import OPERATIONS
+from femgpu.forms.graph.graph import CONSTANT, INPUT
+from femgpu.forms.graph.operations import OPERATIONS
 
 # Units in the last place that OpenCL 1.2 (section 7.4) allows functions, in every precision unless given as (single, double).
 # What is not listed is exact or rounded once.

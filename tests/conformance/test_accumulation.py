@@ -23,7 +23,7 @@ def ratios(probe, schedule, targets, scatter="gather"):
     operator.update()
     for name, vector in (("u", "u"), ("base", "u"), ("w", "w")):
         operator.runtime.write(getattr(operator, name), probe.vectors[vector])
-    constants = operator.constant_values()
+    constants = operator.form.constant_values()
     (term,) = operator.terms
     bounds = Bounds(term, arithmetic)
     found = {}

@@ -15,7 +15,7 @@ from ufl import dx, grad, inner
 import femgpu
 from femgpu import Constant, Function, FunctionSpace, coordinates
 from femgpu.forms import functional, lower_form, split_states
-from femgpu.forms.operations import OPERATIONS
+from femgpu.forms.graph.operations import OPERATIONS
 from femgpu.operators.term import make_terms
 from femgpu.options import Settings
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from femgpu import runtime
 from femgpu.errors import PlanError
-from femgpu.kernels import FieldWork, RowsWork, Table, Wish, Work, render, schedule, vector_kernels
+from femgpu.kernels import FieldWork, RowsWork, Table, Wish, Work, render, schedule_named, vector_kernels
 from femgpu.kernels.schedules import CellPlan, TransposedPlan
 from femgpu.kernels.schedules.transposed import LEAST_ITEMS
 from femgpu.model import Beta, Limits
@@ -170,15 +170,15 @@ def test_refused_plans(make, changes, said):
     ],
 )
 def test_refusals(name, changes, limits, said):
-    assert re.search(said, schedule(name).refuses(residual(**changes), limits))
-    assert not schedule(name).refuses(residual(), limits)
+    assert re.search(said, schedule_named(name).refuses(residual(**changes), limits))
+    assert not schedule_named(name).refuses(residual(), limits)
 
 
 def test_schedules_by_name():
     with pytest.raises(PlanError, match="schedule 'sideways': expected one of cell, transposed"):
-        schedule("sideways")
+        schedule_named("sideways")
     with pytest.raises(PlanError, match="cell:group_size=2048: the device allows 1 to 1024"):
-        next(schedule("cell").plans(residual(), Limits(), Wish(parameters=(("group_size", 2048),))))
+        next(schedule_named("cell").plans(residual(), Limits(), Wish(parameters=(("group_size", 2048),))))
 
 
 @pytest.mark.parametrize("name", ["cell", "transposed"])
@@ -194,7 +194,7 @@ def test_schedules_by_name():
 def test_plans_of_a_schedule_are_legal(name, num_basis, num_comp, num_qpts, items, local_bytes, stack_bytes, geometry):
     """All that a schedule offers fits the device; the default comes first and follows the wish."""
     limits = Limits(items=items, local_bytes=local_bytes, stack_bytes=stack_bytes)
-    work, entry = residual(num_basis, num_comp, num_qpts), schedule(name)
+    work, entry = residual(num_basis, num_comp, num_qpts), schedule_named(name)
     if entry.refuses(work, limits):
         return
     plans = list(entry.plans(work, limits, Wish("mixed", geometry, "atomic")))

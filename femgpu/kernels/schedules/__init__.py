@@ -11,7 +11,7 @@ from femgpu.kernels.schedules.transposed import Transposed, TransposedPlan
 SCHEDULES: tuple[Schedule, ...] = (Cell(), Transposed())
 
 
-def schedule(name: str) -> Schedule:
+def schedule_named(name: str) -> Schedule:
     """The schedule with a name.
 
     Raises:
@@ -23,4 +23,4 @@ def schedule(name: str) -> Schedule:
     raise PlanError(f"schedule {name!r}: expected one of {', '.join(entry.name for entry in SCHEDULES)}")
 
 
-__all__ = ["SCHEDULES", "Cell", "CellPlan", "Schedule", "Transposed", "TransposedPlan", "schedule"]
+__all__ = ["SCHEDULES", "Cell", "CellPlan", "Schedule", "Transposed", "TransposedPlan", "schedule_named"]
