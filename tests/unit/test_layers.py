@@ -21,7 +21,7 @@ ALLOWED = {
     "spaces": BASE | {"element", "mesh"},
     "forms": LOWER,
     "model": BASE,
-    "runtime": BASE,
+    "runtime": BASE | {"model"},
     "kernels": LOWER | {"forms", "model"},
     "tune": BASE | {"model", "kernels", "runtime"},
     "operators": LOWER | {"forms", "model", "kernels", "runtime", "tune"},
