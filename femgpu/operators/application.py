@@ -11,7 +11,7 @@ from femgpu.forms import Pointwise
 from femgpu.kernels import Array, Plan, Step, pack_tables, render
 from femgpu.operators.arrays import CellArrays
 from femgpu.operators.term import Term
-from femgpu.runtime import Kernel
+from femgpu.runtime import Kernel, Launch
 from femgpu.spaces import Field
 
 
@@ -63,7 +63,7 @@ class Application:
             if array.role[0] == "work"
         }
         known = {**buffers, **self._work}
-        self._positions: dict[tuple, list[tuple[Kernel, int]]] = {}
+        self._positions: list[dict[tuple, int]] = []
         kernels = []
         for start in range(self.first, self.first + self.count, max(chunk, 1)) or (self.first,):
             size = min(chunk, self.first + self.count - start)
@@ -87,14 +87,15 @@ class Application:
             step.items,
             label="-".join([step.name, *["facets"] * self.plan.work.facet, self.term.block.cell, self.plan.schedule]),
         )
-        for position, array in enumerate(step.arrays):
-            self._positions.setdefault(array.role, []).append((kernel, position + 2))
+        self._positions.append({array.role: position + 2 for position, array in enumerate(step.arrays)})
         return kernel
 
-    def bind(self, role: tuple, buffer: Any) -> None:
-        """Makes the kernels read or write another buffer; no effect where they have no such argument."""
-        for kernel, position in self._positions.get(role, ()):
-            kernel.set(position, buffer)
+    def launches_with(self, buffers: Mapping[tuple, Any]) -> list[Launch]:
+        """The launches with other buffers in some roles; roles that the kernels do not have are passed over."""
+        found = []
+        for kernel, positions in zip(self.kernels, self._positions, strict=True):
+            found.append(kernel.bound({positions[role]: buffer for role, buffer in buffers.items() if role in positions}))
+        return found
 
     def __call__(self) -> None:
         """Enqueues the launches."""

@@ -20,9 +20,11 @@ from femgpu.operators.term import Term, make_terms
 from femgpu.operators.ways import Choice, Way, candidate_splits, choose_plan, fastest, state_bytes
 from femgpu.operators.work import make_work
 from femgpu.options import Settings
-from femgpu.runtime import Runtime
+from femgpu.runtime import Launch, Runtime
 
-_EVENTS = {"residual": "FGResidual", "action": "FGJacAction", "diagonal": "FGMatrix", "matrix": "FGMatrix"}
+EVENTS = {"residual": "FGResidual", "action": "FGJacAction", "diagonal": "FGMatrix", "matrix": "FGMatrix"}
+# What is read from another buffer than the operator's own.
+_SOURCES: dict[str, tuple] = {"residual": ("vector", "u"), "action": ("vector", "w"), "diagonal": ()}
 # Which pointwise function of an integral a target needs.
 _POINTWISE = {"residual": "residual", "action": "action", "diagonal": "jacobian", "matrix": "jacobian"}
 
@@ -107,30 +109,54 @@ class FormOperator:
         for target in _POINTWISE if self.form.has_jacobian else ("residual",):
             self.prepare(target)
 
-    def residual(self, u: Any = None, out: Any = None, zeroed: bool = False) -> None:
+    def residual(self, u: Any = None, out: Any = None) -> None:
         """`out` = sum of the cells' residuals at `u`; ghosts hold this rank's share.
 
         Args:
             u: another buffer to read the state from.
             out: another buffer for the result.
-            zeroed: the result is added to what `out` holds.
         """
-        self._apply("residual", out, zeroed, ("vector", "u"), self.u if u is None else u)
+        self._apply("residual", u, out)
 
-    def action(self, w: Any = None, out: Any = None, zeroed: bool = False) -> None:
+    def action(self, w: Any = None, out: Any = None) -> None:
         """`out` = Jacobian at `base` times `w`, likewise.
 
         Raises:
             FormError: when the form does not know its Jacobian.
         """
-        self.prepare("action")
-        if not self._state_is_fresh:
-            self._store_state()
-        self._apply("action", out, zeroed, ("vector", "w"), self.w if w is None else w)
+        self._apply("action", w, out)
 
-    def diagonal(self, out: Any = None, zeroed: bool = False) -> None:
+    def diagonal(self, out: Any = None) -> None:
         """`out` = diagonal of the Jacobian at `base`, likewise."""
-        self._apply("diagonal", out, zeroed)
+        self._apply("diagonal", None, out)
+
+    def launches(self, target: str, source: Any, out: Any) -> list[Launch]:
+        """The launches that add a target to a buffer, atomic adds and sums over E-vectors side by side; collective at first.
+
+        Args:
+            target: residual, action or diagonal. An action reads what is kept at the points, which `store` brings up to date.
+            source: buffer of the state (residual) or the direction (action).
+            out: buffer of the result.
+        """
+        found = []
+        for application in self.prepare(target):
+            found += application.launches_with({_SOURCES[target]: source, ("out",): out})
+        if target in self._gathers:
+            found += self._gathers[target].launches_with(out)
+        return found
+
+    def store(self) -> None:
+        """Brings what an action reads at the points up to the state `base`."""
+        if self._state_is_fresh:
+            return
+        self.prepare("action")
+        for application in self.applications["state"]:
+            application()
+        self._state_is_fresh = True
+
+    def flops(self, target: str) -> float:
+        """Floating-point operations of a target on this rank."""
+        return float(sum(application.flops for application in self.prepare(target)))
 
     def matrices(self) -> list[npt.NDArray[np.float64]]:
         """Element matrices of each term at `base`, (num_cells, num_rows, num_rows), float64, in `terms` order.
@@ -139,7 +165,7 @@ class FormOperator:
         """
         applications = self.prepare("matrix")
         result = []
-        with log.event(_EVENTS["matrix"], sum(application.flops for application in applications)):
+        with log.event(EVENTS["matrix"], self.flops("matrix")):
             for application in applications:
                 application()
                 rows = application.plan.work.num_rows
@@ -164,29 +190,15 @@ class FormOperator:
             self.applications[target] = found
         return self.applications[target]
 
-    def _store_state(self) -> None:
-        applications = self.applications.get("state", [])
-        if applications:
-            with log.event(_EVENTS["action"], float(sum(application.flops for application in applications))):
-                for application in applications:
-                    application()
-                if log.is_active():
-                    self.runtime.finish()
-        self._state_is_fresh = True
-
-    def _apply(self, target: str, out: Any, zeroed: bool, role: tuple = (), source: Any = None) -> None:
-        """Adds up all terms of a target: atomic adds and sums over E-vectors side by side."""
-        applications = self.prepare(target)
+    def _apply(self, target: str, source: Any, out: Any) -> None:
+        source = {"residual": self.u, "action": self.w}.get(target) if source is None else source
         out = self.out if out is None else out
-        with log.event(_EVENTS[target], float(sum(application.flops for application in applications))):
-            if not zeroed:
-                self.runtime.zero(out, self.vector_bytes)
-            for application in applications:
-                application.bind(role, source)
-                application.bind(("out",), out)
-                application()
-            if target in self._gathers:
-                self._gathers[target](out)
+        with log.event(EVENTS[target], self.flops(target)):
+            if target == "action":
+                self.store()
+            self.runtime.zero(out, self.vector_bytes)
+            for launch in self.launches(target, source, out):
+                launch()
             if log.is_active():
                 # Only then does the event hold the kernels' time, and not that of handing them over.
                 self.runtime.finish()
@@ -235,7 +247,10 @@ class FormOperator:
         if split is None or split.state is None:
             return Way(self._application(term, action, choice), None, split)
         size = state_bytes(term, split, self.settings, self.runtime.device.limits)
-        self.runtime.require(sum(size.values()), f"{split.num_scalars} numbers at each point (-femgpu_qdata recompute stores none)")
+        self.runtime.require(
+            sum(size.values()),
+            f"what is kept ({split}; -femgpu_qdata recompute keeps nothing)",
+        )
         state = {role: self.runtime.empty(count) for role, count in size.items()}
         storing = self._application(term, split.state, self._plan(term, "state", split.state, choice.plan.block), state)
         return Way(self._application(term, action, choice, state), storing, split)

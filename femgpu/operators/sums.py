@@ -12,10 +12,12 @@ from femgpu.errors import PlanError
 from femgpu.kernels import Layout, vector_kernels
 from femgpu.operators.arrays import scalar_type
 from femgpu.operators.term import Term
-from femgpu.runtime import Kernel, Runtime
+from femgpu.runtime import Kernel, Launch, Runtime
 
 # Segments of an E-vector start at multiples of a device's alignment of sub-buffers, at most 4096 bits where femgpu has run.
 _ALIGNMENT = 512
+# Position of the L-vector among the arguments of gather_sum.
+_OUT = 7
 
 
 def transpose(positions: npt.NDArray[np.int32]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -118,15 +120,13 @@ class GatherSum:
             given += [buffers[0] if mask is None else mask, segments.buffer, segments.buffer]
             self.kernels.append(Kernel(runtime, source, "gather_sum", given, len(nodes) * num_comp, 64))
 
-    def __call__(self, out: Any) -> None:
-        """Enqueues the sums.
+    def launches_with(self, out: Any) -> list[Launch]:
+        """The launches that add to an L-vector.
 
         Args:
-            out: device buffer of the L-vector that they are added to.
+            out: its device buffer.
         """
-        for kernel in self.kernels:
-            kernel.set(7, out)
-            kernel()
+        return [kernel.bound({_OUT: out}) for kernel in self.kernels]
 
 
 def _without(

@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 
 from femgpu.errors import PlanError
-from femgpu.forms import Pointwise, StateSplit, split_states
+from femgpu.forms import Pointwise, StateSplit, pull_back, split_states
 from femgpu.kernels import SCHEDULES, Plan, Schedule, Wish, Work, schedule_named
 from femgpu.model import Limits
 from femgpu.operators.application import Application
@@ -24,6 +24,8 @@ from femgpu.runtime import Runtime
 # Prices of a stored scalar, in operations, for which the graph is cut; the plans that result are compared by their time.
 PRICES = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 STORE = 4.0
+# Arrays that come from the cell's map.
+_GEOMETRY = ("x", "n", "K", "det")
 # Launches by which ways are compared.
 _LAUNCHES = 5
 
@@ -139,30 +141,65 @@ def candidate_splits(term: Term, settings: Settings, runtime: Runtime, mpi: Any)
         besides, among which a measurement decides: what a kernel spills when it holds too much is beyond the model. `auto` leaves
         out what the device's memory does not hold. Nothing where the action is the user's C text.
     """
-    action, limits = term.integral.action, runtime.device.limits
-    assert action is not None
-    prices = {"store": (STORE,), "recompute": (math.inf,), "auto": (STORE, math.inf, *PRICES)}[settings.qdata]
-    splits = split_states(action, prices, *_costs(term, action))
+    limits = runtime.device.limits
+    splits = _splits(term, settings.qdata)
     if len(splits) < 2:
         return splits
     room = runtime.available_bytes / 2  # two ways that store may be compared
     sizes = [sum(state_bytes(term, split, settings, limits).values()) for split in splits]
+    # Asked to store, it stores, whether there is room or not: the error then says so.
+    must = settings.qdata == "store"
     seconds = [
-        seconds_per_cell(term, split.action, settings, limits) if size <= room else math.inf
+        seconds_per_cell(term, split.action, settings, limits) if must or size <= room else math.inf
         for split, size in zip(splits, sizes, strict=True)
     ]
     seconds = _slowest(seconds, mpi)
     best = int(np.argmin(seconds))
-    if not runtime.device.is_gpu or settings.deterministic:
+    if must or not runtime.device.is_gpu or settings.deterministic:
         return [splits[best]]
-    return list({splits[i].action.body: splits[i] for i in (best, 0, 1) if math.isfinite(seconds[i])}.values())
+    storing = [i for i, split in enumerate(splits) if split.state is not None]
+    first = min(storing, key=seconds.__getitem__, default=best)
+    nothing = next((i for i, split in enumerate(splits) if split.state is None), best)
+    chosen = [i for i in (best, first, nothing) if math.isfinite(seconds[i])]
+    return list({splits[i].action.body: splits[i] for i in chosen}.values())
+
+
+def _splits(term: Term, qdata: str) -> list[StateSplit]:
+    """The splits of a term's action that come into question, no two with the same action.
+
+    Pulled back to reference coordinates the geometry is stored with the state: what a linear form stores is nothing else. Where the
+    state takes more numbers then than without geometry, its cut in physical coordinates is the better one.
+    """
+    action = term.integral.action
+    assert action is not None
+    pulled = pull_back(action, term.dim, term.affine) if qdata != "recompute" else None
+    prices = {"store": (STORE,), "recompute": (math.inf,), "auto": (math.inf, STORE, *PRICES)}[qdata]
+    found = []
+    for given, its_prices in ((action, prices), (pulled, (STORE,))):
+        if given is not None:
+            costs, count = _costs(term, given), term.quadrature.num_qpts
+            found += split_states(given, its_prices, *costs, num_qpts=count, on_cells=_on_cells(term))
+    if qdata == "store":
+        found = [split for split in found if split.state is not None] or found[:1]
+    return list({split.action.body: split for split in found}.values())
+
+
+def _on_cells(term: Term) -> set[tuple[str, int]]:
+    """What is the same at all points of a cell."""
+    form = term.form
+    found = {("K", 0), ("det", 0), ("n", 0)} if term.affine else set()
+    for function, first in zip(form.coefficients, form.coefficient_offsets[:-1], strict=True):
+        for field in function.space.fields:
+            if field.degree == 0:
+                found |= {("a", first + field.offset + component) for component in range(field.num_comp)}
+    return found
 
 
 def state_bytes(term: Term, split: StateSplit, settings: Settings, limits: Limits) -> dict[tuple, int]:
     """Bytes on this rank of what a split stores, by the roles of the arrays; whole blocks of cells."""
     itemsize = np.dtype(real_type(settings.precision)).itemsize
     cells = -(-term.num_cells // limits.block) * limits.block
-    words = {("state",): split.num_scalars * term.quadrature.num_qpts}
+    words = {("state",): split.num_scalars * term.quadrature.num_qpts, ("cell_state",): split.num_cell_scalars}
     return {role: cells * count * itemsize for role, count in words.items() if count}
 
 
@@ -171,23 +208,30 @@ def seconds_per_cell(term: Term, action: Pointwise, settings: Settings, limits: 
     return choose_plan(make_work(term, "action", action), term, settings, limits).plan.seconds(limits.ceiling)
 
 
-def _costs(term: Term, action: Pointwise) -> tuple[Callable[[tuple[str, int]], float], Callable[[tuple[str, int]], float]]:
+def _costs(term: Term, pointwise: Pointwise) -> tuple[Callable[[tuple[str, int]], float], Callable[[tuple[str, int]], float]]:
     """Operations per point to interpolate a component, and to have its coefficients at hand."""
-    dim, fields = term.dim, term.fields(action)
+    dim, fields = term.dim, term.fields(pointwise)
 
     def num_basis(array: str, component: int) -> int:
         return term.element(_holder(fields, array, component).field).num_basis
 
+    geometry = 2.0 * term.coord_element.num_basis * dim**2 / (term.quadrature.num_qpts if term.affine else 1)
+
     def interpolation(entry: tuple[str, int]) -> float:
         array, derivative = entry[0].partition("_")[::2]
-        if array in ("x", "n"):
-            return 2.0 * term.coord_element.num_basis * dim if array == "x" else 2.0 * dim**2
+        if array in _GEOMETRY:
+            return {"x": 2.0 * term.coord_element.num_basis * dim, "n": 2.0 * dim**2, "K": 2.0 * dim**2 + dim, "det": 4.0 * dim}[
+                array
+            ]
         factor = {"": 1, "x": dim, "xx": dim**2}[derivative]
-        return 2.0 * num_basis(array, entry[1]) * factor + (2.0 * dim * factor if derivative else 0.0)
+        push = 0.0 if pointwise.reference or not derivative else 2.0 * dim * factor
+        return 2.0 * num_basis(array, entry[1]) * factor + push
 
     def gather(entry: tuple[str, int]) -> float:
+        if entry[0] in _GEOMETRY:
+            return geometry if entry[0] == "K" else 0.0
         # A coefficient that comes from cache costs about as much as an addition.
-        return 0.0 if entry[0] in ("x", "n") else 2.0 * num_basis(*entry) / term.quadrature.num_qpts
+        return 2.0 * num_basis(*entry) / term.quadrature.num_qpts
 
     return interpolation, gather
 

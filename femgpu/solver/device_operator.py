@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from femgpu import log
 from femgpu.forms import Form
 from femgpu.operators import FormOperator
+from femgpu.operators.form_operator import EVENTS
 from femgpu.options import Settings
-from femgpu.runtime import Runtime
+from femgpu.runtime import Launch, Runtime
 from femgpu.solver.transfer import BoundaryRows, Transfer
+
+# Pairs of buffers whose launches are remembered: more than a Krylov method goes through between restarts.
+_PAIRS = 128
 
 
 class DeviceOperator:
@@ -37,7 +42,9 @@ class DeviceOperator:
         self.local = FormOperator(form, settings, runtime, mask)
         self.transfer = Transfer(space, rows, settings.precision, runtime)
         self.direct = self.transfer.same and self.transfer.halo is None
+        self.runtime = runtime
         self._prepare = self.transfer.prepare_action(self.local.mask) if self.direct and mask is not None else None
+        self._bound = runtime.bindings(_PAIRS)
 
     def residual(self, t: Any, out: Any) -> None:
         """`out` = residual at the state t."""
@@ -75,17 +82,30 @@ class DeviceOperator:
     def action(self, t: Any, out: Any) -> None:
         """`out` = Jacobian times the direction t."""
         transfer, local = self.transfer, self.local
-        if self.direct:
-            if self._prepare is not None:
-                self._prepare.set(3, t)
-                self._prepare.set(4, out)
-                self._prepare()
-            local.action(t, out, zeroed=self._prepare is not None)
-            return
-        transfer.to_local(t, local.w)
-        local.action()
-        transfer.to_global(local.out, out)
-        transfer.boundary_action(t, out)
+        if self._prepare is not None:
+            with log.event(EVENTS["action"], local.flops("action")):
+                local.store()
+                for launch in self._launches(t, out):
+                    launch()
+                if log.is_active():
+                    self.runtime.finish()
+        elif self.direct:
+            local.action(t, out)
+        else:
+            transfer.to_local(t, local.w)
+            local.action()
+            transfer.to_global(local.out, out)
+            transfer.boundary_action(t, out)
+
+    def _launches(self, t: Any, out: Any) -> list[Launch]:
+        """Everything that an action between two buffers launches, bound once."""
+        key = (t.int_ptr, out.int_ptr)
+        found = self._bound.get(key)
+        if found is None:
+            assert self._prepare is not None
+            found = [self._prepare.bound({3: t, 4: out}), *self.local.launches("action", t, out)]
+            self._bound.put(key, found, (self.runtime.holds(t), self.runtime.holds(out)))
+        return found
 
     def diagonal(self, out: Any) -> None:
         """`out` = diagonal of the Jacobian."""

@@ -65,8 +65,9 @@ def _jacobian(known: bool, kind: str, assembled: bool) -> str:
 
 def _split(application: Application, split: StateSplit) -> str:
     """What the action keeps at the points."""
-    size = split.num_scalars * application.plan.itemsize("real")
-    return f"state: {split}" + (f"; {size} bytes per point" if size else "")
+    size, work = application.plan.itemsize("real"), application.plan.work
+    total = size * (work.num_state * work.num_qpts + work.num_cell_state)
+    return f"state: {split}" + (f"; {total} bytes per cell" if total else "")
 
 
 def _application(application: Application, bandwidth: float, profiling: bool) -> list[str]:
