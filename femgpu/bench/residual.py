@@ -10,7 +10,7 @@ import numpy as np
 from femgpu.errors import DataError, FormError
 from femgpu.kernels import Plan
 from femgpu.model import Beta
-from femgpu.operators import reference
+from femgpu.operators import twin
 from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays, real_type, scalar_type
 from femgpu.operators.term import FieldData, Term
@@ -178,7 +178,7 @@ class ResidualBench:
         starts = (0, max(0, count // 2), max(0, count - _SAMPLE))
         sample = np.unique(np.concatenate([np.arange(start, min(start + _SAMPLE, count)) for start in starts])).astype(np.int32)
         constants = self.problem.form.constant_values()
-        expected = reference.element_vectors(term.part(sample), self.pointwise, self.vectors, constants)
+        expected = twin.element_vectors(term.part(sample), self.pointwise, self.vectors, constants)
         return self._judge(result[sample], expected, precision)
 
     @staticmethod
@@ -194,7 +194,7 @@ def _sums(term: Term, pointwise: Any, vectors: dict[str, np.ndarray], constants:
     total = np.zeros(term.form.space.num_local)
     for start in range(0, term.num_cells, _PIECE):
         part = term.part(np.arange(start, min(start + _PIECE, term.num_cells), dtype=np.int32))
-        values = reference.element_vectors(part, pointwise, vectors, constants)
+        values = twin.element_vectors(part, pointwise, vectors, constants)
         total += np.bincount(part.dofs().ravel(), values.ravel(), minlength=len(total))
     return total
 

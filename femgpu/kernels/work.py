@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+from femgpu.element import Tensor
 from femgpu.errors import PlanError
 
 # What is computed; `state` are the numbers that an action reads instead of computing them.
@@ -122,7 +122,7 @@ class Work:
         num_cell_state: the same, once per cell.
         facet: whether the integral is over facets: one facet of a cell takes the place of a cell.
         affine: whether the cells' maps are affine.
-        tensor: 1D factors of elements and rule; None where there are none.
+        tensor: 1D factors of the elements, in the order of `tables`, and of the rule; None where there are none.
         source: fields are read from `lvector`, or from `evector`, each cell's own coefficients.
     """
 
@@ -143,7 +143,7 @@ class Work:
     num_cell_state: int = 0
     facet: bool = False
     affine: bool = True
-    tensor: Any = None
+    tensor: Tensor | None = None
     source: str = "lvector"
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from femgpu.element import LagrangeElement
 from femgpu.kernels import TYPES, Array, Layout, Plan
 from femgpu.operators.term import Term
 from femgpu.runtime import Runtime
@@ -76,8 +77,8 @@ class CellArrays:
             field, masked = fields[array.role[1]], array.role[2]
             return (cells, id(field), kind, masked, layout), lambda: self._offsets(term, field, masked, layout)
         if kind == "coord_offsets":
-            dofs = block.coord_dofs
-            return (cells, kind, layout), lambda: _packed(layout, term.subset(dofs) * np.int32(term.dim))
+            nodes = term.subset(block.coord_dofs)
+            return (cells, kind, layout), lambda: _packed(layout, nodes * np.int32(term.dim), element=term.coord_element)
         if kind == "geometry":
             return (id(term), kind, layout, dtype), lambda: _packed(layout, _geometry(term, array.words), dtype)
         if kind == "coords":
@@ -98,12 +99,14 @@ class CellArrays:
             for component in range(1, field.num_comp):
                 marked |= self.prescribed[offsets + np.int32(component)] != 0
             offsets = np.where(marked, ~offsets, offsets)
-        return _packed(layout, offsets)
+        return _packed(layout, offsets, element=term.element(field))
 
 
-def _packed(layout: Layout | None, array: np.ndarray, dtype: Any = np.int32) -> np.ndarray:
+def _packed(layout: Layout | None, array: np.ndarray, dtype: Any = np.int32, element: LagrangeElement | None = None) -> np.ndarray:
+    """An array (num_cells, words) as kernels read it; nodes of an element in the order of its lattice where the layout says so."""
     assert layout is not None
-    return layout.pack(array).astype(dtype, copy=False)
+    lattice = element.product[1] if layout.lattice and element is not None and element.product is not None else None
+    return layout.pack(array, lattice).astype(dtype, copy=False)
 
 
 def _geometry(term: Term, words: int) -> np.ndarray:

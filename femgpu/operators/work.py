@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from femgpu.element import tensor_factors
 from femgpu.forms import Pointwise
 from femgpu.kernels import SECOND, FieldWork, RowsWork, Table, Work
 from femgpu.operators.term import FieldData, Term
@@ -47,6 +48,7 @@ def make_work(term: Term, target: str, pointwise: Pointwise, masked: bool = Fals
         num_cell_state=_count(pointwise, "c"),
         facet=term.facets is not None,
         affine=term.affine,
+        tensor=tensor_factors(term.quadrature, tuple(elements)),
         source=source,
     )
 

@@ -11,10 +11,10 @@ import numpy as np
 from conformance.points import Points
 from conformance.roundoff import Arithmetic, Bounded, size
 
-from femgpu.operators import reference
+from femgpu.operators import twin
 
 # Formulas of g0 to g5 with the weights in the block, order of derivative of test function and direction.
-_BLOCKS = {name: (formula.replace(",eq,", ",", 1), *orders) for name, (formula, *orders) in reference.BLOCKS.items()}
+_BLOCKS = {name: (formula.replace(",eq,", ",", 1), *orders) for name, (formula, *orders) in twin.BLOCKS.items()}
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Bounds:
             basis, part = self.points.basis(self.term.element(field)), slice(field.offset, field.offset + field.num_comp)
             sums = [size(formula, basis[order], outputs[name][:, :, part]) for name, formula, order in parts]
             rows.append(_added(sums))
-        value = reference.element_vectors(self.term, pointwise, vectors, constants, None if state is None else state.value)
+        value = twin.element_vectors(self.term, pointwise, vectors, constants, None if state is None else state.value)
         return self._result(value, _joined(rows, 1), self.num_qpts * (1 + self.term.dim))
 
     def element_matrices(self, pointwise, vectors, constants) -> Result:
@@ -92,13 +92,13 @@ class Bounds:
                 ]
                 blocks.append(_added(sums))
             lines.append(_joined(blocks, 2))
-        value = reference.element_matrices(self.term, pointwise, vectors, constants)
+        value = twin.element_matrices(self.term, pointwise, vectors, constants)
         return self._result(value, _joined(lines, 1), self.num_qpts)
 
     def cell_values(self, pointwise, vectors, constants) -> Result:
         """A functional's integral over each cell, (num_cells,); the arguments are those of `element_vectors`."""
         f0 = self._outputs(pointwise, vectors, constants, None)["f0"][..., 0]
-        value = reference.cell_values(self.term, pointwise, vectors, constants)
+        value = twin.cell_values(self.term, pointwise, vectors, constants)
         return self._result(value, size("eq->e", f0), self.num_qpts)
 
     def states(self, pointwise, vectors, constants) -> Bounded:
@@ -131,10 +131,10 @@ def local_vector(space, parts, arithmetic) -> Result:
     """
     value, error, total, count = (np.zeros(space.num_local) for _ in range(4))
     for term, result in parts:
-        value += reference.scatter(term, result.value)
-        error += reference.scatter(term, result.error)
-        total += reference.scatter(term, np.abs(result.value))
-        count += reference.scatter(term, np.ones(result.value.shape))
+        value += twin.scatter(term, result.value)
+        error += twin.scatter(term, result.error)
+        total += twin.scatter(term, np.abs(result.value))
+        count += twin.scatter(term, np.ones(result.value.shape))
     return Result(value, error + arithmetic.both * arithmetic.sum_unit * count * total)
 
 

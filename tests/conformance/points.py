@@ -8,7 +8,7 @@ from conformance.running_error import evaluate, own_roundings
 
 
 class Points:
-    """The points of a term as `operators.reference` has them, cell and point as first axes, with errors.
+    """The points of a term as `operators.twin` has them, cell and point as first axes, with errors.
 
     Args:
         term: the term.

@@ -19,7 +19,7 @@ from femgpu import Constant, Function, FunctionSpace
 from femgpu.element import basix_rule, reference_cell
 from femgpu.forms import lower_form
 from femgpu.mesh.box import from_cell_list
-from femgpu.operators import reference
+from femgpu.operators import twin
 from femgpu.operators.term import make_terms
 from femgpu.options import Settings
 
@@ -133,7 +133,7 @@ def contributions(form, vectors):
     """What each point contributes to each row of the residual, (num_cells, num_qpts, num_rows)."""
     (term,) = make_terms(form, Settings())
     constants = np.concatenate([np.ravel(constant.value) for constant in form.constants])
-    points = reference.Points(term)
+    points = twin.Points(term)
     outputs = points.evaluate(term.integral.residual, vectors, constants)
     values, gradients, _ = points.basis(term.element(term.rows[0]), second=False)
     if "f0" in outputs:

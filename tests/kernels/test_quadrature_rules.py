@@ -10,7 +10,7 @@ from ufl import ds, dx, grad, inner
 import femgpu
 from femgpu.errors import FormError
 from femgpu.forms import lower_form
-from femgpu.operators import make_terms, reference
+from femgpu.operators import make_terms, twin
 from femgpu.options import Settings
 
 COUNTS = {"interval": (5,), "triangle": (3, 2), "quadrilateral": (3, 2)}  # of other cells there are (2, 2, 1), all affine
@@ -33,14 +33,14 @@ def state(problem, rng):
     return x, w
 
 
-def twin(form, target, vectors):
+def summed(form, target, vectors):
     """Residual or action of all terms in numpy."""
     constants = np.concatenate([np.zeros(0), *(np.ravel(constant.value) for constant in form.constants)])
     total = np.zeros(form.space.num_local)
     for term in make_terms(form, Settings()):
         pointwise = getattr(term.integral, target)
         if pointwise is not None:
-            total += reference.scatter(term, reference.element_vectors(term, pointwise, vectors, constants))
+            total += twin.scatter(term, twin.element_vectors(term, pointwise, vectors, constants))
     return total
 
 
@@ -56,12 +56,12 @@ def test_mass_matrices_are_diagonal(cell, degree, scheme, rng):
         for form in (lumped, full):
             diagonal = np.zeros(V.num_local)
             for term in make_terms(form, Settings()):
-                matrices = reference.element_matrices(term, term.integral.jacobian, {}, np.zeros(0))
+                matrices = twin.element_matrices(term, term.integral.jacobian, {}, np.zeros(0))
                 entries = np.einsum("eii->ei", matrices)
                 if form is lumped:
                     others = matrices - entries[:, :, None] * np.eye(matrices.shape[1])
                     assert np.abs(others).max() < 1e-14 * np.abs(entries).max()
-                diagonal += reference.scatter(term, matrices.sum(axis=2))
+                diagonal += twin.scatter(term, matrices.sum(axis=2))
             sums.append(diagonal.sum())
         assert sums[0] == pytest.approx(sums[1], rel=1e-13)
 
@@ -101,11 +101,11 @@ def test_kernels_with_gll_equal_the_twin(cell, degree, more, rng):
     got = x.duplicate()
     vectors = {"u": x.array_r, "w": w.array_r, "a0": c.local_array()}
     problem.residual(x, got)
-    expected = twin(problem.form, "residual", vectors)
+    expected = summed(problem.form, "residual", vectors)
     np.testing.assert_allclose(got.array_r, expected, rtol=0, atol=1e-13 * np.abs(expected).max())
     problem.linearise(x)
     problem.jacobian.mult(w, got)
-    expected = twin(problem.form, "action", vectors)
+    expected = summed(problem.form, "action", vectors)
     np.testing.assert_allclose(got.array_r, expected, rtol=0, atol=1e-13 * np.abs(expected).max())
 
 

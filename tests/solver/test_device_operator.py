@@ -1,0 +1,138 @@
+"""What an operator costs the host: launches, copies and fills of an action; and what an action keeps instead of geometry."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import ufl
+from petsc4py import PETSc
+from ufl import ds, dx, grad, inner
+
+from femgpu import DirichletBC, Function, FunctionSpace, MixedSpace, NonlinearProblem, mesh
+
+
+def poisson(cell="hexahedron", degree=1, faces=(8, 8, 8), distort=0.0, rng=None, shape=(), robin=False):
+    """A problem with Dirichlet rows on one side."""
+    dm = mesh.box(faces, cell=cell, comm=PETSc.COMM_SELF)
+    if distort:
+        coordinates = dm.getCoordinatesLocal()
+        coordinates.setArray(coordinates.array_r + rng.uniform(-distort, distort, coordinates.getLocalSize()))
+        dm.setCoordinatesLocal(coordinates)
+    V = FunctionSpace(dm, "Lagrange", degree, shape=shape)
+    u, v = Function(V), ufl.TestFunction(V)
+    F = inner(grad(u), grad(v)) * dx
+    if robin:
+        F += inner(u, v) * ds
+    return NonlinearProblem(F, u, bcs=[DirichletBC(V, 0.0 if not shape else (0.0,) * shape[0], 1)])
+
+
+def counted(runtime, function):
+    """Launches, copies and fills of a call."""
+    before = (runtime.num_launches, runtime.num_copies, runtime.num_fills)
+    function()
+    after = (runtime.num_launches, runtime.num_copies, runtime.num_fills)
+    return SimpleNamespace(**{name: b - a for name, a, b in zip(("launches", "copies", "fills"), before, after, strict=True)})
+
+
+@pytest.mark.parametrize("robin", [False, True])
+@pytest.mark.parametrize("scatter, launches", [("atomic", 2), ("gather", 3)])
+def test_launches_of_an_action(set_options, scatter, launches, robin):
+    """Prepare and kernel, and the sum where there are E-vectors; facets are one kernel more. Nothing is copied or filled."""
+    set_options(femgpu_scatter=scatter)
+    problem = poisson(robin=robin)
+    device, runtime = problem.operator.device, problem.runtime
+    size = 8 * problem.u.vec.getLocalSize()
+    x, y, z = (runtime.empty(size) for _ in range(3))
+    runtime.zero(x, size)
+    device.set_base(x)
+    device.action(x, y)  # builds
+    device.action(x, z)
+    for given, out in ((x, y), (x, z), (z, y)):
+        cost = counted(runtime, lambda given=given, out=out: device.action(given, out))
+        assert (cost.launches, cost.copies, cost.fills) == (launches + robin, 0, 0)
+
+
+def test_an_action_between_host_vectors_adds_two_copies(set_options):
+    set_options(femgpu_scatter="atomic")
+    problem = poisson()
+    x, y = problem.u.vec.duplicate(), problem.u.vec.duplicate()
+    x.set(1.0)
+    problem.linearise(x)
+    problem.jacobian.mult(x, y)
+    cost = counted(problem.runtime, lambda: problem.jacobian.mult(x, y))
+    assert (cost.launches, cost.copies, cost.fills) == (2, 2, 0)
+
+
+@pytest.mark.parametrize("scatter", ["atomic", "gather"])
+@pytest.mark.parametrize("precision", ["double", "mixed"])
+def test_terms_that_scatter_differently_add_up(set_options, rng, scatter, precision):
+    """The sum over E-vectors adds to what atomic adds have left there: both ways give the same action, buffers dirty before."""
+    results = {}
+    for name in ("atomic", scatter):
+        set_options(femgpu_scatter=name, femgpu_precision=precision)
+        problem = poisson("triangle", 2, (5, 4), robin=True)
+        x, y = problem.u.vec.duplicate(), problem.u.vec.duplicate()
+        x.setArray(np.random.default_rng(5).uniform(-1, 1, x.getLocalSize()))
+        problem.linearise(x)
+        for _ in range(2):
+            y.set(np.nan)
+            problem.jacobian.mult(x, y)
+        results[name] = y.array_r.copy()
+    assert np.abs(results[scatter] - results["atomic"]).max() < (1e-6 if precision == "mixed" else 1e-14)
+
+
+@pytest.mark.parametrize("affine", [False, True])
+def test_poisson_keeps_the_geometry_in_six_numbers(set_options, rng, affine):
+    """At each point, or in each cell where the map is affine; nothing else of the geometry is read."""
+    actions = {}
+    for qdata in ("store", "recompute"):
+        set_options(femgpu_qdata=qdata)
+        problem = poisson(degree=2, faces=(3, 2, 3), distort=0 if affine else 0.03, rng=np.random.default_rng(7))
+        x, y = problem.u.vec.duplicate(), problem.u.vec.duplicate()
+        x.setArray(np.random.default_rng(8).uniform(-1, 1, x.getLocalSize()))
+        problem.linearise(x)
+        problem.jacobian.mult(x, y)
+        (application,) = problem.operator.local.prepare("action")
+        plan, roles = application.plan, {role[0] for role in application.roles}
+        stored = (plan.work.num_state, plan.work.num_cell_state)
+        if qdata == "store":
+            assert stored == ((0, 6) if affine else (6, 0))
+            assert not plan.work.maps and not plan.needs_coords and not roles & {"geometry", "coords", "coord_offsets"}
+        else:
+            assert stored == (0, 0) and plan.work.maps
+        actions[qdata] = y.array_r.copy()
+    assert np.abs(actions["store"] - actions["recompute"]).max() <= 1e-13 * np.abs(actions["recompute"]).max()
+
+
+@pytest.mark.parametrize("scatter", ["atomic", "gather"])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_prescribed_single_components(set_options, rng, scatter, mixed):
+    """Rows of prescribed components are s times the direction, their columns are dropped; the others see neither."""
+    set_options(femgpu_scatter=scatter)
+    dm = mesh.box((3, 4), cell="triangle", comm=PETSc.COMM_SELF)
+    V = FunctionSpace(dm, "Lagrange", 2, shape=(2,))
+    space = MixedSpace({"v": V, "p": FunctionSpace(dm, "Lagrange", 1)}) if mixed else V
+    target = space.sub("v") if mixed else space
+    w = Function(space)
+    u, v = (ufl.split(w)[0], ufl.TestFunctions(space)[0]) if mixed else (w, ufl.TestFunction(space))
+    F = inner(grad(u), grad(v)) * dx + inner(u[0], v[1]) * dx
+    if mixed:
+        p, q = ufl.split(w)[1], ufl.TestFunctions(space)[1]
+        F += p * q * dx + ufl.div(u) * q * dx
+    problem = NonlinearProblem(F, w, bcs=[DirichletBC(target, 0.0, 1, component=0), DirichletBC(target, 0.0, 3, component=1)])
+    size, rows = w.vec.getLocalSize(), problem.operator.rows.owned
+    assert 0 < len(rows) < size // 4
+    problem.linearise(w.vec)
+    plain = NonlinearProblem(F, w)
+    plain.linearise(w.vec)
+    x, y, z = (w.vec.duplicate() for _ in range(3))
+    x.setArray(rng.uniform(-1, 1, size))
+    problem.jacobian.mult(x, y)
+    inner_part = x.duplicate()
+    values = x.array_r.copy()
+    values[rows] = 0
+    inner_part.setArray(values)
+    plain.jacobian.mult(inner_part, z)
+    expected = z.array_r.copy()
+    expected[rows] = problem.operator.transfer.scale * x.array_r[rows]
+    assert np.abs(y.array_r - expected).max() <= 1e-13 * np.abs(expected).max()
