@@ -80,6 +80,7 @@ class FormOperator:
         self.applications: dict[str, list[Application]] = {}
         self.splits: dict[Application, StateSplit] = {}
         self.refusals: dict[str, None] = {}
+        self._flops: dict[str, float] = {}
         self._gathers: dict[str, GatherSum] = {}
         self._sums: dict[Any, GatherSum] = {}
         self._state_is_fresh = False
@@ -156,7 +157,9 @@ class FormOperator:
 
     def flops(self, target: str) -> float:
         """Floating-point operations of a target on this rank."""
-        return float(sum(application.flops for application in self.prepare(target)))
+        if target not in self._flops:
+            self._flops[target] = float(sum(application.flops for application in self.prepare(target)))
+        return self._flops[target]
 
     def matrices(self) -> list[npt.NDArray[np.float64]]:
         """Element matrices of each term at `base`, (num_cells, num_rows, num_rows), float64, in `terms` order.
@@ -193,15 +196,12 @@ class FormOperator:
     def _apply(self, target: str, source: Any, out: Any) -> None:
         source = {"residual": self.u, "action": self.w}.get(target) if source is None else source
         out = self.out if out is None else out
-        with log.event(EVENTS[target], self.flops(target)):
+        with log.event(EVENTS[target], self.flops(target), self.runtime.finish):
             if target == "action":
                 self.store()
             self.runtime.zero(out, self.vector_bytes)
             for launch in self.launches(target, source, out):
                 launch()
-            if log.is_active():
-                # Only then does the event hold the kernels' time, and not that of handing them over.
-                self.runtime.finish()
 
     def _chosen(self, target: str) -> list[tuple[Term, Pointwise]]:
         """The terms that a target is about, and their pointwise functions."""

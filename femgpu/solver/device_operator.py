@@ -83,12 +83,10 @@ class DeviceOperator:
         """`out` = Jacobian times the direction t."""
         transfer, local = self.transfer, self.local
         if self._prepare is not None:
-            with log.event(EVENTS["action"], local.flops("action")):
+            with log.event(EVENTS["action"], local.flops("action"), self.runtime.finish):
                 local.store()
                 for launch in self._launches(t, out):
                     launch()
-                if log.is_active():
-                    self.runtime.finish()
         elif self.direct:
             local.action(t, out)
         else:

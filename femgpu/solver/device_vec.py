@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -28,17 +26,14 @@ class Staging:
         self._input, self._output = runtime.empty(8 * num_owned), runtime.empty(8 * num_owned)
         self._copy: Any = None
 
-    @contextmanager
-    def reading(self, vec: PETSc.Vec) -> Iterator[Any]:
+    def reading(self, vec: PETSc.Vec) -> Any:
         """A buffer with the vector's values."""
         if on_device(vec):
-            buffer = self.runtime.wrap(vec.getCLMemHandle("r"))
-            yield buffer
-            return
+            return self.runtime.wrap(vec.getCLMemHandle("r"))
         with log.event("FGTransfer"):
             # The values are read without bumping the vector's state: PETSc caches norms by it.
             self.runtime.write(self._input, np.ascontiguousarray(vec.array_r))
-        yield self._input
+        return self._input
 
     def copy(self, vec: PETSc.Vec) -> Any:
         """A buffer with the vector's values that may be changed, the same at each call."""
@@ -51,13 +46,14 @@ class Staging:
                 self.runtime.write(self._copy, np.ascontiguousarray(vec.array_r))
         return self._copy
 
-    @contextmanager
-    def writing(self, vec: PETSc.Vec) -> Iterator[Any]:
-        """A buffer whose values become the vector's when the block ends."""
+    def writing(self, vec: PETSc.Vec) -> Any:
+        """A buffer whose values become the vector's by `written`."""
+        return self.runtime.wrap(vec.getCLMemHandle("w")) if on_device(vec) else self._output
+
+    def written(self, vec: PETSc.Vec) -> None:
+        """Makes what the buffer of `writing` holds the vector's values."""
         if on_device(vec):
-            yield self.runtime.wrap(vec.getCLMemHandle("w"))
             vec.restoreCLMemHandle()
             return
-        yield self._output
         with log.event("FGTransfer"):
             self.runtime.read(self._output, vec.array_w)

@@ -85,9 +85,10 @@ class GlobalOperator:
         """
         self._ensure_scale(x)
         self.local.update()
-        with self.staging.reading(x) as t, self.staging.writing(f) as out:
-            self._set_rate(t, rate, shift, self.local.inputs.rate)
-            self.device.residual(t, out)
+        t, out = self.staging.reading(x), self.staging.writing(f)
+        self._set_rate(t, rate, shift, self.local.inputs.rate)
+        self.device.residual(t, out)
+        self.staging.written(f)
 
     def linearise(self, x: PETSc.Vec, rate: PETSc.Vec | None = None, shift: float = 0.0) -> None:
         """Makes x the state of action, diagonal and matrices, and `rate` its time derivative, as in `residual`."""
@@ -96,15 +97,15 @@ class GlobalOperator:
 
     def action(self, w: PETSc.Vec, y: PETSc.Vec) -> None:
         """Y = Jacobian times w."""
-        with self.staging.reading(w) as t, self.staging.writing(y) as out:
-            self.device.action(t, out)
+        self.device.action(self.staging.reading(w), self.staging.writing(y))
+        self.staging.written(y)
         if self.factor != 1.0:
             y.scale(self.factor)
 
     def diagonal(self, d: PETSc.Vec) -> None:
         """D = diagonal of the Jacobian."""
-        with self.staging.writing(d) as out:
-            self.device.diagonal(out)
+        self.device.diagonal(self.staging.writing(d))
+        self.staging.written(d)
         if self.factor != 1.0:
             d.scale(self.factor)
 
@@ -133,9 +134,9 @@ class GlobalOperator:
     def _set_base(self, x: PETSc.Vec, rate: PETSc.Vec | None = None, shift: float = 0.0) -> None:
         self.local.update()
         self.factor = 1.0
-        with self.staging.reading(x) as t:
-            self._set_rate(t, rate, shift, self.local.inputs.base_rate)
-            self.device.set_base(t)
+        t = self.staging.reading(x)
+        self._set_rate(t, rate, shift, self.local.inputs.base_rate)
+        self.device.set_base(t)
 
     def _set_rate(self, t: Any, rate: PETSc.Vec | None, shift: float, target: Any) -> None:
         """Fills the L-vector of the time derivative of the state t, a device buffer."""
