@@ -16,7 +16,7 @@ from rich.progress import track
 from femgpu import mesh
 from femgpu.errors import DataError
 from femgpu.forms import lower_form
-from femgpu.operators import FormOperator
+from femgpu.operators import FormOperator, twin
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
 from femgpu.spaces import Function, FunctionSpace
@@ -38,12 +38,14 @@ class Timing:
         cells: how many.
         dofs: length of the vectors.
         scalars: stored numbers per point.
+        cell_scalars: stored numbers per cell.
         points: per cell.
         flops: of the pointwise function.
         us: median time of the kernel in microseconds.
+        zero_us: of zeroing its result before.
         state_us: of the kernel that stores, once per Newton step.
-        GDOFs: dofs over time, in 1e9 per second.
-        error: largest difference to recompute, relative.
+        GDOFs: dofs over the time of kernel and zeroing, in 1e9 per second.
+        error: largest difference to recompute, relative; of a few cells to the numpy twin where that is larger.
     """
 
     form: str
@@ -53,12 +55,19 @@ class Timing:
     cells: int
     dofs: int
     scalars: int
+    cell_scalars: int
     points: int
     flops: int
     us: float
+    zero_us: float
     state_us: float
     GDOFs: float
     error: float
+
+    @property
+    def stored(self) -> str:
+        """Numbers per point, and those per cell where there are any."""
+        return str(self.scalars) + f"+{self.cell_scalars}" * bool(self.cell_scalars)
 
 
 @dataclass(frozen=True)
@@ -103,7 +112,7 @@ class Result:
         )
         for group in self._groups():
             first, best = group[0], min(timing.us for timing in group[:2])
-            cells = "".join(f"{timing.us:16.1f} ({timing.scalars:3d})  " for timing in group)
+            cells = "".join(f"{timing.us:16.1f} ({timing.stored:>5s})" for timing in group)
             name = f"{first.cell[:3]} {first.degree}"
             lines.append(f"{first.form:12s} {name:14s} {first.cells:8d} {cells}  {group[2].us / best:6.3f}")
         return "\n".join(lines)
@@ -174,31 +183,57 @@ def p_laplace(dm: Any, degree: int) -> tuple[Any, Function]:
 
 def _time(runtime: Runtime, make: Any, dm: Any, cell: str, degree: int, precision: str) -> list[Timing]:
     residual, u = make(dm, degree)
-    form, generator = lower_form(residual, u), np.random.default_rng(3)
-    scalar = np.float32 if precision == "single" else np.float64
-    # A rough state that inverts no cell: random values much smaller than the cells.
-    size = 0.05 / np.cbrt(u.space.mesh.num_cells)
-    state = (size * generator.uniform(-1, 1, u.space.num_local)).astype(scalar)
-    direction = generator.uniform(-1, 1, u.space.num_local).astype(scalar)
+    state, direction = _rough(u)
     found: list[Timing] = []
     expected = np.empty(0)
     for mode in MODES:
-        operator = FormOperator(form, Settings(precision=precision, qdata=mode), runtime)
-        operator.update()
-        runtime.write(operator.base, state)
-        runtime.write(operator.w, direction)
-        operator.action()
-        result = runtime.read(operator.out, np.empty(u.space.num_local, scalar)).astype(float)
+        settings = Settings(precision=precision, qdata=mode)
+        operator = FormOperator(lower_form(residual, u), settings, runtime)
+        result = _action(operator, state, direction)
         expected = expected if len(expected) else result
-        error = float(np.abs(result - expected).max() / np.abs(expected).max())
+        error = max(_difference(result, expected), _twin_error(runtime, make, cell, degree, settings))
         if not error < _TOLERANCE[precision]:
             raise DataError(f"{make.__name__} with -femgpu_qdata {mode} differs by {error:.1e}; this is a bug, please report it")
         (application,) = operator.prepare("action")
-        states = operator.prepare("state")
         us = 1e6 * float(np.median(application.measure(5, 25, 0.1)))
-        state_us = 1e6 * sum(float(np.median(entry.measure(2, 5, 0.01))) for entry in states)
-        work = application.plan.work
-        name, dofs, flops = make.__name__.replace("_", "-"), u.space.num_local, work.pointwise_flops
-        sizes = (application.term.num_cells, dofs, work.num_state, work.num_qpts, flops)
-        found.append(Timing(name, cell, degree, mode, *sizes, us, state_us, dofs / us / 1e3, error))
+        zero_us = 1e6 * runtime.measure_zero(operator.out, operator.vector_bytes)
+        state_us = 1e6 * sum(float(np.median(entry.measure(2, 5, 0.01))) for entry in operator.prepare("state"))
+        work, dofs = application.plan.work, u.space.num_local
+        sizes = (application.term.num_cells, dofs, work.num_state, work.num_cell_state, work.num_qpts, work.pointwise_flops)
+        rate = dofs / (us + zero_us) / 1e3
+        found.append(Timing(make.__name__.replace("_", "-"), cell, degree, mode, *sizes, us, zero_us, state_us, rate, error))
     return found
+
+
+def _rough(u: Function) -> tuple[np.ndarray, np.ndarray]:
+    """A state that inverts no cell, random values much smaller than the cells, and a direction."""
+    generator = np.random.default_rng(3)
+    size = 0.05 / np.cbrt(u.space.mesh.num_cells)
+    return size * generator.uniform(-1, 1, u.space.num_local), generator.uniform(-1, 1, u.space.num_local)
+
+
+def _action(operator: FormOperator, state: np.ndarray, direction: np.ndarray) -> np.ndarray:
+    """The action on an L-vector, (num_local,) float64."""
+    runtime, scalar = operator.runtime, operator.scalar
+    operator.update()
+    runtime.write(operator.base, state.astype(scalar))
+    runtime.write(operator.w, direction.astype(scalar))
+    operator.action()
+    return runtime.read(operator.out, np.empty(operator.num_local, scalar)).astype(float)
+
+
+def _twin_error(runtime: Runtime, make: Any, cell: str, degree: int, settings: Settings) -> float:
+    """How far the action is from the numpy twin's on a few cells."""
+    residual, u = make(mesh.box((2, 2, 2), cell=cell), degree)
+    form, (state, direction) = lower_form(residual, u), _rough(u)
+    operator = FormOperator(form, settings, runtime)
+    (term,) = operator.terms
+    assert term.integral.action is not None
+    vectors = {"u": state, "w": direction}
+    cells = twin.element_vectors(term, term.integral.action, vectors, form.constant_values())
+    return _difference(_action(operator, state, direction), twin.scatter(term, cells))
+
+
+def _difference(result: np.ndarray, expected: np.ndarray) -> float:
+    """The largest, relative to the largest entry."""
+    return float(np.abs(result - expected).max() / np.abs(expected).max())

@@ -185,13 +185,19 @@ def _splits(term: Term, qdata: str) -> list[StateSplit]:
 
 
 def _on_cells(term: Term) -> set[tuple[str, int]]:
-    """What is the same at all points of a cell."""
-    form = term.form
+    """What is the same at all points of a cell: an affine map, values of degree 0, gradients of degree 1 on affine simplices."""
+    form, unknown = term.form, term.form.unknown
     found = {("K", 0), ("det", 0), ("n", 0)} if term.affine else set()
-    for function, first in zip(form.coefficients, form.coefficient_offsets[:-1], strict=True):
+    functions = [("u", unknown, 0)] if unknown is not None else []
+    functions += [("a", function, first) for function, first in zip(form.coefficients, form.coefficient_offsets[:-1], strict=True)]
+    linear = term.affine and term.block.reference.is_simplex
+    for array, function, first in functions:
         for field in function.space.fields:
+            components = range(first + field.offset, first + field.offset + field.num_comp)
             if field.degree == 0:
-                found |= {("a", first + field.offset + component) for component in range(field.num_comp)}
+                found |= {(array, component) for component in components}
+            if field.degree == 1 and linear:
+                found |= {(f"{array}_x", component) for component in components}
     return found
 
 
