@@ -107,11 +107,12 @@ class Bounds:
 
     def state_result(self, state) -> Result:
         """The same as a kernel's result."""
-        return Result(state.value, self.arithmetic.both * self.arithmetic.unit * state.error)
+        how = self.arithmetic
+        return Result(state.value, how.floor + how.both * how.unit * state.error)
 
     def _result(self, value, total, num_terms):
         how = self.arithmetic
-        return Result(value, how.both * (how.unit * total.error + how.sum_unit * num_terms * total.value))
+        return Result(value, how.floor + how.both * (how.unit * total.error + how.sum_unit * num_terms * total.value))
 
     def _outputs(self, pointwise, vectors, constants, state):
         """Outputs of a pointwise function times the weights."""

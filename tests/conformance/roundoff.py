@@ -38,6 +38,11 @@ class Arithmetic:
         return ROUNDOFF["double" if self.precision == "mixed" else self.precision]
 
     @property
+    def floor(self):
+        """What a number may lose where a factor of it underflows: the smallest normal number, times factors of up to 2^26."""
+        return 2.0**-996 if self.precision == "double" else 2.0**-100
+
+    @property
     def both(self):
         """Errors of kernel and twin together, in units of the kernel's: in double precision the twin's count as well."""
         return 2.0 if self.precision == "double" else 1.0
