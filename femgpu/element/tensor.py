@@ -1,13 +1,14 @@
 """1D factors of elements and rules on the cells that are products of intervals.
 
 On intervals, quadrilaterals and hexahedra the basis functions of a Lagrange element are products of 1D ones, and the points
-of Gauss, Gauss-Lobatto and vertex rules are all combinations of 1D points. With the lattice, lexicographic and x fastest,
+of Gauss, Gauss-Lobatto and vertex rules are all combinations of 1D points. Places of a lattice are numbered lexicographically, x
+fastest; `lattice` has the number of the basis function, or of the point, at each place:
 
-    phi[basis[i + p1d (j + p1d k)]](x, y, z) = l_i(x) l_j(y) l_k(z),    point[i + q1d (j + q1d k)] = (x_i, x_j, x_k),
+    phi[lattice[i + p1d (j + p1d k)]](x, y, z) = l_i(x) l_j(y) l_k(z),    points[lattice[i + q1d (j + q1d k)]] = (x_i, x_j, x_k).
 
-the tabulation (num_qpts, num_basis) is the product of matrices B (q1d, p1d), one per direction, and the derivative along a
-direction has D in place of its B. Simplices have no such factors; a prism has those of its axis only, and counts as a cell
-without.
+With both in that order the tabulation (num_qpts, num_basis) is the product of matrices B (q1d, p1d), one per direction, and the
+derivative along a direction has D in place of its B. Simplices have no such factors; a prism has those of its axis only, and
+counts as a cell without.
 """
 
 from __future__ import annotations
