@@ -17,7 +17,7 @@ __kernel void axpy(const int n, const double a, __global const double *x, __glob
   __local double s_sum[64];
   const int i = (int)get_global_id(0), item = (int)get_local_id(0);
   s_sum[item] = i < n ? fma(a, x[i], y[i]) : 0.0;
-  barrier(CLK_LOCAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   if ((i ^ 1) < n) y[i ^ 1] = s_sum[item ^ 1];
 }
 """
