@@ -15,6 +15,8 @@ from femgpu import doctor
 from femgpu.errors import FemgpuError
 
 # Cells of a benchmark on a CPU and on a GPU where none are given.
+# Columns of tables that go into files or pipes: enough for the longest names of devices.
+_WIDTH = 240
 _CELLS = {"ex12": (2e5, 1.6e7), "qdata": (2e3, 2e5)}
 
 
@@ -76,7 +78,7 @@ def run_devices(arguments: argparse.Namespace, rest: list[str]) -> int:
             f"{device.local_bytes / 2**10:.0f} KiB",
         )
     if _first_rank():
-        console.Console(width=None if sys.stdout.isatty() else 160).print(view)
+        console.Console(width=None if sys.stdout.isatty() else _WIDTH).print(view)
     return 0
 
 

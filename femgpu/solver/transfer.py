@@ -98,7 +98,7 @@ class Transfer:
         parallel = bool(space.mesh.mpi.size > 1)
         self.halo = Halo(numbering, space.mesh.halo_comm, precision, runtime) if parallel else None
         self.same = numbering.is_identity and precision != "single"
-        source = vector_kernels(precision)
+        source = self._source = vector_kernels(precision)
         vector = runtime.empty(8)  # a placeholder until the first call
 
         def kernel(name: str, count: int, *arguments: Any) -> Kernel:
@@ -140,7 +140,7 @@ class Transfer:
             mask: device buffer (num_owned,) uint8 of the prescribed entries.
         """
         given = [np.int32(self.num_owned), mask, self._scale_buffer, mask, mask]
-        return Kernel(self.runtime, vector_kernels("double"), "prepare_action", given, self.num_owned, 256)
+        return Kernel(self.runtime, self._source, "prepare_action", given, self.num_owned, 256)
 
     def update_values(self) -> None:
         """Brings the boundary values to the device."""
