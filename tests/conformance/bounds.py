@@ -29,6 +29,12 @@ class Result:
     value: np.ndarray
     error: np.ndarray
 
+    def __getitem__(self, where):
+        return Result(self.value[where], self.error[where])
+
+    def reshape(self, *shape):
+        return Result(self.value.reshape(shape), self.error.reshape(shape))
+
     def ratios(self, got):
         """Differences in units of the bound; infinite where the bound is not finite, NaN where `got` is."""
         assert got.shape == self.value.shape, (got.shape, self.value.shape)
@@ -55,25 +61,32 @@ class Bounds:
         self.points = Points(term, arithmetic)
         self.num_qpts = term.quadrature.num_qpts
 
-    def element_vectors(self, pointwise, vectors, constants, state=None) -> Result:
+    def element_vectors(self, pointwise, vectors, constants, state=None, exact=None) -> Result:
         """Residual or action, (num_cells, num_rows).
 
         Args:
             pointwise: the pointwise function.
             vectors: L-vector of each function by name.
             constants: values of the form's constants.
-            state: Bounded (num_cells, num_qpts, num_state), where it reads stored numbers: see `states`.
+            state: what `states` gives, where it reads stored numbers.
+            exact: the same in physical coordinates and with nothing stored, for the twin; None: the function itself.
         """
         outputs = self._outputs(pointwise, vectors, constants, state)
         parts = [("f0", "eqb,eqc->ebc", 0), ("f1", "eqbd,eqcd->ebc", 1)]
         parts = [part for part in parts if part[0] in outputs]
         rows = []
         for field in self.term.rows:
-            basis, part = self.points.basis(self.term.element(field)), slice(field.offset, field.offset + field.num_comp)
+            basis = self.points.basis(self.term.element(field), reference=pointwise.reference)
+            part = slice(field.offset, field.offset + field.num_comp)
             sums = [size(formula, basis[order], outputs[name][:, :, part]) for name, formula, order in parts]
             rows.append(_added(sums))
-        value = twin.element_vectors(self.term, pointwise, vectors, constants, None if state is None else state.value)
-        return self._result(value, _joined(rows, 1), self.num_qpts * (1 + self.term.dim))
+        error, num_terms = _joined(rows, 1), self.num_qpts * (1 + self.term.dim)
+        if exact is None:
+            stored = None if state is None else state["s"].value
+            return self._result(twin.element_vectors(self.term, pointwise, vectors, constants, stored), error, num_terms)
+        # The twin goes another way, and is wrong by what double precision makes of that.
+        other = Bounds(self.term, Arithmetic("double")).element_vectors(exact, vectors, constants)
+        return Result(other.value, self._result(other.value, error, num_terms).error + other.error)
 
     def element_matrices(self, pointwise, vectors, constants) -> Result:
         """Element matrices, (num_cells, num_rows, num_rows); the arguments are those of `element_vectors`."""
@@ -101,22 +114,25 @@ class Bounds:
         value = twin.cell_values(self.term, pointwise, vectors, constants)
         return self._result(value, size("eq->e", f0), self.num_qpts)
 
-    def states(self, pointwise, vectors, constants) -> Bounded:
-        """Numbers stored at the points, (num_cells, num_qpts, num_state), with errors in units of the roundoff."""
-        return self.points.evaluate(pointwise, vectors, constants, None)["s"]
+    def states(self, pointwise, vectors, constants):
+        """Numbers stored at the points (`s`) and in the cells (`c`), Bounded (num_cells, num_qpts, count) by name."""
+        return self.points.evaluate(pointwise, vectors, constants, None)
 
-    def state_result(self, state) -> Result:
-        """The same as a kernel's result."""
+    def state_results(self, states):
+        """The same as a kernel's results: `s` (num_cells, num_qpts, count), `c` (num_cells, count)."""
+        parts = {name: array[:, 0] if name == "c" else array for name, array in states.items()}
         how = self.arithmetic
-        return Result(state.value, how.floor + how.both * how.unit * state.error)
+        return {name: Result(array.value, how.floor + how.both * how.unit * array.error) for name, array in parts.items()}
 
     def _result(self, value, total, num_terms):
         how = self.arithmetic
         return Result(value, how.floor + how.both * (how.unit * total.error + how.sum_unit * num_terms * total.value))
 
     def _outputs(self, pointwise, vectors, constants, state):
-        """Outputs of a pointwise function times the weights."""
+        """Outputs of a pointwise function times the weights, which one in reference coordinates has applied."""
         outputs, weights = self.points.evaluate(pointwise, vectors, constants, state), self.points.weights
+        if pointwise.reference:
+            return outputs
         return {
             name: array * weights.reshape(*weights.value.shape, *(1,) * (array.value.ndim - 2)) for name, array in outputs.items()
         }

@@ -1,6 +1,7 @@
 """All quadrature points of a term with bounds of rounding errors: geometry, tabulations, fields and pointwise functions."""
 
 from functools import cached_property
+from math import prod
 
 import numpy as np
 from conformance.roundoff import Bounded, contract, table
@@ -15,7 +16,9 @@ class Points:
         arithmetic: how the kernels compute.
 
     Attributes:
-        weights: Bounded (num_cells, num_qpts), weights times the measure of cell or facet.
+        rule: Bounded (num_cells, num_qpts), weights of the rule.
+        measure: Bounded (num_cells, num_qpts), determinants, on facets times the facet's.
+        weights: Bounded (num_cells, num_qpts), products of both.
         inverse: Bounded (num_cells, num_qpts, dim, dim), inverse Jacobians dX_k / dx_d.
         normals: Bounded (num_cells, num_qpts, dim), outward unit normals; None inside cells.
     """
@@ -23,32 +26,40 @@ class Points:
     def __init__(self, term, arithmetic):
         self.term, self.arithmetic = term, arithmetic
         self.shape = (term.num_cells, term.quadrature.num_qpts)
-        self.inverse, det = self._geometry()
+        self.inverse, self.measure = self._geometry()
         self.normals = None
-        self.weights = table(self._spread(term.weights)) * det
+        self.rule = table(self._spread(term.weights))
         if term.normals is not None:
             length, self.normals = self._facets()
-            self.weights *= length
+            self.measure *= length
+        self.weights = self.rule * self.measure
         self._bases, self._fields = {}, {}
 
-    def basis(self, element, second=False):
+    def basis(self, element, second=False, reference=False):
         """Sizes of an element's functions at the points, with errors.
 
+        Args:
+            element: the element.
+            second: whether second derivatives are wanted.
+            reference: whether derivatives are those with respect to reference coordinates, the first ones only.
+
         Returns:
-            Values (num_cells, num_qpts, num_basis), physical gradients (..., dim) and, if asked for, second derivatives
+            Values (num_cells, num_qpts, num_basis), gradients (..., dim) and, if asked for, second derivatives
             (..., dim, dim): sums of absolute values, of which the functions themselves may be small differences. Errors are
             those of the functions and of what is multiplied by them, in whatever order.
         """
-        key = element, second
+        key = element, second, reference
         if key not in self._bases:
-            self._bases[key] = self._basis(element, second)
+            self._bases[key] = self._basis(element, second, reference)
         return self._bases[key]
 
-    def _basis(self, element, second):
+    def _basis(self, element, second, reference):
         values, gradients, *more = (table(np.abs(self._spread(array))) for array in self.term.tabulate(element, second))
         inverse, dim = abs(self.inverse), self.term.dim
-        physical = contract("eqbk,eqkd->eqbd", gradients, inverse, roundings=2 * dim)
         values = Bounded(values.value, values.error + values.value)
+        if reference:
+            return values, Bounded(gradients.value, gradients.error + dim * gradients.value)
+        physical = contract("eqbk,eqkd->eqbd", gradients, inverse, roundings=2 * dim)
         if not second:
             return values, physical
         (hessians,) = more
@@ -60,17 +71,20 @@ class Points:
         """Outputs of a pointwise function, Bounded (num_cells, num_qpts, ...) by name; see `Bounds` for the arguments."""
         term, dim = self.term, self.term.dim
         reads = {array for array, _ in pointwise.reads}
-        data = {"s": state} if "s" in reads else {}
+        data = {name: array for name, array in (state or {}).items() if name in reads}
         data |= {"x": self._coordinates} if "x" in reads else {}
         data |= {"n": self.normals} if "n" in reads else {}
+        data |= {"K": self.inverse, "det": self.measure, "weight": self.rule} if pointwise.reference else {}
         sizes = {"": (), "_x": (dim,), "_xx": (dim, dim)}
         for field in term.fields(pointwise):
-            for (suffix, shape), part in zip(sizes.items(), self._field(field, vectors[field.vector]), strict=False):
+            for (suffix, shape), part in zip(
+                sizes.items(), self._field(field, vectors[field.vector], pointwise.reference), strict=False
+            ):
                 whole = data.setdefault(field.array + suffix, _zeros(*self.shape, self._components(field.array), *shape))
                 where = slice(field.offset, field.offset + field.field.num_comp)
                 whole.value[:, :, where], whole.error[:, :, where] = part.value, part.error
         num_points = self.shape[0] * self.shape[1]
-        flat = {name: array.reshape(num_points, *array.value.shape[2:]) for name, array in data.items()}
+        flat = {name: array.reshape(num_points, prod(array.value.shape[2:])) for name, array in data.items()}
         outputs = evaluate(pointwise, num_points, {**flat, "constants": self.arithmetic.given(constants)}, self.arithmetic)
         return {name: array.reshape(*self.shape, *array.value.shape[1:]) for name, array in outputs.items()}
 
@@ -81,19 +95,22 @@ class Points:
             return form.coefficient_offsets[-1]
         return (form.unknown.space if array == "u" and form.unknown is not None else form.space).num_comp
 
-    def _field(self, data, vector):
+    def _field(self, data, vector, reference):
         """Values (cell, point, comp), gradients (..., dim) and, if read, second derivatives (..., dim, dim) of a field."""
-        key = data.name, data.hessian
+        key = data.name, data.hessian, reference
         known, found = self._fields.get(key, (None, None))
         if known is not vector:
-            found = self._interpolate(data, vector)
+            found = self._interpolate(data, vector, reference)
             self._fields[key] = vector, found
         return found
 
-    def _interpolate(self, data, vector):
+    def _interpolate(self, data, vector, reference):
         term, dim = self.term, self.term.dim
         values, gradients, *more = (table(array) for array in term.tabulate(term.element(data.field), data.hessian))
         local = self.arithmetic.given(vector[term.offsets(data.field)[:, :, None] + np.arange(data.field.num_comp)])
+        if reference:
+            parts = zip((values, gradients, *more), ("", "k", "kl"), strict=False)
+            return tuple(self._at_points(part, axes, local) for part, axes in parts)
         physical = contract("eqck,eqkd->eqcd", self._at_points(gradients, "k", local), self.inverse, roundings=dim)
         if not data.hessian:
             return self._at_points(values, "", local), physical

@@ -1,18 +1,14 @@
 """Mixed precision adds in double precision, and the bounds notice where it does not."""
 
-import importlib
-
 import numpy as np
 import pytest
 from conformance.bounds import Arithmetic, Bounds, diagonal, local_vector
+from conformance.faults import replace_text
 from conformance.probes import cells_probe, points_probe
 
 from femgpu.operators import FormOperator
 from femgpu.options import Settings
 from femgpu.runtime import for_comm
-
-# The package has a function of this name.
-render = importlib.import_module("femgpu.kernels.render")
 
 
 def ratios(probe, schedule, targets, scatter="gather"):
@@ -42,16 +38,6 @@ def ratios(probe, schedule, targets, scatter="gather"):
     return found
 
 
-def plant(monkeypatch, text, fault):
-    """Changes the text of all kernels from now on."""
-    read = render._text
-
-    def changed(name):
-        return read(name).replace(text, fault)
-
-    monkeypatch.setattr(render, "_text", changed)
-
-
 @pytest.mark.parametrize("kind", ["value", "gradient"])
 @pytest.mark.parametrize("cell", ["quadrilateral", "tetrahedron"])
 def test_points_are_added_in_double_precision(cell, kind, rng, monkeypatch):
@@ -61,7 +47,7 @@ def test_points_are_added_in_double_precision(cell, kind, rng, monkeypatch):
     for schedule, targets in cases.items():
         found = ratios(probe, schedule, targets)
         assert all(ratio <= 1 for ratio in found.values()), found
-    plant(monkeypatch, "typedef ACCUM accum;", "typedef REAL accum;")
+    replace_text(monkeypatch.setattr, "typedef ACCUM accum;", "typedef REAL accum;")
     for schedule, targets in cases.items():
         found = ratios(probe, schedule, targets)
         assert all(ratio > 1 for ratio in found.values()), found
@@ -79,6 +65,6 @@ def test_cells_are_added_in_double_precision(monkeypatch):
     for scatter in ("gather", "atomic"):
         found = ratios(cells_probe(0), "cell", ("residual", "diagonal"), scatter)
         assert all(ratio <= 1 for ratio in found.values()), found
-    plant(monkeypatch, "accum sum = 0;\n  for (int k = d_starts", "real sum = 0;\n  for (int k = d_starts")
+    replace_text(monkeypatch.setattr, "accum sum = 0;\n  for (int k = d_starts", "real sum = 0;\n  for (int k = d_starts")
     found = ratios(cells_probe(0), "cell", ("residual",))
     assert all(ratio > 1 for ratio in found.values()), found

@@ -127,7 +127,7 @@ def test_an_action_from_numbers_kept_at_points_has_about_the_same_bounds(dm, rng
         assert split.num_scalars
         bounds = Bounds(term, Arithmetic("single", geometry))
         state = bounds.states(split.state, vectors, np.zeros(0))
-        assert (bounds.state_result(state).error > 0).any()
+        assert (bounds.state_results(state)["s"].error > 0).any()
         whole, parts = (bounds.element_vectors(each, vectors, np.zeros(0), state) for each in (action, split.action))
         np.testing.assert_allclose(parts.value, whole.value, rtol=1e-10, atol=1e-12)
         assert (parts.error < 3 * whole.error).all()

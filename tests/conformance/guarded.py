@@ -1,0 +1,72 @@
+"""A runtime whose buffers hold NaN before they are written and guard words behind their ends."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pyopencl as cl
+
+from femgpu.model import Limits
+from femgpu.runtime import Runtime
+from femgpu.runtime.device import Device
+
+# Every bit set is NaN in either precision, and as an offset -1.
+POISON = 0xFF
+# Numbers, so that what is added to them shows: 1.0 in single precision.
+_GUARD = np.full(64, 0x3F800000, np.uint32)
+
+
+@dataclass(frozen=True)
+class Limited(Device):
+    """A device with limits of its own.
+
+    Attributes:
+        given: the limits.
+    """
+
+    given: Limits = Limits()
+
+    @property
+    def limits(self):
+        return self.given
+
+
+class Guarded(Runtime):
+    """A runtime on the device of another one, which builds its programs.
+
+    Args:
+        runtime: the other one.
+        limits: what plans are told of the device; None: what the device says.
+    """
+
+    def __init__(self, runtime, limits=None):
+        given = runtime.device.limits if limits is None else limits
+        known = {field.name: getattr(runtime.device, field.name) for field in fields(Device)}
+        super().__init__(Limited(**known, given=given), runtime.context)
+        self._builder = runtime
+        self._watched = []
+
+    def empty(self, num_bytes):
+        """A buffer as every runtime's, but poisoned and guarded."""
+        size = -(-max(int(num_bytes), 8) // 4) * 4
+        buffer = super().empty(size + _GUARD.nbytes)
+        poison(self, buffer, size)
+        cl.enqueue_copy(self.queue, buffer, _GUARD, dst_offset=size)
+        self._watched.append((buffer, size))
+        return buffer
+
+    def build(self, source, name):
+        """Programs are shared by all runtimes on the device."""
+        return self._builder.build(source, name)
+
+    def check_guards(self):
+        """Asserts that nothing was written behind the end of any buffer, and forgets the buffers."""
+        found = np.empty_like(_GUARD)
+        for buffer, size in self._watched:
+            cl.enqueue_copy(self.queue, found, buffer, src_offset=size)
+            assert (found == _GUARD).all(), f"words {np.flatnonzero(found != _GUARD)} behind a buffer of {size} bytes are written"
+        self._watched.clear()
+
+
+def poison(runtime, buffer, num_bytes):
+    """Fills a buffer with NaN."""
+    cl.enqueue_fill_buffer(runtime.queue, buffer, np.full(1, POISON, np.uint8), 0, num_bytes)

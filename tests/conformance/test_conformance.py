@@ -1,0 +1,201 @@
+"""Every schedule does what the table says it does, and does it right: every entry, whatever the plan and the number of cells."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from conformance.bounds import Arithmetic
+from conformance.guarded import Guarded
+from conformance.samples import FORMS, HIGH, LOW, draw, is_prime, make_problem
+from conformance.trial import Trial, make_task, stored_tasks
+from petsc4py import PETSc
+from random_meshes import ALL_CELLS
+
+from femgpu.kernels import SCHEDULES, Wish
+from femgpu.kernels.work import TARGETS
+from femgpu.operators import make_terms
+from femgpu.operators.work import make_work
+from femgpu.options import Settings
+from femgpu.runtime import for_comm
+
+TOTAL_FLOPS = 2e7
+
+
+@dataclass(frozen=True)
+class Serves:
+    """What a schedule must serve; what it does beyond that is tested as well.
+
+    Attributes:
+        targets: in physical coordinates.
+        reference: targets in reference coordinates.
+        cells: types of cells.
+        facets: whether integrals over facets.
+        degree: up to which.
+        parameters: values of its parameters, from and to.
+    """
+
+    targets: tuple[str, ...]
+    reference: tuple[str, ...]
+    cells: tuple[str, ...]
+    facets: bool
+    degree: int
+    parameters: dict[str, tuple[int, int]]
+
+    def must(self, work, degree):
+        targets = self.reference if work.reference else self.targets
+        return work.target in targets and work.cell in self.cells and degree <= self.degree and (self.facets or not work.facet)
+
+
+MUST = {
+    "cell": Serves(TARGETS, ("residual", "action", "functional", "state"), ALL_CELLS, True, 8, {"group_size": (1, 96)}),
+    "transposed": Serves(
+        ("residual", "action"), ("residual", "action"), ALL_CELLS, False, 8, {"blocks": (1, 8), "batches": (1, 9)}
+    ),
+}
+
+KINDS = ("residual", "action", "diagonal", "matrix", "functional", "pulled", "stored", "stored pulled")
+AXES = dict(
+    element=LOW,
+    kind=KINDS,
+    num_comp=(1, 2, 3),
+    form=FORMS,
+    precision=("double", "single", "mixed"),
+    geometry=("stored", "recomputed"),
+    scatter=("evector", "atomic"),
+    shape=("affine", "distorted", "both"),
+    points=("one", "few", "many"),
+    limits=("device", "blocks"),
+    masked=(False, True),
+    source=("lvector", "lvector", "evector"),
+)
+NUM_SAMPLES = 64
+HIGH_AXES = AXES | dict(element=HIGH, kind=("residual", "action", "pulled"), num_comp=(1,), form=("simple",), points=("few",))
+NUM_HIGH = 12
+SMALL = [("interval", 1), ("interval", 2), ("triangle", 1), ("triangle", 2), ("quadrilateral", 1), ("tetrahedron", 1)]
+UNROLLED_AXES = AXES | dict(element=SMALL, num_comp=(1, 2), points=("few",), limits=("unrolled",))
+NUM_UNROLLED = 6
+
+
+@pytest.fixture(scope="module")
+def runtime():
+    return Guarded(for_comm("", PETSc.COMM_SELF.tompi4py()))
+
+
+def limits_of(runtime, kind):
+    """Limits of the device, and those of others whose plans it can do: with blocks of cells, and without PTX what a GPU does."""
+    device = runtime.device.limits
+    small = replace(device, local_bytes=min(device.local_bytes, 49152), atomics="cas")
+    return {
+        "device": device if runtime.device.is_gpu else replace(device, local_bytes=small.local_bytes),
+        "blocks": replace(small, block=32, unroll=False),
+        "unrolled": replace(small, block=32, unroll=True, group=128, native_atomics=True),
+    }[kind]
+
+
+@pytest.mark.parametrize("number", range(NUM_SAMPLES))
+def test_plans_are_right(seed, rng, runtime, number):
+    """Elements of low degree, any form, any target."""
+    sample = draw(np.random.default_rng([seed, 1]), NUM_SAMPLES, **AXES)[number]
+    check_sample(runtime, sample, rng)
+
+
+@pytest.mark.parametrize("number", range(NUM_HIGH))
+def test_plans_of_high_degrees_are_right(seed, rng, runtime, number):
+    sample = draw(np.random.default_rng([seed, 2]), NUM_HIGH, **HIGH_AXES)[number]
+    check_sample(runtime, sample, rng)
+
+
+@pytest.mark.parametrize("number", range(NUM_UNROLLED))
+def test_unrolled_plans_are_right(seed, rng, runtime, number):
+    """As a GPU has them; few, for they take long to compile."""
+    sample = draw(np.random.default_rng([seed, 3]), NUM_UNROLLED, **UNROLLED_AXES)[number]
+    check_sample(runtime, sample, rng)
+
+
+def test_every_schedule_is_in_the_table():
+    assert {schedule.name for schedule in SCHEDULES} == set(MUST)
+    for schedule in SCHEDULES:
+        assert set(schedule.parameters) == set(MUST[schedule.name].parameters)
+
+
+def check_sample(runtime, sample, rng):
+    """All schedules on one term of the sample's form."""
+    if sample.kind == "functional":
+        sample.form = "functional"
+    problem = make_problem(sample, rng)
+    terms = [term for term in make_terms(problem.form, Settings()) if is_asked(sample, term)]
+    term = terms[rng.integers(len(terms))]
+    print(sample, term.block.cell, "facets" if term.facets is not None else "cells", term.num_cells)
+    for task in make_tasks(runtime, sample, term, problem, rng):
+        served = [check_schedule(runtime, schedule, task, sample, rng) for schedule in SCHEDULES]
+        assert any(served)
+
+
+def is_asked(sample, term):
+    """Whether a term has what the sample is about; there is no Jacobian where the form does not depend on the unknown."""
+    return sample.kind in ("residual", "functional") or term.integral.action is not None
+
+
+def make_tasks(runtime, sample, term, problem, rng):
+    """What the sample is about; of what stores something two tasks, one after the other."""
+    arithmetic = Arithmetic(sample.precision, sample.geometry)
+    prescribed = None
+    if sample.masked and problem.form.space is not None:
+        prescribed = (rng.random(problem.form.space.num_local) < 0.3).astype(np.uint8)
+    if not sample.kind.startswith("stored"):
+        source = "evector" if prescribed is None and sample.scatter == "evector" else "lvector"
+        source = source if sample.source == "evector" else "lvector"
+        yield make_task(sample.kind, term, problem, arithmetic, prescribed, source)
+        return
+    found = stored_tasks(sample.kind == "stored pulled", term, problem, arithmetic, rng.choice([0.0, 1.0, 4.0]), prescribed)
+    if found is None:
+        yield make_task("action", term, problem, arithmetic, prescribed)
+        return
+    storing, action = found
+    yield storing
+    schedule = SCHEDULES[0]
+    work = make_work(term, "state", storing.pointwise)
+    plan = next(schedule.plans(work, limits_of(runtime, sample.limits), make_wish(sample)))
+    trial = Trial(runtime, storing, plan, np.arange(term.num_cells))
+    trial.launch()
+    yield replace(action, stored=trial.results())
+
+
+def make_wish(sample, parameters=()):
+    return Wish(sample.precision, sample.geometry, sample.scatter, tuple(parameters))
+
+
+def check_schedule(runtime, schedule, task, sample, rng):
+    """One schedule's default plan, and one of the others; returns whether it serves the task."""
+    limits = limits_of(runtime, sample.limits)
+    work = make_work(task.term, task.target, task.pointwise, task.prescribed is not None, task.source)
+    refusal = schedule.refuses(work, limits)
+    if refusal:
+        assert not MUST[schedule.name].must(work, sample.element[1]), refusal
+        return False
+    default, *others = schedule.plans(work, limits, make_wish(sample))
+    ranges = MUST[schedule.name].parameters.items()
+    asked = [(name, int(rng.integers(low, high + 1))) for name, (low, high) in ranges]
+    others.append(next(iter(schedule.plans(work, limits, make_wish(sample, asked)))))
+    for plan in (default, others[rng.integers(len(others))]):
+        check_plan(runtime, task, plan, rng)
+    return True
+
+
+def check_plan(runtime, task, plan, rng):
+    """A plan on all numbers of cells that matter, and in two ranges."""
+    group = max(-(-step.group_cells // step.parts) for step in plan.steps())
+    most = max(3, int(TOTAL_FLOPS / max(plan.flops, 1)))
+    prime = next(n for n in range(group + 2, 4 * group + 8) if is_prime(n))
+    counts = [count for count in {0, 1, group - 1, group, group + 1, 2 * group, prime} if count <= most]
+    for count in counts:
+        trial = Trial(runtime, task, plan, rng.integers(task.term.num_cells, size=count))
+        launches = trial.launch()
+        assert launches == (len(plan.steps()) if count else 0)
+        trial.check()
+    trial = Trial(runtime, task, plan, rng.integers(task.term.num_cells, size=max(counts)))
+    middle = int(rng.integers(max(counts) + 1))
+    trial.launch(0, middle)
+    trial.check(0, middle)
+    trial.launch(middle)
+    trial.check()

@@ -1,0 +1,228 @@
+"""One plan on some entries of a term: buffers for all of its arguments, launches over ranges of cells, and what must be in them."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from conformance.bounds import Arithmetic, Bounds, diagonal, local_vector
+from conformance.guarded import POISON
+
+from femgpu.forms import pull_back, split_states
+from femgpu.operators.application import Application
+from femgpu.operators.arrays import CellArrays
+
+_NUMPY = {"double": np.float64, "float": np.float32}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A pointwise function of a term, and what a kernel of it must write.
+
+    Attributes:
+        target: as `Work` has it.
+        term: the term, of few cells.
+        pointwise: the pointwise function.
+        vectors: L-vectors by name.
+        constants: values of the constants.
+        expected: Result (num_cells, words) of each array over cells that is written, by role; of those that are summed under
+            ("rows",) the rows of all fields.
+        prescribed: (num_local,) uint8, prescribed entries of the L-vectors of the test space; None: none.
+        stored: (num_cells, words) by role, what is stored at points and in cells, where the function reads such.
+        source: as `Work` has it.
+    """
+
+    target: str
+    term: object
+    pointwise: object
+    vectors: dict
+    constants: np.ndarray
+    expected: dict
+    prescribed: np.ndarray | None = None
+    stored: dict = field(default_factory=dict)
+    source: str = "lvector"
+
+
+def make_task(kind, term, problem, arithmetic, prescribed=None, source="lvector"):
+    """The task of one target.
+
+    Args:
+        kind: "residual", "action", "diagonal", "matrix", "functional"; "pulled", the action in reference coordinates where
+            there is one.
+        term: the term.
+        problem: form and data.
+        arithmetic: the kernel's.
+        prescribed: entries that are prescribed, see `Task`; the direction is zero there.
+        source: as `Work` has it.
+    """
+    bounds, integral = Bounds(term, arithmetic), term.integral
+    vectors = zeroed(problem.vectors, prescribed)
+    if kind == "functional":
+        expected = {("out",): bounds.cell_values(integral.functional, vectors, problem.constants).reshape(term.num_cells, 1)}
+        return Task(kind, term, integral.functional, problem.vectors, problem.constants, expected, prescribed, source=source)
+    if kind in ("diagonal", "matrix"):
+        matrices = bounds.element_matrices(integral.jacobian, vectors, problem.constants)
+        expected = {("out",): matrices.reshape(term.num_cells, -1)} if kind == "matrix" else {("rows",): diagonal(matrices)}
+        prescribed = None if kind == "matrix" else prescribed
+        return Task(kind, term, integral.jacobian, problem.vectors, problem.constants, expected, prescribed, source=source)
+    target = "residual" if kind == "residual" else "action"
+    exact = getattr(integral, target)
+    pulled = pull_back(exact, term.dim, term.affine) if kind == "pulled" else None
+    pointwise = exact if pulled is None else pulled
+    rows = bounds.element_vectors(pointwise, vectors, problem.constants, exact=None if pulled is None else exact)
+    return Task(target, term, pointwise, problem.vectors, problem.constants, {("rows",): rows}, prescribed, source=source)
+
+
+def stored_tasks(pulled, term, problem, arithmetic, price, prescribed=None):
+    """The task that stores what an action reads, and that action, which still lacks it; none where nothing is stored.
+
+    Args:
+        pulled: whether the action is in reference coordinates.
+        term: the term.
+        problem: form and data.
+        arithmetic: the kernels'.
+        price: of a stored number, by which the action is cut.
+        prescribed: entries that are prescribed.
+    """
+    exact, count = term.integral.action, term.num_cells
+    action = pull_back(exact, term.dim, term.affine) if pulled else exact
+    if action is None:
+        return None
+    on_cells = {("K", 0), ("det", 0), ("n", 0)} if term.affine else set()
+    (split,) = split_states(action, (price,), lambda _: 20.0, num_qpts=term.quadrature.num_qpts, on_cells=on_cells)
+    if split.state is None:
+        return None
+    bounds = Bounds(term, arithmetic)
+    states = bounds.states(split.state, problem.vectors, problem.constants)
+    roles = {"s": ("state",), "c": ("cell_state",)}
+    results = {roles[name]: result.reshape(count, -1) for name, result in bounds.state_results(states).items()}
+    vectors = zeroed(problem.vectors, prescribed)
+    rows = bounds.element_vectors(split.action, vectors, problem.constants, states, exact)
+    return (
+        Task("state", term, split.state, problem.vectors, problem.constants, results),
+        Task("action", term, split.action, problem.vectors, problem.constants, {("rows",): rows}, prescribed),
+    )
+
+
+def zeroed(vectors, prescribed):
+    """The vectors with a direction that is zero where it is prescribed."""
+    if prescribed is None or "w" not in vectors:
+        return vectors
+    return vectors | {"w": np.where(prescribed, 0.0, vectors["w"])}
+
+
+class Trial:
+    """A task by one plan.
+
+    Args:
+        runtime: with guarded buffers.
+        task: the task.
+        plan: how.
+        entries: (count,) which of the task's cells, in any order and any number of times.
+
+    Attributes:
+        term: the term of these cells.
+    """
+
+    def __init__(self, runtime, task, plan, entries):
+        self.runtime, self.task, self.plan = runtime, task, plan
+        self.entries = np.asarray(entries, np.int32)
+        self.term = task.term.part(self.entries)
+        self.arrays = {array.role: array for step in plan.steps() for array in step.arrays}
+        self._cells = CellArrays(runtime, task.prescribed)
+        self._before, self._buffers = {}, {}
+        for role, array in self.arrays.items():
+            contents = self._contents(role, array)
+            if contents is not None:
+                self._buffers[role] = runtime.upload(contents)
+                if array.written:
+                    self._before[role] = contents
+
+    def launch(self, first=0, count=None):
+        """Launches the plan over a range of the cells; returns how many kernels ran."""
+        given = Application(self.term, self.plan, self.task.pointwise, self._buffers, self._cells, first, count)
+        before = self.runtime.num_launches
+        given()
+        return self.runtime.num_launches - before
+
+    def check(self, begin=0, end=None):
+        """Asserts that the cells of a range are done, that all else is as it was, and that every guard word is in place."""
+        done = np.arange(len(self.entries))[begin:end]
+        for role in self._before:
+            got = self.runtime.read(self._buffers[role], np.empty_like(self._before[role]))
+            if self.arrays[role].layout is None:
+                self._check_vector(got, self._before[role], done)
+            else:
+                self._check_cells(role, got, done)
+        self.runtime.check_guards()
+
+    def results(self):
+        """The arrays over cells that are written, (count, words) by role."""
+        return {
+            role: self.arrays[role].layout.unpack(self.runtime.read(self._buffers[role], np.empty_like(before)), *self._shape(role))
+            for role, before in self._before.items()
+        }
+
+    def _shape(self, role):
+        return len(self.entries), self.arrays[role].words
+
+    def _contents(self, role, array):
+        """What the buffer of a role holds before the first launch; None for those that are made by their role."""
+        kind, task, count = role[0], self.task, len(self.entries)
+        if kind == "vector":
+            vector = task.vectors[role[1]]
+            if role[1] == "w" and task.prescribed is not None:
+                vector = np.where(task.prescribed, np.nan, vector)
+            return vector.astype(self._dtype(array))
+        if kind == "entries":
+            data = next(data for data in self.term.fields(task.pointwise) if data.name == role[1])
+            dofs = self.term.offsets(data.field)[:, :, None] + np.arange(data.field.num_comp)
+            return array.layout.pack(task.vectors[data.vector][dofs].reshape(count, array.words)).astype(self._dtype(array))
+        if kind == "constants":
+            return np.concatenate([task.constants, np.full(1, np.nan)]).astype(self._dtype(array))
+        if kind == "out" and array.layout is None:
+            sums = np.zeros(len(task.vectors["u"]))
+            return np.where(sums if task.prescribed is None else task.prescribed, np.nan, sums).astype(self._dtype(array))
+        if array.written and kind != "work":
+            size = array.layout.size(*self._shape(role))
+            return np.full(size * np.dtype(self._dtype(array)).itemsize, POISON, np.uint8).view(self._dtype(array))
+        if kind in ("state", "cell_state"):
+            return array.layout.pack(task.stored[role][self.entries]).astype(self._dtype(array))
+        return None
+
+    def _dtype(self, array):
+        return _NUMPY[self.plan.ctype(array.ctype)]
+
+    def _check_vector(self, got, before, done):
+        """Sums over the cells; prescribed entries are left alone."""
+        task = self.task
+        free = np.isfinite(before)
+        assert _bits(got[~free]) == _bits(before[~free]), "prescribed rows are written"
+        rows = task.expected["rows",][self.entries[done]]
+        wanted = local_vector(self.term.form.space, [(task.term.part(self.entries[done]), rows)], self.arithmetic)
+        _assert_near(wanted[free], got[free], self.plan)
+
+    def _check_cells(self, role, got, done):
+        """Words of cells; all other words are left alone."""
+        places = self.arrays[role].layout.positions(*self._shape(role))[done]
+        _assert_near(self._wanted(role)[self.entries[done]], got[places].astype(np.float64), self.plan)
+        rest = np.delete(got, places.ravel())
+        assert (rest.view(np.uint8) == POISON).all(), f"{role}: words of other cells are written by {self.plan}"
+
+    def _wanted(self, role):
+        expected = self.task.expected
+        if role in expected:
+            return expected[role]
+        row = self.plan.work.rows[role[1]]
+        return expected["rows",][:, row.first_row : row.first_row + row.size]
+
+    @property
+    def arithmetic(self):
+        return Arithmetic(self.plan.precision, self.plan.geometry)
+
+
+def _bits(array):
+    return array.tobytes()
+
+
+def _assert_near(wanted, got, plan):
+    worst = wanted.worst(got)
+    assert worst <= 1, f"an entry is wrong by {worst} times its bound by {plan}"
