@@ -48,9 +48,15 @@ def render(plan: Plan, body: str, tables: np.ndarray) -> str:
         source("basis.cl"),
         source("geometry.cl"),
         _LOOKUP.get_template("pointwise.cl.mako").render(inputs=_inputs(plan.work), outputs=outputs, body=_indent(body)),
-        *(_kernel(plan, step, outputs) for step in steps),
+        *(text for step in steps for text in (*_forgotten(steps, step), _kernel(plan, step, outputs))),
     ]
     return "\n".join(parts)
+
+
+def _forgotten(steps: tuple[Step, ...], step: Step) -> list[str]:
+    """What the step before has defined for itself."""
+    names = ("GROUP_SIZE", "POINTS_UNROLL", *dict(steps[steps.index(step) - 1].macros)) if step is not steps[0] else ()
+    return [f"#undef {name}" for name in names]
 
 
 def _kernel(plan: Plan, step: Step, outputs: tuple[str, ...]) -> str:

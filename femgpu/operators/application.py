@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from femgpu.forms import Pointwise
-from femgpu.kernels import Array, Plan, Step, pack_tables, render
+from femgpu.kernels import Plan, Step, pack_tables, render
 from femgpu.operators.arrays import CellArrays
 from femgpu.operators.term import Term
 from femgpu.runtime import Kernel, Launch
@@ -56,12 +56,7 @@ class Application:
         runtime = arrays.runtime
         source = render(plan, pointwise.body, tables)
         chunk = plan.chunk_cells or self.count
-        self._work = {
-            array.role: runtime.empty(_work_bytes(array, plan, min(chunk, self.count)))
-            for step in steps
-            for array in step.arrays
-            if array.role[0] == "work"
-        }
+        self._work = {role: runtime.empty(size) for role, size in _work_bytes(plan, steps, min(chunk, self.count)).items()}
         known = {**buffers, **self._work}
         self._positions: list[dict[tuple, int]] = []
         kernels = []
@@ -141,6 +136,10 @@ def term_tables(term: Term, plan: Plan, pointwise: Pointwise) -> np.ndarray:
     return pack_tables(plan, term.weights, term.normals, tabulations)
 
 
-def _work_bytes(array: Array, plan: Plan, count: int) -> int:
-    assert array.layout is not None
-    return array.layout.size(count, array.words) * plan.itemsize(array.ctype)
+def _work_bytes(plan: Plan, steps: tuple[Step, ...], count: int) -> dict[tuple, int]:
+    """Bytes of the arrays that steps pass on, by role, for a number of cells."""
+    sizes: dict[tuple, int] = {}
+    for array in (array for step in steps for array in step.arrays if array.role[0] == "work"):
+        assert array.layout is not None
+        sizes[array.role] = max(sizes.get(array.role, 0), array.layout.size(count, array.words) * plan.itemsize(array.ctype))
+    return sizes
