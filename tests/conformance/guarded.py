@@ -36,6 +36,9 @@ class Guarded(Runtime):
     Args:
         runtime: the other one.
         limits: what plans are told of the device; None: what the device says.
+
+    Attributes:
+        given_bytes: bytes of all buffers so far.
     """
 
     def __init__(self, runtime, limits=None):
@@ -44,6 +47,7 @@ class Guarded(Runtime):
         super().__init__(Limited(**known, given=given), runtime.context)
         self._builder = runtime
         self._watched = []
+        self.given_bytes = 0
 
     def empty(self, num_bytes):
         """A buffer as every runtime's, but poisoned and guarded."""
@@ -52,19 +56,21 @@ class Guarded(Runtime):
         poison(self, buffer, size)
         cl.enqueue_copy(self.queue, buffer, _GUARD, dst_offset=size)
         self._watched.append((buffer, size))
+        self.given_bytes += size
         return buffer
 
     def build(self, source, name):
         """Programs are shared by all runtimes on the device."""
         return self._builder.build(source, name)
 
-    def check_guards(self):
-        """Asserts that nothing was written behind the end of any buffer, and forgets the buffers."""
+    def check_guards(self, keep=False):
+        """Asserts that nothing was written behind the end of any buffer, and forgets the buffers unless told to keep them."""
         found = np.empty_like(_GUARD)
         for buffer, size in self._watched:
             cl.enqueue_copy(self.queue, found, buffer, src_offset=size)
             assert (found == _GUARD).all(), f"words {np.flatnonzero(found != _GUARD)} behind a buffer of {size} bytes are written"
-        self._watched.clear()
+        if not keep:
+            self._watched.clear()
 
 
 def poison(runtime, buffer, num_bytes):

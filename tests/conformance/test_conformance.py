@@ -1,18 +1,17 @@
 """Every schedule does what the table says it does, and does it right: every entry, whatever the plan and the number of cells."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from conformance.bounds import Arithmetic
 from conformance.guarded import Guarded
 from conformance.samples import FORMS, HIGH, LOW, draw, is_prime, make_problem
+from conformance.table import MUST, limits_of
 from conformance.trial import Trial, make_task, stored_tasks
 from petsc4py import PETSc
-from random_meshes import ALL_CELLS
 
 from femgpu.kernels import SCHEDULES, Wish
-from femgpu.kernels.work import TARGETS
 from femgpu.operators import make_terms
 from femgpu.operators.work import make_work
 from femgpu.options import Settings
@@ -20,38 +19,6 @@ from femgpu.runtime import for_comm
 
 TOTAL_FLOPS = 2e7
 
-
-@dataclass(frozen=True)
-class Serves:
-    """What a schedule must serve; what it does beyond that is tested as well.
-
-    Attributes:
-        targets: in physical coordinates.
-        reference: targets in reference coordinates.
-        cells: types of cells.
-        facets: whether integrals over facets.
-        degree: up to which.
-        parameters: values of its parameters, from and to.
-    """
-
-    targets: tuple[str, ...]
-    reference: tuple[str, ...]
-    cells: tuple[str, ...]
-    facets: bool
-    degree: int
-    parameters: dict[str, tuple[int, int]]
-
-    def must(self, work, degree):
-        targets = self.reference if work.reference else self.targets
-        return work.target in targets and work.cell in self.cells and degree <= self.degree and (self.facets or not work.facet)
-
-
-MUST = {
-    "cell": Serves(TARGETS, ("residual", "action", "functional", "state"), ALL_CELLS, True, 8, {"group_size": (1, 96)}),
-    "transposed": Serves(
-        ("residual", "action"), ("residual", "action"), ALL_CELLS, False, 8, {"blocks": (1, 8), "batches": (1, 9)}
-    ),
-}
 
 KINDS = ("residual", "action", "diagonal", "matrix", "functional", "pulled", "stored", "stored pulled")
 AXES = dict(
@@ -79,17 +46,6 @@ NUM_UNROLLED = 6
 @pytest.fixture(scope="module")
 def runtime():
     return Guarded(for_comm("", PETSc.COMM_SELF.tompi4py()))
-
-
-def limits_of(runtime, kind):
-    """Limits of the device, and those of others whose plans it can do: with blocks of cells, and without PTX what a GPU does."""
-    device = runtime.device.limits
-    small = replace(device, local_bytes=min(device.local_bytes, 49152), atomics="cas")
-    return {
-        "device": device if runtime.device.is_gpu else replace(device, local_bytes=small.local_bytes),
-        "blocks": replace(small, block=32, unroll=False),
-        "unrolled": replace(small, block=32, unroll=True, group=128, native_atomics=True),
-    }[kind]
 
 
 @pytest.mark.parametrize("number", range(NUM_SAMPLES))

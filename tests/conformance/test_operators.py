@@ -1,0 +1,168 @@
+"""Operators of whole forms: several terms, sums over E-vectors, prescribed entries, dirty buffers, what is kept at the points."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from conformance.bounds import Arithmetic, Bounds, diagonal, local_vector
+from conformance.guarded import Guarded, poison
+from conformance.samples import FORMS, LOW, draw, make_problem
+from conformance.table import MUST, limits_of
+from petsc4py import PETSc
+
+from femgpu.operators import FormOperator
+from femgpu.options import Settings
+from femgpu.runtime import for_comm
+
+AXES = dict(
+    element=[(cell, degree) for cell, degree in LOW if degree <= 2],
+    schedule=("auto", *MUST),
+    num_comp=(1, 2, 3),
+    form=FORMS,
+    precision=("double", "single", "mixed"),
+    geometry=("stored", "recomputed"),
+    scatter=("gather", "atomic"),
+    qdata=("store", "recompute", "store"),
+    shape=("affine", "distorted", "both"),
+    points=("few", "many"),
+    limits=("device", "blocks"),
+    masked=(True, True, False),
+    matrix=(False, True, False),
+)
+NUM_SAMPLES = 12
+
+
+@pytest.mark.parametrize("number", range(NUM_SAMPLES))
+def test_operators_are_right(seed, rng, number):
+    check_operator(draw(np.random.default_rng([seed, 4]), NUM_SAMPLES, **AXES)[number], rng)
+
+
+def check_operator(sample, rng):
+    """All targets of a sample's form, twice in a row with other data."""
+    if sample.schedule != "auto" and not MUST[sample.schedule].facets:
+        # What is asked for by name and refused is an error.
+        sample.form = {"boundary": "all", "fields": "gradients", "second": "mass"}.get(sample.form, sample.form)
+    print(sample)
+    problem = make_problem(sample, rng)
+    case = Case(sample, problem, rng)
+    for attempt in range(2):
+        for target in ("residual", "action", "diagonal"):
+            case.check(target)
+        if sample.matrix:
+            case.check_matrices()
+        case.runtime.check_guards(keep=attempt == 0)
+        case.change()
+
+
+class Case:
+    """An operator in buffers that are poisoned and guarded, and the twin of its results."""
+
+    def __init__(self, sample, problem, rng):
+        self.problem, self.rng = problem, rng
+        plain = for_comm("", PETSc.COMM_SELF.tompi4py())
+        self.runtime = Guarded(plain, limits_of(plain, sample.limits))
+        settings = Settings(
+            schedule=sample.schedule,
+            precision=sample.precision,
+            scatter=sample.scatter,
+            geometry=sample.geometry,
+            qdata=sample.qdata,
+        )
+        self.arithmetic = Arithmetic(sample.precision, sample.geometry)
+        self.space = problem.form.space
+        self.prescribed = (rng.random(self.space.num_local) < 0.3).astype(np.uint8) if sample.masked else None
+        self.operator = FormOperator(problem.form, settings, self.runtime, self.prescribed)
+        self.operator.update()
+        self.direction = problem.vectors["w"]
+
+    @property
+    def left_alone(self):
+        """(num_local,) which entries of results are prescribed."""
+        return np.zeros(self.space.num_local, bool) if self.prescribed is None else self.prescribed != 0
+
+    def write(self, target):
+        """Gives the operator what a target reads; all else is not a number, the direction also where it is prescribed."""
+        vectors, nothing = self.problem.vectors, np.full(self.space.num_local, np.nan)
+        direction = np.where(self.left_alone, np.nan, vectors["w"])
+        given = {"u": vectors["u"], "base": nothing, "w": nothing}
+        if target != "residual":
+            given = {"u": nothing, "base": vectors["u"], "w": direction if target == "action" else nothing}
+        for name, values in given.items():
+            self.runtime.write(getattr(self.operator, name), values.astype(self.operator.scalar))
+        self.operator.base_changed()
+
+    def check(self, target):
+        """The target alone, and added to something."""
+        operator, size = self.operator, self.operator.vector_bytes
+        wanted, free = self.expected(target), ~self.left_alone
+        self.write(target)
+        poison(self.runtime, operator.out, size)
+        getattr(operator, target)()
+        got = self.read(operator.out)
+        assert (got[~free] == 0).all()
+        assert wanted[free].worst(got[free]) <= 1, (target, wanted[free].worst(got[free]), self.plans(target))
+        start = np.where(free, 1.0, np.nan)
+        out = self.runtime.upload(start.astype(operator.scalar))
+        if target == "action":
+            operator.store()
+        for launch in operator.launches(target, operator.u if target == "residual" else operator.w, out):
+            launch()
+        got = self.read(out)
+        assert np.isnan(got[~free]).all(), "prescribed rows are written"
+        # A one that is added to rounds once more for every cell that adds to it, with sums that the one makes larger.
+        error = self.arithmetic.both * self.arithmetic.sum_unit * 64 * (1 + np.abs(wanted.value))
+        added = replace(wanted, value=wanted.value + 1, error=wanted.error + error)
+        assert added[free].worst(got[free]) <= 1, (target, added[free].worst(got[free]), self.plans(target))
+
+    def check_matrices(self):
+        self.write("matrix")
+        terms = [term for term in self.operator.terms if term.integral.jacobian is not None]
+        for term, got in zip(terms, self.operator.matrices(), strict=True):
+            wanted = self.bounds(term).element_matrices(term.integral.jacobian, self.problem.vectors, self.problem.constants)
+            assert wanted.worst(got) <= 1, (wanted.worst(got), self.plans("matrix"))
+
+    def change(self):
+        """Other vectors, coefficients and constants; the operator and its buffers stay."""
+        form, rng = self.problem.form, self.rng
+        for constant in form.constants:
+            constant.value = np.asarray(constant.value) * rng.uniform(1.1, 1.5)
+        for function in form.coefficients:
+            function.vec.setArray(function.vec.getArray(readonly=True) * rng.uniform(1.1, 1.5))
+        vectors = {name: rng.uniform(-1, 1, self.space.num_local) for name in "uw"}
+        vectors |= {f"a{i}": function.local_array() for i, function in enumerate(form.coefficients)}
+        self.problem = replace(self.problem, vectors=vectors, constants=form.constant_values())
+        self.operator.update()
+
+    def expected(self, target):
+        """The L-vector of a target; a Result."""
+        vectors, constants = self.problem.vectors, self.problem.constants
+        still = vectors | {"w": np.where(self.left_alone, 0.0, vectors["w"])}
+        parts = []
+        for term in self.operator.terms:
+            pointwise = getattr(term.integral, "jacobian" if target == "diagonal" else target)
+            if pointwise is None:
+                continue
+            if target == "diagonal":
+                parts.append((term, diagonal(self.bounds(term).element_matrices(pointwise, vectors, constants))))
+            else:
+                parts.append((term, self.rows(target, term, pointwise, still)))
+        return local_vector(self.space, parts, self.arithmetic)
+
+    def rows(self, target, term, pointwise, vectors):
+        """Rows of cells; of an action the bounds are those of the way that the operator takes."""
+        bounds, constants = self.bounds(term), self.problem.constants
+        if target == "residual":
+            return bounds.element_vectors(pointwise, vectors, constants)
+        self.operator.prepare("action")
+        (split,) = (split for application, split in self.operator.splits.items() if application.term is term)
+        states = None if split.state is None else bounds.states(split.state, vectors, constants)
+        return bounds.element_vectors(split.action, vectors, constants, states, exact=pointwise)
+
+    def bounds(self, term):
+        return Bounds(term, self.arithmetic)
+
+    def read(self, buffer):
+        return self.runtime.read(buffer, np.empty(self.space.num_local, self.operator.scalar)).astype(np.float64)
+
+    def plans(self, target):
+        return [str(application.plan) for application in self.operator.prepare(target)]

@@ -1,0 +1,92 @@
+"""Plans of several steps, and workspaces that hold some of the cells only."""
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from conformance.bounds import Arithmetic
+from conformance.guarded import Guarded
+from conformance.samples import make_problem
+from conformance.trial import Trial, make_task
+from mako.lookup import TemplateLookup
+from petsc4py import PETSc
+
+from femgpu.kernels import Array, Plan, Step
+from femgpu.kernels.source import FOLDER
+from femgpu.operators import make_terms
+from femgpu.operators.work import make_work
+from femgpu.options import Settings
+from femgpu.runtime import for_comm
+
+
+@dataclass(frozen=True)
+class TwoSteps(Plan):
+    """Points in one launch, rows in another one."""
+
+    schedule: ClassVar[str] = "two steps"
+
+    def steps(self):
+        """The work array passes from one to the other."""
+        given, work = self.arguments(), self.work
+        words = work.num_qpts * work.num_comp * (1 + work.dim)
+        before, after = (Array("d_work", "real", ("work", 0), words, self.layout, written=written) for written in (True, False))
+        inputs = tuple(array for array in given if array.role[0] != "out")
+        return (
+            Step("fluxes", "test_fluxes", (*inputs, before), items=32, group_cells=32),
+            Step("rows", "test_rows", (after, *given), items=16, group_cells=16, parts=work.num_rows),
+        )
+
+    @property
+    def shape(self):
+        """Nothing to tell."""
+        return "two steps"
+
+
+@pytest.fixture(autouse=True)
+def shells(monkeypatch):
+    """The shells of the tests beside femgpu's own."""
+    render = importlib.import_module("femgpu.kernels.render")  # the package has a function of this name
+    folders = [str(FOLDER), str(Path(__file__).parent / "cl")]
+    monkeypatch.setattr(render, "_LOOKUP", TemplateLookup(directories=folders, strict_undefined=True))
+
+
+@pytest.mark.parametrize("block, scatter", [(1, "evector"), (32, "evector"), (1, "atomic"), (32, "atomic")])
+def test_steps_pass_a_work_array_on(rng, block, scatter):
+    sample = SimpleNamespace(element=("quadrilateral", 2), num_comp=1, form="fields", shape="distorted", points="many")
+    problem = make_problem(sample, rng)
+    term = next(term for term in make_terms(problem.form, Settings()) if term.facets is None)
+    task = make_task("residual", term, problem, Arithmetic("double"))
+    runtime = Guarded(for_comm("", PETSc.COMM_SELF.tompi4py()))
+    work = make_work(term, "residual", task.pointwise)
+    for chunk in (0, 1, 7, 32, 33, 100):
+        plan = TwoSteps(work, scatter=scatter, block=block, chunk_cells=chunk)
+        # One cell at a time: two launches each.
+        for count in (0, 1, chunk, 2 * chunk, 71) if chunk != 1 else (0, 3):
+            trial = Trial(runtime, task, plan, rng.integers(term.num_cells, size=count))
+            assert trial.launch() == 2 * -(-count // (chunk or max(count, 1)))
+            trial.check()
+        trial = Trial(runtime, task, plan, rng.integers(term.num_cells, size=19))
+        assert trial.launch(5, 9) == 2 * -(-9 // (chunk or 9))
+        trial.check(5, 14)
+
+
+def test_a_workspace_is_as_large_as_a_chunk(rng):
+    """Or as the cells where these are fewer."""
+    sample = SimpleNamespace(element=("triangle", 1), num_comp=1, form="simple", shape="affine", points="many")
+    problem = make_problem(sample, rng)
+    (term,) = make_terms(problem.form, Settings())
+    task = make_task("residual", term, problem, Arithmetic("double"))
+    work = make_work(term, "residual", task.pointwise)
+    taken = []
+    for chunk, count in ((0, 64), (8, 64), (100, 64)):
+        runtime = Guarded(for_comm("", PETSc.COMM_SELF.tompi4py()))
+        trial = Trial(runtime, task, TwoSteps(work, chunk_cells=chunk), np.zeros(count, np.int32))
+        trial.launch()
+        taken.append(runtime.given_bytes)
+    words = work.num_qpts * (1 + work.dim)
+    assert taken[0] - taken[1] == 8 * words * (64 - 8)
+    assert taken[2] == taken[0]
