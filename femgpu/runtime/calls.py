@@ -14,9 +14,9 @@ from femgpu.errors import DeviceError
 
 # What to do about an error, by the name that OpenCL gives it.
 _REMEDIES = {
-    "INVALID_WORK_GROUP_SIZE": "choose smaller work-groups by -femgpu_group_size",
-    "INVALID_WORK_ITEM_SIZE": "choose smaller work-groups by -femgpu_group_size",
-    "OUT_OF_RESOURCES": "choose smaller work-groups by -femgpu_group_size; a kernel launched before may also have failed",
+    "INVALID_WORK_GROUP_SIZE": "choose smaller work-groups by -femgpu_schedule cell:group_size=N",
+    "INVALID_WORK_ITEM_SIZE": "choose smaller work-groups by -femgpu_schedule cell:group_size=N",
+    "OUT_OF_RESOURCES": "choose smaller work-groups by -femgpu_schedule cell:group_size=N; a kernel launched before may also have failed",
     "MEM_OBJECT_ALLOCATION_FAILURE": "use more ranks and devices, or a smaller mesh",
     "OUT_OF_HOST_MEMORY": "use more ranks and devices, or a smaller mesh",
 }

@@ -306,9 +306,8 @@ def test_errors_of_the_driver_name_kernel_and_remedy(runtime):
     large = Kernel(runtime, SOURCE, "axpy", arguments, N, group, label="too large")
     for profiling in (False, True):
         large.timed = profiling
-        with pytest.raises(
-            DeviceError, match=f"kernel too large .* groups of {group}: INVALID_WORK_GROUP_SIZE; .*-femgpu_group_size"
-        ):
+        remedy = "-femgpu_schedule cell:group_size="
+        with pytest.raises(DeviceError, match=f"kernel too large .* groups of {group}: INVALID_WORK_GROUP_SIZE; .*{remedy}"):
             large()
     assert large.launches == runtime.num_launches == 0
     with pytest.raises(DeviceError, match=r"kernel axpy with 1024 work-items .*: INVALID_KERNEL_ARGS; .*femgpu doctor"):
