@@ -40,6 +40,15 @@ class CellArrays:
         self.prescribed = prescribed
         self._kept: dict[Any, Any] = {}
 
+    @property
+    def mask(self) -> Any:
+        """Device buffer of `prescribed`; None where there is none."""
+        if self.prescribed is None:
+            return None
+        if "mask" not in self._kept:
+            self._kept["mask"] = self.runtime.upload(self.prescribed)
+        return self._kept["mask"]
+
     def __call__(self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], tables: np.ndarray) -> Any:
         """The buffer of an argument.
 
@@ -50,6 +59,8 @@ class CellArrays:
             fields: fields of the roles ("offsets", name, masked) by name.
             tables: what the role ("tables", ...) holds.
         """
+        if array.role[0] == "prescribed":
+            return self.mask
         key, make = self._entry(term, plan, array, fields, tables)
         if key not in self._kept:
             self._kept[key] = self.runtime.upload(make())
@@ -85,9 +96,6 @@ class CellArrays:
             return (id(block.coords), kind, dtype), lambda: block.coords.astype(dtype)
         if kind == "facets":
             return (id(term), kind), lambda: _packed(layout, term.facets[:, None])  # type: ignore[index]
-        if kind == "prescribed":
-            assert self.prescribed is not None
-            return (kind,), lambda: self.prescribed  # type: ignore[return-value]
         assert kind == "tables", f"no array plays the role {array.role}"
         return (kind, dtype, tables.tobytes()), lambda: tables.astype(dtype)
 

@@ -52,7 +52,6 @@ class FormOperator:
         out: result.
         inputs: coefficients, constants and rates.
         terms: what is integrated where.
-        mask: device buffer of `prescribed`; None where there is none.
         applications: the launches of each target built so far; `state` are those that fill what the action reads at the points.
         splits: by application of the action, what of it is stored and what is computed.
         refusals: why schedules that were tried did not serve, each once.
@@ -76,7 +75,6 @@ class FormOperator:
             for buffer in (self.u, self.base, self.w):
                 runtime.zero(buffer, self.vector_bytes)
             self.inputs = Inputs(form, settings.precision, runtime, self.mpi)
-            self.mask = None if prescribed is None else runtime.upload(prescribed)
         self.applications: dict[str, list[Application]] = {}
         self.splits: dict[Application, StateSplit] = {}
         self.refusals: dict[str, None] = {}
@@ -86,6 +84,11 @@ class FormOperator:
         self._state_is_fresh = False
         self._segments: Segments | None = None
         self._matrix: Any = None
+
+    @property
+    def mask(self) -> Any:
+        """Device buffer of the prescribed entries; None where there are none."""
+        return self._arrays.mask
 
     @property
     def vector_bytes(self) -> int:
