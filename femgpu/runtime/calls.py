@@ -12,11 +12,12 @@ import pyopencl as cl
 
 from femgpu.errors import DeviceError
 
+_SMALLER = "choose smaller work-groups, by -femgpu_schedule cell:group_size=N"
 # What to do about an error, by the name that OpenCL gives it.
 _REMEDIES = {
-    "INVALID_WORK_GROUP_SIZE": "choose smaller work-groups by -femgpu_schedule cell:group_size=N",
-    "INVALID_WORK_ITEM_SIZE": "choose smaller work-groups by -femgpu_schedule cell:group_size=N",
-    "OUT_OF_RESOURCES": "choose smaller work-groups by -femgpu_schedule cell:group_size=N; a kernel launched before may also have failed",
+    "INVALID_WORK_GROUP_SIZE": _SMALLER,
+    "INVALID_WORK_ITEM_SIZE": _SMALLER,
+    "OUT_OF_RESOURCES": f"{_SMALLER}; a kernel launched before may also have failed",
     "MEM_OBJECT_ALLOCATION_FAILURE": "use more ranks and devices, or a smaller mesh",
     "OUT_OF_HOST_MEMORY": "use more ranks and devices, or a smaller mesh",
 }
