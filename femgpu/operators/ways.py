@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from femgpu.errors import PlanError
+from femgpu.errors import PlanError, collective
 from femgpu.forms import Pointwise, StateSplit, pull_back, split_states
 from femgpu.kernels import SCHEDULES, Plan, Schedule, Wish, Work, schedule_named
 from femgpu.model import Limits
@@ -114,7 +114,8 @@ def fastest(ways: list[Way], mpi: Any) -> Way:
     """The way whose action takes the least time on the slowest rank, measured where there is a choice; collective."""
     if len(ways) == 1:
         return ways[0]
-    seconds = [way.action.least_seconds(_LAUNCHES) for way in ways]
+    with collective(mpi):
+        seconds = [way.action.least_seconds(_LAUNCHES) for way in ways]
     return ways[int(np.argmin(_slowest(seconds, mpi)))]
 
 

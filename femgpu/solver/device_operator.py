@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from femgpu import log
+from femgpu.errors import collective
 from femgpu.forms import Form
 from femgpu.operators import FormOperator
 from femgpu.operators.form_operator import EVENTS
@@ -40,10 +41,11 @@ class DeviceOperator:
         space = form.space
         mask = rows.mask() if space.mesh.mpi.allreduce(len(rows.local)) else None
         self.local = FormOperator(form, settings, runtime, mask)
-        self.transfer = Transfer(space, rows, settings.precision, runtime)
-        self.direct = self.transfer.same and self.transfer.halo is None
         self.runtime = runtime
-        self._prepare = self.transfer.prepare_action(self.local.mask) if self.direct and mask is not None else None
+        with collective(space.mesh.mpi):
+            self.transfer = Transfer(space, rows, settings.precision, runtime)
+            self.direct = self.transfer.same and self.transfer.halo is None
+            self._prepare = self.transfer.prepare_action(self.local.mask) if self.direct and mask is not None else None
         self._bound = runtime.bindings(_PAIRS)
 
     def residual(self, t: Any, out: Any) -> None:

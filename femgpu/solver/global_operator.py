@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from petsc4py import PETSc
 
+from femgpu.errors import collective
 from femgpu.forms import Form
 from femgpu.operators.device import on_device
 from femgpu.options import Settings
@@ -53,8 +54,9 @@ class GlobalOperator:
         self.rows = BoundaryRows(form.space, bcs)
         self.device = DeviceOperator(form, self.rows, settings, runtime)
         self.local, self.transfer = self.device.local, self.device.transfer
-        self.staging = Staging(runtime, form.space.numbering.num_owned)
         self._mpi = form.space.mesh.mpi
+        with collective(self._mpi):
+            self.staging = Staging(runtime, form.space.numbering.num_owned)
         self._interior = np.ones(form.space.numbering.num_owned, bool)
         self._interior[self.rows.owned] = False
         self._any_rows = self._mpi.allreduce(len(self.rows.owned)) > 0

@@ -305,6 +305,38 @@ def test_not_enough_device_memory(space, monkeypatch):
     assert chosen.num_allocations == before
 
 
+@every_rank()
+def test_an_allocation_that_fails_on_one_rank_fails_on_all(set_options, monkeypatch):
+    """Whichever it is: no rank is left waiting for the others."""
+    set_options(femgpu_scatter="gather", femgpu_qdata="store")
+    V = FunctionSpace(mesh.box((4, 4), cell="triangle"), "Lagrange", 1)
+    kappa = Function(V, "kappa")
+    kappa.interpolate(lambda x: 1 + x[0])
+    kind = type(runtime.current())
+    plain, made, fails = kind.empty, 0, 0
+
+    def empty(self, num_bytes):
+        nonlocal made
+        made += 1
+        if made == fails and WORLD.rank == WORLD.size - 1:
+            raise DeviceError("planted")
+        return plain(self, num_bytes)
+
+    def build():
+        problem = poisson(V, kappa * (1 + kappa))
+        problem.build()
+
+    monkeypatch.setattr(kind, "empty", empty)
+    for call in (lambda: assemble(kappa * kappa * dx), build):
+        made, fails = 0, 0
+        call()
+        count = WORLD.bcast(made, WORLD.size - 1)
+        assert count >= 5
+        for number in range(1, count + 1):
+            made, fails = 0, number
+            assert "planted" in everywhere(DeviceError, call)
+
+
 def test_buffer_larger_than_the_device_allows(monkeypatch):
     chosen = runtime.current()
     monkeypatch.setattr(chosen, "device", replace(chosen.device, max_alloc_bytes=4096))
