@@ -1,5 +1,6 @@
 """What an operator costs the host: launches, copies and fills of an action; and what an action keeps instead of geometry."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,10 +10,13 @@ from petsc4py import PETSc
 from ufl import ds, dx, grad, inner
 
 from femgpu import DirichletBC, Function, FunctionSpace, MixedSpace, NonlinearProblem, mesh
+from femgpu.operators import ways
+from femgpu.operators.application import Application
+from femgpu.operators.arrays import CellArrays
 
 
-def poisson(cell="hexahedron", degree=1, faces=(8, 8, 8), distort=0.0, rng=None, shape=(), robin=False):
-    """A problem with Dirichlet rows on one side."""
+def poisson(cell="hexahedron", degree=1, faces=(8, 8, 8), distort=0.0, rng=None, shape=(), robin=False, prescribed=True):
+    """A problem with Dirichlet rows on one side, or none."""
     dm = mesh.box(faces, cell=cell, comm=PETSc.COMM_SELF)
     if distort:
         coordinates = dm.getCoordinatesLocal()
@@ -23,7 +27,8 @@ def poisson(cell="hexahedron", degree=1, faces=(8, 8, 8), distort=0.0, rng=None,
     F = inner(grad(u), grad(v)) * dx
     if robin:
         F += inner(u, v) * ds
-    return NonlinearProblem(F, u, bcs=[DirichletBC(V, 0.0 if not shape else (0.0,) * shape[0], 1)])
+    bcs = [DirichletBC(V, 0.0 if not shape else (0.0,) * shape[0], 1)] if prescribed else []
+    return NonlinearProblem(F, u, bcs=bcs)
 
 
 def counted(runtime, function):
@@ -63,22 +68,55 @@ def test_an_action_between_host_vectors_adds_two_copies(set_options):
     assert (cost.launches, cost.copies, cost.fills) == (2, 2, 0)
 
 
-@pytest.mark.parametrize("scatter", ["atomic", "gather"])
+@pytest.mark.parametrize("atomic", ["cells", "facets", "neither"])
 @pytest.mark.parametrize("precision", ["double", "mixed"])
-def test_terms_that_scatter_differently_add_up(set_options, rng, scatter, precision):
-    """The sum over E-vectors adds to what atomic adds have left there: both ways give the same action, buffers dirty before."""
-    results = {}
-    for name in ("atomic", scatter):
-        set_options(femgpu_scatter=name, femgpu_precision=precision)
-        problem = poisson("triangle", 2, (5, 4), robin=True)
+@pytest.mark.parametrize("prescribed", [False, True])
+def test_terms_that_scatter_differently_add_up(set_options, monkeypatch, atomic, precision, prescribed):
+    """The sum over E-vectors adds to what atomic adds have left there: any mixture gives the same action, buffers dirty before."""
+
+    def make_wish(term, work, *given):
+        wish = plain(term, work, *given)
+        return replace(wish, scatter="evector") if work.facet == (atomic == "cells") or atomic == "neither" else wish
+
+    plain, results = ways.make_wish, []
+    set_options(femgpu_scatter="atomic", femgpu_precision=precision)
+    for wish in (plain, make_wish):
+        monkeypatch.setattr(ways, "make_wish", wish)
+        problem = poisson("triangle", 2, (5, 4), robin=True, prescribed=prescribed)
         x, y = problem.u.vec.duplicate(), problem.u.vec.duplicate()
         x.setArray(np.random.default_rng(5).uniform(-1, 1, x.getLocalSize()))
         problem.linearise(x)
         for _ in range(2):
             y.set(np.nan)
             problem.jacobian.mult(x, y)
-        results[name] = y.array_r.copy()
-    assert np.abs(results[scatter] - results["atomic"]).max() < (1e-6 if precision == "mixed" else 1e-14)
+        results.append(y.array_r.copy())
+    scatters = [application.plan.scatter for application in problem.operator.local.prepare("action")]
+    assert scatters == [{"cells": "atomic"}.get(atomic, "evector"), {"facets": "atomic"}.get(atomic, "evector")]
+    assert np.abs(results[1] - results[0]).max() < (1e-6 if precision == "mixed" else 1e-13)
+
+
+@pytest.mark.parametrize("schedule", ["cell", "transposed:blocks=1,batches=2"])
+@pytest.mark.parametrize("block", [1, 8])
+def test_ranges_and_chunks_of_cells_add_up(set_options, schedule, block):
+    """Parts of the cells, in launches of their own and each in chunks, none of which ends where a block does."""
+    set_options(femgpu_scatter="atomic", femgpu_schedule=schedule, femgpu_geometry="stored", femgpu_qdata="recompute")
+    problem = poisson(faces=(3, 5, 3))
+    local, runtime = problem.operator.local, problem.runtime
+    (application,) = local.prepare("action")
+    term, pointwise, size = application.term, application.term.integral.action, local.vector_bytes
+    local.runtime.write(local.w, np.random.default_rng(3).uniform(-1, 1, local.num_local))
+    local.action()
+    expected = runtime.read(local.out, np.empty(local.num_local))
+    plan = replace(application.plan, chunk_cells=7, block=1 if schedule != "cell" else block)
+    buffers = local.inputs.at_base() | {("vector", "w"): local.w, ("out",): local.out}
+    arrays = CellArrays(runtime, problem.operator.rows.mask())
+    parts = [Application(term, plan, pointwise, buffers, arrays, first, count) for first, count in ((0, 13), (13, 1), (14, None))]
+    assert [len(part.kernels) for part in parts] == [2, 1, 5] and sum(part.count for part in parts) == term.num_cells == 45
+    runtime.zero(local.out, size)
+    for part in parts:
+        part()
+    found = runtime.read(local.out, np.empty(local.num_local))
+    assert 0 < np.abs(expected).max() and np.abs(found - expected).max() <= 1e-14 * np.abs(expected).max() * 8
 
 
 @pytest.mark.parametrize("affine", [False, True])
