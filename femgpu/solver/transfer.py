@@ -11,7 +11,7 @@ import numpy.typing as npt
 from femgpu import petsc_c
 from femgpu.errors import DataError
 from femgpu.kernels import vector_kernels
-from femgpu.runtime import Kernel, Runtime
+from femgpu.runtime import Kernel, Runtime, Scalars
 from femgpu.solver.halo import Halo
 from femgpu.spaces import DirichletBC, Space
 
@@ -110,15 +110,15 @@ class Transfer:
             self._pack = kernel("pack", self.num_owned, owned_map, vector, vector)
         local, owned = runtime.upload(rows.local), runtime.upload(rows.owned)
         self._local_values, self._owned_values = runtime.empty(8 * len(rows.local)), runtime.empty(8 * len(rows.owned))
-        self._scale_buffer = runtime.empty(8)
+        self._scalars = Scalars(runtime, 1)
         self.scale = 1.0
         given, zero = (owned, self._owned_values), np.float64(0)
         self._set_rows = kernel("set_rows", len(rows.local), local, self._local_values, vector)
         self._state_rows, self._direction_rows = (
-            kernel("boundary_rows", len(rows.owned), *given, np.float64(shift), self._scale_buffer, vector, vector)
+            kernel("boundary_rows", len(rows.owned), *given, np.float64(shift), self._scalars.buffer, vector, vector)
             for shift in (1, 0)
         )
-        self._fill_rows = kernel("fill_rows", len(rows.owned), owned, self._scale_buffer, vector)
+        self._fill_rows = kernel("fill_rows", len(rows.owned), owned, self._scalars.buffer, vector)
         self._insert_rows = kernel("insert_rows", len(rows.owned), *given, zero, vector)
         self._rate_rows = kernel("rate_rows", len(rows.owned), *given, zero, vector, vector)
 
@@ -131,7 +131,7 @@ class Transfer:
     def scale(self, value: float) -> None:
         # It changes seldom and is read by kernels from memory: setting an argument costs more than a launch.
         self._scale = value
-        self.runtime.write(self._scale_buffer, np.array([value]))
+        self._scalars.set(value)
 
     def prepare_action(self, mask: Any) -> Kernel:
         """The kernel y = s x on prescribed entries, zero elsewhere, whose arguments 3 and 4 are x and y.
@@ -139,7 +139,7 @@ class Transfer:
         Args:
             mask: device buffer (num_owned,) uint8 of the prescribed entries.
         """
-        given = [np.int32(self.num_owned), mask, self._scale_buffer, mask, mask]
+        given = [np.int32(self.num_owned), mask, self._scalars.buffer, mask, mask]
         return Kernel(self.runtime, self._source, "prepare_action", given, self.num_owned, 256)
 
     def update_values(self) -> None:
