@@ -190,10 +190,10 @@ def _value(option: Option, name: str, database: PETSc.Options) -> Any:
 
 
 def _are_parameters(option: Option, choice: str, given: str) -> bool:
-    """Whether what follows a choice sets parameters that it has to integers."""
+    """Whether what follows a choice sets parameters that it has to integers of at least 1."""
     names = dict(option.parameters).get(choice, ())
     pairs = [pair.partition("=") for pair in given.split(",")]
-    return all(name in names and value.isdecimal() for name, _, value in pairs)
+    return all(name in names and value.isdecimal() and int(value) > 0 for name, _, value in pairs)
 
 
 def _refuse_unknown(database: PETSc.Options, prefix: str) -> None:

@@ -99,7 +99,7 @@ class Array:
 
     Attributes:
         name: of the argument.
-        ctype: `real`, `scalar`, `accum`, `double` or `int`.
+        ctype: `real`, `scalar`, `accum`, `double`, `int` or `uchar`.
         role: what it holds: ("vector", "w") an L-vector, ("entries", "w") each cell's own coefficients, ("offsets", "w", masked),
             ("geometry",), ("coords",), ("coord_offsets",), ("facets",), ("constants",), ("tables", "full"), ("prescribed",),
             ("state",), ("cell_state",), ("work", 0), ("out",) an L-vector, ("out", 0) entries of the first field's rows.

@@ -73,6 +73,8 @@ def test_booleans(set_options, text, value):
         ("femgpu_schedule", "celll", r"expected one of auto, cell\[:group_size=N\], transposed"),
         ("femgpu_schedule", "cell:blocks=3", r"expected one of auto, cell\[:group_size=N\]"),
         ("femgpu_schedule", "cell:group_size=-1", "expected one of auto"),
+        ("femgpu_schedule", "cell:group_size=0", "expected one of auto"),
+        ("femgpu_schedule", "transposed:blocks=2,batches=0", "expected one of auto"),
         ("femgpu_schedule", "auto:group_size=64", "expected one of auto"),
         ("petscfe_num_blocks", "-1", "expected an integer of at least 0"),
         ("petscfe_num_blocks", "1.5", "expected an integer"),
