@@ -14,9 +14,9 @@ from typing import Any
 from femgpu import doctor
 from femgpu.errors import FemgpuError
 
-# Cells of a benchmark on a CPU and on a GPU where none are given.
 # Columns of tables that go into files or pipes: enough for the longest names of devices.
 _WIDTH = 240
+# Cells of a benchmark on a CPU and on a GPU where none are given.
 _CELLS = {"ex12": (2e5, 1.6e7), "qdata": (2e3, 2e5)}
 
 
