@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -48,15 +49,16 @@ def render(plan: Plan, body: str, tables: np.ndarray) -> str:
         source("basis.cl"),
         source("geometry.cl"),
         _LOOKUP.get_template("pointwise.cl.mako").render(inputs=_inputs(plan.work), outputs=outputs, body=_indent(body)),
-        *(text for step in steps for text in (*_forgotten(steps, step), _kernel(plan, step, outputs))),
+        _kernel(plan, steps[0], outputs),
     ]
+    for before, step in pairwise(steps):
+        parts += [*_forgotten(before), _kernel(plan, step, outputs)]
     return "\n".join(parts)
 
 
-def _forgotten(steps: tuple[Step, ...], step: Step) -> list[str]:
-    """What the step before has defined for itself."""
-    names = ("GROUP_SIZE", "POINTS_UNROLL", *dict(steps[steps.index(step) - 1].macros)) if step is not steps[0] else ()
-    return [f"#undef {name}" for name in names]
+def _forgotten(before: Step) -> list[str]:
+    """What a step has defined for itself, and the next one defines anew."""
+    return [f"#undef {name}" for name in ("GROUP_SIZE", "POINTS_UNROLL", *dict(before.macros))]
 
 
 def _kernel(plan: Plan, step: Step, outputs: tuple[str, ...]) -> str:

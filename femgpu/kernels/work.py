@@ -185,11 +185,6 @@ class Work:
         """Whether the cell's inverse Jacobian or determinant enters."""
         return not self.reference or bool(self.reads & {"K", "det", "n"})
 
-    @property
-    def constant_on_cell(self) -> bool:
-        """Whether all that is stored is the same at all points of a cell."""
-        return self.num_cell_state > 0 and not self.num_state
-
     @cached_property
     def rebuild_flops(self) -> int:
         """Operations of an inverse Jacobian and its determinant from coordinates."""

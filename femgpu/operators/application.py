@@ -103,9 +103,9 @@ class Application:
         return self.plan.flops * self.count
 
     @property
-    def launches(self) -> int:
-        """Launches so far."""
-        return sum(kernel.launches for kernel in self.kernels)
+    def calls(self) -> int:
+        """How often it was applied so far."""
+        return self.kernels[0].launches if self.kernels else 0
 
     @property
     def mean_seconds(self) -> float:

@@ -91,7 +91,9 @@ class CellArrays:
             nodes = term.subset(block.coord_dofs)
             return (cells, kind, layout), lambda: _packed(layout, nodes * np.int32(term.dim), element=term.coord_element)
         if kind == "geometry":
-            return (id(term), kind, layout, dtype), lambda: _packed(layout, _geometry(term, array.words), dtype)
+            # An affine map is the same for every rule.
+            whose = cells if term.affine else id(term)
+            return (whose, kind, layout, dtype), lambda: _packed(layout, _geometry(term, array.words), dtype)
         if kind == "coords":
             return (id(block.coords), kind, dtype), lambda: block.coords.astype(dtype)
         if kind == "facets":

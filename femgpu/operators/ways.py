@@ -36,7 +36,7 @@ class Choice:
 
     Attributes:
         plan: the plan.
-        refusals: sentences of the schedules that came before it.
+        refusals: sentences of the schedules that came before it, for residuals and actions; other targets are nobody's choice.
     """
 
     plan: Plan
@@ -70,9 +70,10 @@ def choose_plan(work: Work, term: Term, settings: Settings, limits: Limits) -> C
         if not refusal:
             wish = make_wish(term, work, settings, limits, parameters)
             return Choice(next(iter(entry.plans(work, limits, wish))), tuple(refusals))
-        if entry.name == settings.schedule_name and work.target in ("residual", "action"):
-            raise PlanError(f"-femgpu_schedule {settings.schedule}: {refusal}")
-        refusals.append(refusal)
+        if work.target in ("residual", "action"):
+            if entry.name == settings.schedule_name:
+                raise PlanError(f"-femgpu_schedule {settings.schedule}: {refusal}")
+            refusals.append(refusal)
     raise PlanError(f"no schedule serves the {work.target}: {'; '.join(refusals)}")
 
 

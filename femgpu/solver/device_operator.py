@@ -41,17 +41,18 @@ class DeviceOperator:
         space = form.space
         mask = rows.mask() if space.mesh.mpi.allreduce(len(rows.local)) else None
         self.local = FormOperator(form, settings, runtime, mask)
+        self._any_rows = mask is not None
         self.runtime = runtime
         with collective(space.mesh.mpi):
             self.transfer = Transfer(space, rows, settings.precision, runtime)
             self.direct = self.transfer.same and self.transfer.halo is None
-            self._prepare = self.transfer.prepare_action(self.local.mask) if self.direct and mask is not None else None
+            self._prepare = self.transfer.prepare_action(self.local.mask) if self.direct else None
         self._bound = runtime.bindings(_PAIRS)
 
     def residual(self, t: Any, out: Any) -> None:
         """`out` = residual at the state t."""
         transfer, local = self.transfer, self.local
-        if self.direct and self._prepare is None:
+        if self.direct and not self._any_rows:
             local.residual(t, out)
             return
         transfer.to_local(t, local.u)
@@ -84,13 +85,11 @@ class DeviceOperator:
     def action(self, t: Any, out: Any) -> None:
         """`out` = Jacobian times the direction t."""
         transfer, local = self.transfer, self.local
-        if self._prepare is not None:
+        if self.direct:
             with log.event(EVENTS["action"], local.flops("action"), self.runtime.finish):
                 local.store()
                 for launch in self._launches(t, out):
                     launch()
-        elif self.direct:
-            local.action(t, out)
         else:
             transfer.to_local(t, local.w)
             local.action()

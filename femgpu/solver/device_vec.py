@@ -18,13 +18,14 @@ class Staging:
     Args:
         runtime: the device.
         num_owned: length of the vectors on this rank.
+        copies: whether `copy` is wanted.
     """
 
-    def __init__(self, runtime: Runtime, num_owned: int):
+    def __init__(self, runtime: Runtime, num_owned: int, copies: bool = False):
         self.runtime = runtime
         self.num_owned = num_owned
         self._input, self._output = runtime.empty(8 * num_owned), runtime.empty(8 * num_owned)
-        self._copy: Any = None
+        self._copy = runtime.empty(8 * num_owned) if copies else None
 
     def reading(self, vec: PETSc.Vec) -> Any:
         """A buffer with the vector's values."""
@@ -37,8 +38,6 @@ class Staging:
 
     def copy(self, vec: PETSc.Vec) -> Any:
         """A buffer with the vector's values that may be changed, the same at each call."""
-        if self._copy is None:
-            self._copy = self.runtime.empty(8 * self.num_owned)
         if on_device(vec):
             self.runtime.copy(self.runtime.wrap(vec.getCLMemHandle("r")), self._copy, 8 * self.num_owned)
         else:

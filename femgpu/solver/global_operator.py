@@ -56,7 +56,7 @@ class GlobalOperator:
         self.local, self.transfer = self.device.local, self.device.transfer
         self._mpi = form.space.mesh.mpi
         with collective(self._mpi):
-            self.staging = Staging(runtime, form.space.numbering.num_owned)
+            self.staging = Staging(runtime, form.space.numbering.num_owned, copies=self.local.inputs.rate is not None)
         self._interior = np.ones(form.space.numbering.num_owned, bool)
         self._interior[self.rows.owned] = False
         self._any_rows = self._mpi.allreduce(len(self.rows.owned)) > 0

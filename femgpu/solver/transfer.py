@@ -137,9 +137,10 @@ class Transfer:
         """The kernel y = s x on prescribed entries, zero elsewhere, whose arguments 3 and 4 are x and y.
 
         Args:
-            mask: device buffer (num_owned,) uint8 of the prescribed entries.
+            mask: device buffer (num_owned,) uint8 of the prescribed entries; None: none is.
         """
-        given = [np.int32(self.num_owned), mask, self._scalars.buffer, mask, mask]
+        vector = self._scalars.buffer  # a placeholder until it is bound
+        given = [np.int32(self.num_owned), mask, self._scalars.buffer, vector, vector]
         return Kernel(self.runtime, self._source, "prepare_action", given, self.num_owned, 256)
 
     def update_values(self) -> None:

@@ -84,9 +84,9 @@ def _application(application: Application, bandwidth: float, profiling: bool) ->
     ]
     if seconds > 0:
         lines.append(
-            f"    {application.launches} launches, {seconds * 1e6:.1f} us each: {traffic / seconds / 1e9:.1f} GB/s "
+            f"    {application.calls} calls, {seconds * 1e6:.1f} us each: {traffic / seconds / 1e9:.1f} GB/s "
             f"({100 * traffic / seconds / bandwidth:.0f} % of copy), {plan.flops * most / seconds / 1e9:.1f} GF/s per rank"
         )
     else:
-        lines.append(f"    {application.launches} launches" + ("" if profiling else " (PETSc's queue records no times)"))
+        lines.append(f"    {application.calls} calls" + ("" if profiling else " (PETSc's queue records no times)"))
     return lines

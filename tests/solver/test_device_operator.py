@@ -39,12 +39,12 @@ def counted(runtime, function):
     return SimpleNamespace(**{name: b - a for name, a, b in zip(("launches", "copies", "fills"), before, after, strict=True)})
 
 
-@pytest.mark.parametrize("robin", [False, True])
+@pytest.mark.parametrize("robin, prescribed", [(False, True), (True, True), (True, False)])
 @pytest.mark.parametrize("scatter, launches", [("atomic", 2), ("gather", 3)])
-def test_launches_of_an_action(set_options, scatter, launches, robin):
+def test_launches_of_an_action(set_options, scatter, launches, robin, prescribed):
     """Prepare and kernel, and the sum where there are E-vectors; facets are one kernel more. Nothing is copied or filled."""
     set_options(femgpu_scatter=scatter)
-    problem = poisson(robin=robin)
+    problem = poisson(robin=robin, prescribed=prescribed)
     device, runtime = problem.operator.device, problem.runtime
     size = 8 * problem.u.vec.getLocalSize()
     x, y, z = (runtime.empty(size) for _ in range(3))
