@@ -139,15 +139,17 @@ def candidate_splits(term: Term, settings: Settings, runtime: Runtime, mpi: Any)
         mpi: mpi4py communicator.
 
     Returns:
-        The split that is asked for; for `auto` the one that takes the least time by the model, and on a GPU store and recompute
-        besides, among which a measurement decides: what a kernel spills when it holds too much is beyond the model. `auto` leaves
-        out what the device's memory does not hold. Nothing where the action is the user's C text.
+        The one that takes the least time by the model: of all for `auto`, of those that store something for `store`. On a GPU those
+        that store at the usual price, in physical and in reference coordinates, and for `auto` the one that stores nothing besides,
+        among which a measurement decides: what a kernel spills when it holds too much is beyond the model. `auto` leaves out what
+        the device's memory does not hold. Nothing where the action is the user's C text.
     """
     limits = runtime.device.limits
-    splits = _splits(term, settings.qdata)
+    found = _splits(term, settings.qdata)
+    splits = list(found)
     if len(splits) < 2:
         return splits
-    room = runtime.available_bytes / 2  # two ways that store may be compared
+    room = runtime.available_bytes / len(splits)  # several ways that store may be compared
     sizes = [sum(state_bytes(term, split, settings, limits).values()) for split in splits]
     # Asked to store, it stores, whether there is room or not: the error then says so.
     must = settings.qdata == "store"
@@ -157,17 +159,13 @@ def candidate_splits(term: Term, settings: Settings, runtime: Runtime, mpi: Any)
     ]
     seconds = _slowest(seconds, mpi)
     best = int(np.argmin(seconds))
-    if must or not runtime.device.is_gpu or settings.deterministic:
+    if not runtime.device.is_gpu or settings.deterministic:
         return [splits[best]]
-    storing = [i for i, split in enumerate(splits) if split.state is not None]
-    first = min(storing, key=seconds.__getitem__, default=best)
-    nothing = next((i for i, split in enumerate(splits) if split.state is None), best)
-    chosen = [i for i in (best, first, nothing) if math.isfinite(seconds[i])]
-    return list({splits[i].action.body: splits[i] for i in chosen}.values())
+    return [split for i, split in enumerate(splits) if (i == best or found[split]) and math.isfinite(seconds[i])]
 
 
-def _splits(term: Term, qdata: str) -> list[StateSplit]:
-    """The splits of a term's action that come into question, no two with the same action.
+def _splits(term: Term, qdata: str) -> dict[StateSplit, bool]:
+    """The splits of a term's action that come into question, no two with the same action, and whether each is worth measuring.
 
     Pulled back to reference coordinates the geometry is stored with the state: what a linear form stores is nothing else. Where the
     state takes more numbers then than without geometry, its cut in physical coordinates is the better one.
@@ -176,14 +174,20 @@ def _splits(term: Term, qdata: str) -> list[StateSplit]:
     assert action is not None
     pulled = pull_back(action, term.dim, term.affine) if qdata != "recompute" else None
     prices = {"store": (STORE,), "recompute": (math.inf,), "auto": (math.inf, STORE, *PRICES)}[qdata]
-    found = []
+    found: dict[str, StateSplit] = {}
+    marked = set()
     for given, its_prices in ((action, prices), (pulled, (STORE,))):
-        if given is not None:
-            costs, count = _costs(term, given), term.quadrature.num_qpts
-            found += split_states(given, its_prices, *costs, num_qpts=count, on_cells=_on_cells(term))
-    if qdata == "store":
-        found = [split for split in found if split.state is not None] or found[:1]
-    return list({split.action.body: split for split in found}.values())
+        if given is None:
+            continue
+        costs, count = _costs(term, given), term.quadrature.num_qpts
+        splits = split_states(given, its_prices, *costs, num_qpts=count, on_cells=_on_cells(term))
+        for price, split in zip(its_prices, splits, strict=False):
+            if qdata != "store" or split.state is not None or given is action:
+                found.setdefault(split.action.body, split)
+                marked |= {split.action.body} if price in (STORE, math.inf) else set()
+    storing = [split for split in found.values() if split.state is not None]
+    chosen = storing if qdata == "store" and storing else found.values()
+    return {split: split.action.body in marked for split in chosen}
 
 
 def _on_cells(term: Term) -> set[tuple[str, int]]:
