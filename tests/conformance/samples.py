@@ -13,6 +13,7 @@ from ufl import ds, dx, grad, inner
 
 from femgpu import Constant, Function, FunctionSpace, MixedSpace, coordinates
 from femgpu.forms import functional, lower_form
+from femgpu.options import Settings
 
 FORMS = ("all", "mass", "stiffness", "gradients", "boundary", "facets", "fields", "second")
 # What has degree 1 to 4.
@@ -76,7 +77,12 @@ def _mesh(sample, rng):
 def quadrature_degree(sample):
     """The degree that the rule integrates exactly."""
     degree = sample.element[1]
-    return {"one": 0, "few": degree, "many": 2 * degree + 1}[sample.points]
+    return {"one": 0, "few": degree, "many": 2 * degree + 1, "petsc": degree}[sample.points]
+
+
+def make_settings(sample, **values):
+    """The options of a sample: PETSc's own points where it says so."""
+    return Settings(default_quadrature_order=sample.element[1] if sample.points == "petsc" else -1, **values)
 
 
 def _data(sample, dm, rng):

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from conformance.bounds import Arithmetic, Bounds, diagonal, local_vector
 from conformance.guarded import Guarded, poison
-from conformance.samples import FORMS, LOW, draw, make_problem
+from conformance.samples import FORMS, LOW, draw, make_problem, make_settings
 from conformance.table import MUST, limits_of
 from petsc4py import PETSc
 
 from femgpu.operators import FormOperator
-from femgpu.options import Settings
 from femgpu.runtime import for_comm
 
 AXES = dict(
@@ -24,7 +23,7 @@ AXES = dict(
     scatter=("gather", "atomic"),
     qdata=("store", "recompute", "store"),
     shape=("affine", "distorted", "both"),
-    points=("few", "many"),
+    points=("few", "many", "petsc"),
     limits=("device", "blocks"),
     masked=(True, True, False),
     matrix=(False, True, False),
@@ -65,7 +64,8 @@ class Case:
         self.problem, self.rng = problem, rng
         plain = for_comm("", PETSc.COMM_SELF.tompi4py())
         self.runtime = Guarded(plain, limits_of(plain, sample.limits))
-        settings = Settings(
+        settings = make_settings(
+            sample,
             schedule=sample.schedule,
             precision=sample.precision,
             scatter=sample.scatter,
