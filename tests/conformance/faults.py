@@ -10,6 +10,16 @@ def replace_text(setattr, text, fault):
         setattr: puts an attribute of an object in place of another: `monkeypatch.setattr`.
         text: what is replaced.
         fault: by what.
+
+    Returns:
+        A function that says in how many sources the text was found.
     """
-    build = Runtime.build
-    setattr(Runtime, "build", lambda runtime, source, name: build(runtime, source.replace(text, fault), name))
+    build, found = Runtime.build, []
+
+    def changed(runtime, source, name):
+        if text in source:
+            found.append(name)
+        return build(runtime, source.replace(text, fault), name)
+
+    setattr(Runtime, "build", changed)
+    return lambda: len(found)

@@ -11,8 +11,9 @@ from femgpu.runtime.device import Device
 
 # Every bit set is NaN in either precision, and as an offset -1.
 POISON = 0xFF
-# Numbers, so that what is added to them shows: 1.0 in single precision.
-_GUARD = np.full(64, 0x3F800000, np.uint32)
+# Behind numbers numbers, so that what is added to them shows: 1.0 in single precision; behind integers small ones, so that what
+# is read with them as an offset is memory of the process.
+_GUARD, _INTEGERS = (np.full(64, word, np.uint32) for word in (0x3F800000, 1))
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,16 @@ class Guarded(Runtime):
         buffer = super().empty(size + _GUARD.nbytes)
         poison(self, buffer, size)
         cl.enqueue_copy(self.queue, buffer, _GUARD, dst_offset=size)
-        self._watched.append((buffer, size))
+        self._watched.append([buffer, size, _GUARD])
         self.given_bytes += size
+        return buffer
+
+    def upload(self, array):
+        """A buffer with a copy of the array, guarded."""
+        buffer = super().upload(array)
+        if array.dtype.kind != "f":
+            self._watched[-1][2] = _INTEGERS
+            cl.enqueue_copy(self.queue, buffer, _INTEGERS, dst_offset=self._watched[-1][1])
         return buffer
 
     def build(self, source, name):
@@ -66,9 +75,9 @@ class Guarded(Runtime):
     def check_guards(self, keep=False):
         """Asserts that nothing was written behind the end of any buffer, and forgets the buffers unless told to keep them."""
         found = np.empty_like(_GUARD)
-        for buffer, size in self._watched:
+        for buffer, size, guard in self._watched:
             cl.enqueue_copy(self.queue, found, buffer, src_offset=size)
-            assert (found == _GUARD).all(), f"words {np.flatnonzero(found != _GUARD)} behind a buffer of {size} bytes are written"
+            assert (found == guard).all(), f"words {np.flatnonzero(found != guard)} behind a buffer of {size} bytes are written"
         if not keep:
             self._watched.clear()
 

@@ -17,7 +17,7 @@ from ufl import dx, grad, inner
 
 from femgpu import Constant, Function, FunctionSpace
 from femgpu.element import basix_rule, reference_cell
-from femgpu.forms import lower_form
+from femgpu.forms import functional, lower_form
 from femgpu.mesh.box import from_cell_list
 from femgpu.operators import twin
 from femgpu.operators.term import make_terms
@@ -37,11 +37,13 @@ class Probe:
         form: the lowered form, linear in its unknown.
         vectors: L-vectors of state, direction and coefficients by name.
         others: numbers that a sum in single precision loses, each almost half of a unit in the last place.
+        energy: the functional of which the form is the derivative, lowered.
     """
 
     form: object
     vectors: dict
     others: int
+    energy: object = None
 
 
 def points_probe(cell, kind, place, rng, num_cells=5):
@@ -66,16 +68,17 @@ def points_probe(cell, kind, place, rng, num_cells=5):
     distance = sum((local[i] - float(point[i])) ** 2 for i in range(len(point)))
     most, other = Constant(dm, 1.0), Constant(dm, 1.0)
     density = ufl.conditional(ufl.lt(distance, float(nearest / 2) ** 2), most, other / profile(cell, kind, local, nodes[number]))
-    u, v = Function(V), ufl.TestFunction(V)
-    integrand = inner(u, v) if kind == "value" else inner(grad(u), grad(v))
-    form = lower_form(density * integrand * dx(V.ufl_domain(), degree=rule.degree), u)
+    u = Function(V)
+    integrands = [inner(u, v) if kind == "value" else inner(grad(u), grad(v)) for v in (ufl.TestFunction(V), u)]
+    residual, energy = (density * integrand * dx(V.ufl_domain(), degree=rule.degree) for integrand in integrands)
+    form = lower_form(residual, u)
     # The residual's row is the matrix's entry on the diagonal.
     set_nodes(u, np.eye(len(nodes))[number])
     vectors = {"u": u.local_array(), "w": u.local_array()} | coefficients(form)
     found = np.abs(contributions(form, vectors)[0, :, number])
     rest = np.delete(found, np.arange(len(found))[place])
     most.value, other.value = FIRST / found[place], OTHERS / rest.max()
-    return Probe(form, vectors, float(rest.sum() / rest.max()))
+    return Probe(form, vectors, float(rest.sum() / rest.max()), functional(energy))
 
 
 def cells_probe(place, num_cells=64):

@@ -13,8 +13,9 @@ from ufl import ds, dx, grad, inner
 
 from femgpu import Constant, Function, FunctionSpace, MixedSpace, coordinates
 from femgpu.forms import functional, lower_form
+from femgpu.options import Settings
 
-FORMS = ("all", "mass", "stiffness", "gradients", "boundary", "fields", "second")
+FORMS = ("all", "mass", "stiffness", "gradients", "boundary", "facets", "fields", "second")
 # What has degree 1 to 4.
 LOW = [*itertools.product(ALL_CELLS, range(1, 5)), *itertools.product(MIXED, range(1, 3))]
 HIGH = [*itertools.product(ALL_CELLS, range(5, 9))]
@@ -76,7 +77,12 @@ def _mesh(sample, rng):
 def quadrature_degree(sample):
     """The degree that the rule integrates exactly."""
     degree = sample.element[1]
-    return {"one": 0, "few": degree, "many": 2 * degree + 1}[sample.points]
+    return {"one": 0, "few": degree, "many": 2 * degree + 1, "petsc": degree}[sample.points]
+
+
+def make_settings(sample, **values):
+    """The options of a sample: PETSc's own points where it says so."""
+    return Settings(default_quadrature_order=sample.element[1] if sample.points == "petsc" else -1, **values)
 
 
 def _data(sample, dm, rng):
@@ -110,6 +116,7 @@ def _form(sample, dm, rng):
     # One direction for a scalar and for a vector-valued function alike: grad has the derivative last.
     along = ufl.dot(grad(u), vector + direction)
     second = sum(ufl.dot(grad(grad(u)), direction)[..., i] for i in range(dim)) if sample.num_comp > 1 else ufl.div(grad(u))
+    on_facets = (number + inner(u, u)) * scalar * inner(u, v) * surface + ufl.dot(vector + x, n) * inner(along, v) * surface
     F = {
         "simple": (number + inner(u, u)) * inner(grad(u), grad(v)) * measure + inner(u, v) * measure,
         "all": (number + inner(u, u)) * scalar * inner(grad(u), grad(v)) * measure
@@ -121,9 +128,9 @@ def _form(sample, dm, rng):
         "gradients": (ufl.div(vector) + x[0]) * inner(along, v) * measure
         + inner(grad(scalar), grad(scalar)) * inner(u, v) * measure,
         "boundary": inner(grad(u), grad(v)) * measure
-        + (number + inner(u, u)) * scalar * inner(u, v) * surface
-        + ufl.dot(vector + x, n) * inner(along, v) * surface
+        + on_facets
         - inner(ufl.dot(grad(u), n), ufl.dot(grad(v), direction)) * surface,
+        "facets": on_facets,
         "second": inner(second + u, ufl.dot(grad(v), vector)) * measure
         + ufl.div(grad(scalar)) * inner(along, v) * measure
         + inner(second, second) * inner(u, v) * measure

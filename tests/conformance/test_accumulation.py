@@ -4,11 +4,19 @@ import numpy as np
 import pytest
 from conformance.bounds import Arithmetic, Bounds, diagonal, local_vector
 from conformance.faults import replace_text
+from conformance.guarded import Guarded
 from conformance.probes import cells_probe, points_probe
+from conformance.samples import Problem
+from conformance.table import MUST
+from conformance.trial import Trial, make_task
 
-from femgpu.operators import FormOperator
+from femgpu.kernels import SCHEDULES, Wish
+from femgpu.operators import FormOperator, make_terms
+from femgpu.operators.work import make_work
 from femgpu.options import Settings
 from femgpu.runtime import for_comm
+
+TARGETS = ("residual", "action", "diagonal", "matrix")
 
 
 def ratios(probe, schedule, targets, scatter="gather"):
@@ -43,7 +51,7 @@ def ratios(probe, schedule, targets, scatter="gather"):
 def test_points_are_added_in_double_precision(cell, kind, rng, monkeypatch):
     """Right kernels stay within the bounds; the same with sums in single precision do not."""
     probe = points_probe(cell, kind, 0, rng)
-    cases = {"cell": ("residual", "diagonal", "matrix"), "transposed": ("action",)}
+    cases = {name: [target for target in TARGETS if target in must.targets] for name, must in MUST.items()}
     for schedule, targets in cases.items():
         found = ratios(probe, schedule, targets)
         assert all(ratio <= 1 for ratio in found.values()), found
@@ -51,6 +59,30 @@ def test_points_are_added_in_double_precision(cell, kind, rng, monkeypatch):
     for schedule, targets in cases.items():
         found = ratios(probe, schedule, targets)
         assert all(ratio > 1 for ratio in found.values()), found
+
+
+def check_functional(probe):
+    """The energy of every cell, by every schedule that serves it."""
+    form = probe.energy
+    (term,) = make_terms(form, Settings())
+    vectors = {f"a{i}": function.local_array() for i, function in enumerate(form.coefficients)}
+    task = make_task("functional", term, Problem(form, vectors, form.constant_values()), Arithmetic("mixed"))
+    runtime = Guarded(for_comm("", probe.form.space.mesh.mpi))
+    for schedule in SCHEDULES:
+        work = make_work(term, "functional", task.pointwise)
+        if "functional" in MUST[schedule.name].targets:
+            plan = next(iter(schedule.plans(work, runtime.device.limits, Wish("mixed"))))
+            trial = Trial(runtime, task, plan, range(term.num_cells))
+            trial.launch()
+            trial.check()
+
+
+def test_functionals_are_added_in_double_precision(rng, monkeypatch):
+    probe = points_probe("tetrahedron", "value", 0, rng)
+    check_functional(probe)
+    replace_text(monkeypatch.setattr, "typedef ACCUM accum;", "typedef REAL accum;")
+    with pytest.raises(AssertionError, match="an entry is wrong"):
+        check_functional(probe)
 
 
 @pytest.mark.parametrize("cell", ["interval", "triangle", "hexahedron", "prism"])

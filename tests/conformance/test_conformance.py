@@ -1,12 +1,13 @@
 """Every schedule does what the table says it does, and does it right: every entry, whatever the plan and the number of cells."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from conformance.bounds import Arithmetic
 from conformance.guarded import Guarded
-from conformance.samples import FORMS, HIGH, LOW, draw, is_prime, make_problem
+from conformance.samples import FORMS, HIGH, LOW, draw, is_prime, make_problem, make_settings
 from conformance.table import MUST, limits_of
 from conformance.trial import Trial, make_task, stored_tasks
 from petsc4py import PETSc
@@ -14,7 +15,6 @@ from petsc4py import PETSc
 from femgpu.kernels import SCHEDULES, Wish
 from femgpu.operators import make_terms
 from femgpu.operators.work import make_work
-from femgpu.options import Settings
 from femgpu.runtime import for_comm
 
 TOTAL_FLOPS = 2e7
@@ -30,7 +30,7 @@ AXES = dict(
     geometry=("stored", "recomputed"),
     scatter=("evector", "atomic"),
     shape=("affine", "distorted", "both"),
-    points=("one", "few", "many"),
+    points=("one", "few", "many", "petsc"),
     limits=("device", "blocks"),
     masked=(False, True),
     source=("lvector", "lvector", "evector"),
@@ -40,7 +40,7 @@ HIGH_AXES = AXES | dict(element=HIGH, kind=("residual", "action", "pulled"), num
 NUM_HIGH = 12
 SMALL = [("interval", 1), ("interval", 2), ("triangle", 1), ("triangle", 2), ("quadrilateral", 1), ("tetrahedron", 1)]
 UNROLLED_AXES = AXES | dict(element=SMALL, num_comp=(1, 2), points=("few",), limits=("unrolled",))
-NUM_UNROLLED = 6
+NUM_UNROLLED = 16
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +68,21 @@ def test_unrolled_plans_are_right(seed, rng, runtime, number):
     check_sample(runtime, sample, rng)
 
 
+def test_large_groups_fit_the_device(rng, runtime):
+    """Under PoCL private arrays of a whole group stand on a thread's stack: groups must be cut to what fits."""
+    sample = SimpleNamespace(element=("tetrahedron", 3), num_comp=3, form="all", shape="affine", points="many")
+    problem = make_problem(sample, rng)
+    (term,) = make_terms(problem.form, make_settings(sample))
+    task = make_task("residual", term, problem, Arithmetic("double", "recomputed"))
+    work = make_work(term, "residual", task.pointwise)
+    for schedule in SCHEDULES:
+        largest = tuple((name, high) for name, (_, high) in MUST[schedule.name].parameters.items())
+        plan = next(iter(schedule.plans(work, runtime.device.limits, Wish("double", "recomputed", parameters=largest))))
+        trial = Trial(runtime, task, plan, rng.integers(term.num_cells, size=101))
+        trial.launch()
+        trial.check()
+
+
 def test_every_schedule_is_in_the_table():
     assert {schedule.name for schedule in SCHEDULES} == set(MUST)
     for schedule in SCHEDULES:
@@ -79,7 +94,7 @@ def check_sample(runtime, sample, rng):
     if sample.kind == "functional":
         sample.form = "functional"
     problem = make_problem(sample, rng)
-    terms = [term for term in make_terms(problem.form, Settings()) if is_asked(sample, term)]
+    terms = [term for term in make_terms(problem.form, make_settings(sample)) if is_asked(sample, term)]
     term = terms[rng.integers(len(terms))]
     print(sample, term.block.cell, "facets" if term.facets is not None else "cells", term.num_cells)
     for task in make_tasks(runtime, sample, term, problem, rng):
@@ -109,10 +124,10 @@ def make_tasks(runtime, sample, term, problem, rng):
         return
     storing, action = found
     yield storing
-    schedule = SCHEDULES[0]
-    work = make_work(term, "state", storing.pointwise)
-    plan = next(schedule.plans(work, limits_of(runtime, sample.limits), make_wish(sample)))
-    trial = Trial(runtime, storing, plan, np.arange(term.num_cells))
+    work, limits = make_work(term, "state", storing.pointwise), limits_of(runtime, sample.limits)
+    schedule = next(schedule for schedule in SCHEDULES if not schedule.refuses(work, limits))
+    plan = next(iter(schedule.plans(work, limits, make_wish(sample))))
+    trial = Trial(runtime, storing, plan, range(term.num_cells))
     trial.launch()
     yield replace(action, stored=trial.results())
 
@@ -133,6 +148,9 @@ def check_schedule(runtime, schedule, task, sample, rng):
     ranges = MUST[schedule.name].parameters.items()
     asked = [(name, int(rng.integers(low, high + 1))) for name, (low, high) in ranges]
     others.append(next(iter(schedule.plans(work, limits, make_wish(sample, asked)))))
+    if rng.random() < 0.5:
+        # Parameters that are asked for reach more than the schedule's own few plans.
+        others = others[-1:]
     for plan in (default, others[rng.integers(len(others))]):
         check_plan(runtime, task, plan, rng)
     return True

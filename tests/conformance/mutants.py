@@ -1,0 +1,286 @@
+"""Plants faults and shows that the conformance tests see them: `python tests/conformance/mutants.py [name ...]`.
+
+Each fault comes with the smallest sample of the tests that ought to notice. The sample must pass without the fault and fail with
+it; a fault that changes nothing in what is built counts as not caught. Without names all faults are planted. Exits with the number
+of those that were not caught.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+from conformance.faults import replace_text  # noqa: E402
+from petsc4py import PETSc  # noqa: E402
+
+PLAIN = dict(
+    element=("triangle", 2),
+    kind="residual",
+    num_comp=1,
+    form="simple",
+    precision="double",
+    geometry="stored",
+    scatter="evector",
+    shape="distorted",
+    points="few",
+    limits="device",
+    masked=False,
+    source="lvector",
+)
+OPERATOR = PLAIN | dict(schedule="auto", scatter="gather", qdata="recompute", masked=True, matrix=False)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault and who sees it.
+
+    Attributes:
+        plant: plants it, given `MonkeyPatch.setattr`; returns a function that says how often it was built in, or None.
+        check: runs a part of the tests, given random numbers.
+        sample: for `check`.
+    """
+
+    plant: Callable[[Any], Any]
+    check: Callable[[Any, np.random.Generator], None]
+    sample: dict = field(default_factory=dict)
+
+
+def text(old, new):
+    """A fault in the text of kernels."""
+    return lambda setattr: replace_text(setattr, old, new)
+
+
+def plans(sample, rng):
+    """A sample of test_conformance."""
+    from conformance.guarded import Guarded
+    from conformance.test_conformance import check_sample
+
+    from femgpu.runtime import for_comm
+
+    check_sample(Guarded(for_comm("", PETSc.COMM_SELF.tompi4py())), sample, rng)
+
+
+def operators(sample, rng):
+    """A sample of test_operators."""
+    from conformance.test_operators import check_operator
+
+    check_operator(sample, rng)
+
+
+def points(sample, rng):
+    """A sum over points of test_accumulation."""
+    from conformance.probes import points_probe
+    from conformance.test_accumulation import ratios
+
+    found = ratios(points_probe("tetrahedron", "value", 0, rng), "cell", ("residual", "diagonal", "matrix"))
+    assert all(ratio <= 1 for ratio in found.values()), found
+
+
+def cells(sample, rng):
+    """A sum over cells of test_accumulation."""
+    from conformance.probes import cells_probe
+    from conformance.test_accumulation import ratios
+
+    found = ratios(cells_probe(0), "cell", ("residual",))
+    assert all(ratio <= 1 for ratio in found.values()), found
+
+
+def of_plans(plant, **sample):
+    return Mutant(plant, plans, PLAIN | sample)
+
+
+def of_operators(plant, **sample):
+    return Mutant(plant, operators, OPERATOR | sample)
+
+
+def no_zeroing(setattr):
+    from femgpu.runtime import Runtime
+
+    setattr(Runtime, "zero", lambda runtime, buffer, num_bytes: None)
+
+
+def stale_state(setattr):
+    from femgpu.operators import FormOperator
+
+    setattr(FormOperator, "base_changed", lambda operator: None)
+
+
+def stale_constants(setattr):
+    from femgpu.operators.inputs import Inputs
+
+    update = Inputs.update
+
+    def once(inputs):
+        if not hasattr(inputs, "seen"):
+            inputs.seen = update(inputs)
+        return False
+
+    setattr(Inputs, "update", once)
+
+
+def marks_of_first_component(setattr):
+    """A node counts as prescribed by its component 0 alone."""
+    from femgpu.operators import arrays
+
+    def offsets(self, term, field, masked, layout):
+        found = term.offsets(field)
+        if masked and self.prescribed is not None:
+            found = np.where(self.prescribed[found] != 0, ~found, found)
+        return layout.pack(found).astype(np.int32)
+
+    setattr(arrays.CellArrays, "_offsets", offsets)
+
+
+def dense_tail(setattr):
+    """The cells of a last block that is not full stand as near as those of a full one."""
+    from femgpu.kernels import Layout
+
+    pack = Layout.pack
+
+    def near(layout, array, permutation=None):
+        packed, rest = pack(layout, array, permutation), len(array) % layout.block
+        if rest and layout.together == 1:
+            start = (len(array) - rest) * array.shape[1]
+            packed[start : start + rest * array.shape[1]] = array[-rest:].T.ravel()
+        return packed
+
+    setattr(Layout, "pack", near)
+
+
+def late_segments(setattr):
+    """Sums read the entries of the second field of each term one word late."""
+    from femgpu.operators.sums import Segments
+
+    make = Segments.__init__
+
+    def late(segments, *arguments):
+        make(segments, *arguments)
+        segments.starts |= {(term, i): start + 1 for (term, i), start in segments.starts.items() if i == 1}
+
+    setattr(Segments, "__init__", late)
+
+
+MUTANTS = {
+    "mixed accumulates in float": Mutant(text("typedef ACCUM accum;", "typedef REAL accum;"), points),
+    "cells are added in float": Mutant(
+        text("accum sum = 0;\n  for (int k = d_starts", "real sum = 0;\n  for (int k = d_starts"), cells
+    ),
+    "last batch that is full lacks a cell": of_plans(
+        text(
+            "clamp(first + count - begin, 0, CELLS)",
+            "clamp(first + count - begin == CELLS ? CELLS - 1 : first + count - begin, 0, CELLS)",
+        )
+    ),
+    "weight of the last point": of_plans(
+        text("#define TABLE_W(q) d_tables[q]", "#define TABLE_W(q) (d_tables[q] * ((q) == NUM_QPTS - 1 ? R(1.0001) : R(1)))")
+    ),
+    "a basis function is dropped": of_plans(
+        text(
+            "for (int b = 0; b < num_basis; ++b)\n    for (int c = 0; c < num_comp; ++c) value[c]",
+            "for (int b = 0; b < num_basis - 1; ++b)\n    for (int c = 0; c < num_comp; ++c) value[c]",
+        )
+    ),
+    "inverse Jacobian transposed": of_plans(text("reference[k] * J_inv[k * DIM + d]", "reference[k] * J_inv[d * DIM + k]")),
+    "inverse Jacobian transposed in second derivatives": of_plans(
+        text("h[k * DIM + l] * J_inv[l * DIM + j]", "h[k * DIM + l] * J_inv[j * DIM + l]"), form="second"
+    ),
+    "geometry of the first point everywhere": of_plans(
+        text("AT_d_geometry(cell, q * (DIM * DIM + 1) + i)", "AT_d_geometry(cell, i)"), element=("quadrilateral", 2)
+    ),
+    "curvature of the map is forgotten": of_plans(
+        text("subtract_map(1, gradient", "if (0) subtract_map(1, gradient"),
+        element=("quadrilateral", 2),
+        form="second",
+        kind="matrix",
+    ),
+    "matrix transposed": of_plans(text("row * NUM_ROWS + i)] = ", "i * NUM_ROWS + row)] = "), form="all", kind="matrix"),
+    "prescribed row written": of_plans(
+        text("if (offset >= 0) atomic_add_scalar(d_out + offset,", "atomic_add_scalar(d_out + NODE(offset),"),
+        scatter="atomic",
+        masked=True,
+    ),
+    "direction not zeroed": of_plans(
+        text("offset < 0 ? R(0) : (real)d_w[offset]", "(real)d_w[NODE(offset)]"), kind="action", masked=True
+    ),
+    "mask of single components ignored in rows": of_plans(
+        text("if (!IS_PRESCRIBED(offset, c)) atomic", "if (offset >= 0) atomic"), num_comp=2, scatter="atomic", masked=True
+    ),
+    "mask of single components ignored in the direction": of_plans(
+        text("IS_PRESCRIBED(offset, c) ? R(0)", "offset < 0 ? R(0)"), kind="action", num_comp=2, masked=True
+    ),
+    "marks by component 0 alone": of_plans(marks_of_first_component, kind="action", num_comp=2, masked=True),
+    "first ignored": of_plans(text("first + (int)get_global_id(0)", "(int)get_global_id(0)")),
+    "first ignored by transposed": of_plans(text("const int begin = first + (", "const int begin = (")),
+    "a cell too many": of_plans(text("if (cell >= first + count) return;", "if (cell > first + count) return;")),
+    "a cell too few": of_plans(text("if (cell >= first + count) return;", "if (cell >= first + count - 1) return;")),
+    "blocks begin a cell late": of_plans(text("((cell) / 32)", "(((cell) - 1) / 32)"), limits="blocks"),
+    "last block packed more densely": of_plans(dense_tail, limits="blocks"),
+    "state of the point before": of_plans(
+        text("d_state[AT_d_state(cell, q * NUM_STATE + i)];", "d_state[AT_d_state(cell, (q > 0 ? q - 1 : q) * NUM_STATE + i)];"),
+        kind="stored",
+        form="all",
+    ),
+    "state of the cell before in transposed": of_plans(
+        text("d_state[AT_d_state(begin + cell,", "d_state[AT_d_state(begin + max(cell - 1, 0),"), kind="stored", form="all"
+    ),
+    "cell state read as point state": of_plans(
+        text(
+            "r_c[i] = d_cell_state[AT_d_cell_state(cell, i)]", "r_c[i] = d_cell_state[(cell * NUM_QPTS / 2) * NUM_CELL_STATE + i]"
+        ),
+        kind="stored pulled",
+        form="stiffness",
+    ),
+    "E-vector of the second field misplaced": of_operators(late_segments, form="fields"),
+    "facet normal's sign": of_plans(
+        text("n[d] += J_inv[k * DIM + d] * N[k]", "n[d] -= J_inv[k * DIM + d] * N[k]"), form="facets", num_comp=1
+    ),
+    "facet of the neighbour": of_plans(text("d_facets[AT_d_facets(cell, 0)]", "d_facets[AT_d_facets(first, 0)]"), form="facets"),
+    "constants of double in float": of_plans(
+        text("#define R(x) ((real)(x))", "#define R(x) ((real)(float)(x))"), limits="unrolled"
+    ),
+    "gather_sum assigns": of_operators(
+        text("d_l[NODE(d_nodes[node]) + c] += (scalar)sum", "d_l[NODE(d_nodes[node]) + c] = (scalar)sum")
+    ),
+    "gather_sum writes prescribed rows": of_operators(text("if (IS_PRESCRIBED(d_nodes[node], c)) return;", ""), num_comp=2),
+    "missing zeroing": of_operators(no_zeroing),
+    "stale state": of_operators(stale_state, form="all", qdata="store"),
+    "stale constants": of_operators(stale_constants, form="all"),
+}
+
+
+def caught(name, seed):
+    """Whether a fault is seen by a test that passes without it; a sentence about what happened."""
+    mutant = MUTANTS[name]
+    mutant.check(SimpleNamespace(**mutant.sample), np.random.default_rng(seed))
+    with pytest.MonkeyPatch.context() as patch:
+        planted = mutant.plant(patch.setattr)
+        try:
+            mutant.check(SimpleNamespace(**mutant.sample), np.random.default_rng(seed))
+        except AssertionError as error:
+            if planted is not None and not planted():
+                return False, "fails, but the fault was never built in"
+            return True, " ".join(str(error).split())[:150]
+        return False, "passes" if planted is None or planted() else "the fault was never built in"
+
+
+def main(names):
+    seed = int(os.environ.get("FEMGPU_TEST_SEED", "0")) or np.random.SeedSequence().entropy % 2**32
+    print(f"FEMGPU_TEST_SEED={seed}")
+    missed = 0
+    for name in names or MUTANTS:
+        seen, why = caught(name, seed)
+        missed += not seen
+        print(f"{'caught' if seen else 'NOT caught':10}  {name}: {why}", flush=True)
+    return missed
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.exit(main(sys.argv[1:]))
