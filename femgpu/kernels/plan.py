@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from femgpu.errors import PlanError
 from femgpu.kernels.array import Array, Layout
 from femgpu.kernels.work import Work
-from femgpu.model import Ceiling
+from femgpu.model import Ceiling, Limits
 
 PRECISIONS = ("double", "single", "mixed")
 GEOMETRIES = ("stored", "recomputed")
@@ -110,6 +110,12 @@ class Plan(ABC):
         ):
             if value not in legal:
                 raise PlanError(f"{what} {value!r}: expected one of {', '.join(legal)}")
+
+    @classmethod
+    def wished(cls, work: Work, limits: Limits, wish: Wish, **parameters: int) -> Self:
+        """The plan that a wish asks for on a device; `block` may be given among the schedule's own parameters."""
+        common = {"atomics": limits.atomics, "unroll": limits.unroll, "block": limits.block}
+        return cls(work, wish.precision, wish.geometry, wish.scatter, **common | parameters)  # type: ignore[arg-type]
 
     @abstractmethod
     def steps(self) -> tuple[Step, ...]:

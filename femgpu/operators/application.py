@@ -85,7 +85,7 @@ class Application:
         self._positions.append({array.role: position + 2 for position, array in enumerate(step.arrays)})
         return kernel
 
-    def launches_with(self, buffers: Mapping[tuple, Any]) -> list[Launch]:
+    def bind(self, buffers: Mapping[tuple, Any]) -> list[Launch]:
         """The launches with other buffers in some roles; roles that the kernels do not have are passed over."""
         found = []
         for kernel, positions in zip(self.kernels, self._positions, strict=True):

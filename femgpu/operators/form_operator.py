@@ -134,7 +134,7 @@ class FormOperator:
         """`out` = diagonal of the Jacobian at `base`, likewise."""
         self._apply("diagonal", None, out)
 
-    def launches(self, target: str, source: Any, out: Any) -> list[Launch]:
+    def bind(self, target: str, source: Any, out: Any) -> list[Launch]:
         """The launches that add a target to a buffer, atomic adds and sums over E-vectors side by side; collective at first.
 
         Args:
@@ -144,9 +144,9 @@ class FormOperator:
         """
         found = []
         for application in self.prepare(target):
-            found += application.launches_with({_SOURCES[target]: source, ("out",): out})
+            found += application.bind({_SOURCES[target]: source, ("out",): out})
         if target in self._gathers:
-            found += self._gathers[target].launches_with(out)
+            found += self._gathers[target].bind(out)
         return found
 
     def store(self) -> None:
@@ -203,7 +203,7 @@ class FormOperator:
             if target == "action":
                 self.store()
             self.runtime.zero(out, self.vector_bytes)
-            for launch in self.launches(target, source, out):
+            for launch in self.bind(target, source, out):
                 launch()
 
     def _chosen(self, target: str) -> list[tuple[Term, Pointwise]]:

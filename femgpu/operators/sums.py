@@ -120,7 +120,7 @@ class GatherSum:
             given += [buffers[0] if mask is None else mask, segments.buffer, segments.buffer]
             self.kernels.append(Kernel(runtime, source, "gather_sum", given, len(nodes) * num_comp, 64))
 
-    def launches_with(self, out: Any) -> list[Launch]:
+    def bind(self, out: Any) -> list[Launch]:
         """The launches that add to an L-vector.
 
         Args:

@@ -102,7 +102,7 @@ class DeviceOperator:
         found = self._bound.get(key)
         if found is None:
             assert self._prepare is not None
-            found = [self._prepare.bound({3: t, 4: out}), *self.local.launches("action", t, out)]
+            found = [self._prepare.bound({3: t, 4: out}), *self.local.bind("action", t, out)]
             self._bound.put(key, found, (self.runtime.holds(t), self.runtime.holds(out)))
         return found
 

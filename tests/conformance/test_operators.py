@@ -109,7 +109,7 @@ class Case:
         out = self.runtime.upload(start.astype(operator.scalar))
         if target == "action":
             operator.store()
-        for launch in operator.launches(target, operator.u if target == "residual" else operator.w, out):
+        for launch in operator.bind(target, operator.u if target == "residual" else operator.w, out):
             launch()
         got = self.read(out)
         assert (got[~free] == _ALONE).all(), "prescribed rows are written"

@@ -75,13 +75,4 @@ class Cell:
             raise PlanError(f"-femgpu_schedule cell:group_size={asked}: the device allows 1 to {limits.items} work-items")
         sizes = (asked,) if asked else (limits.group, limits.group // 2, 2 * limits.group)
         for size in dict.fromkeys(min(size, limits.items) for size in sizes):
-            yield CellPlan(
-                work,
-                wish.precision,
-                wish.geometry,
-                wish.scatter,
-                limits.atomics,
-                limits.unroll,
-                limits.block,
-                group_size=size,
-            )
+            yield CellPlan.wished(work, limits, wish, group_size=size)

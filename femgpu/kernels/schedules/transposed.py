@@ -165,13 +165,11 @@ class Transposed:
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[TransposedPlan]:
         """Work-groups of about 128 items in four batches, then other numbers of batches and blocks."""
-        plan = TransposedPlan(
+        plan = TransposedPlan.wished(
             work,
-            wish.precision,
-            wish.geometry,
-            wish.scatter,
-            limits.atomics,
-            limits.unroll,
+            limits,
+            wish,
+            block=1,
             num_batches=wish.parameter("batches", _BATCHES),
             group_limit=limits.items,
             local_limit=limits.local_bytes,
