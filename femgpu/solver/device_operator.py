@@ -25,6 +25,9 @@ class DeviceOperator:
     precision) the kernels read and write T-vectors as they stand: an action is the launch that prepares its result and the
     kernel, and one launch more where E-vectors are summed.
 
+    What changes between evaluations is the caller's to bring here: boundary values (`rows.evaluate`, `transfer.update_values`), the
+    factor s (`transfer.scale`), coefficients and constants (`local.update`), the state (`set_base`).
+
     Args:
         form: the lowered form.
         rows: the prescribed dofs.
