@@ -10,12 +10,6 @@ from pathlib import Path
 
 # A fresh seed in every run, one for all of its processes.
 os.environ["FEMGPU_TEST_SEED"] = os.environ.get("FEMGPU_TEST_SEED") or str(secrets.randbits(32))
-# Two processes that build the same programs may damage each other's entries in PoCL's cache: each worker has its own.
-if worker := os.environ.pop("PYTEST_XDIST_WORKER", None):
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = Path(os.environ.get("POCL_CACHE_DIR") or home / "pocl" / "kcache") / worker
-    folder.mkdir(parents=True, exist_ok=True)
-    os.environ["POCL_CACHE_DIR"] = str(folder)
 # Tests run beside each other, and on several ranks.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A process that has initialised Open MPI leaves variables in its environment that make a child's mpiexec fail without a
@@ -47,12 +41,20 @@ def pytest_configure(config):
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_setupnodes():
-    """Workers are children, too, but pytest-xdist asks for no environment of theirs."""
+def pytest_xdist_setupnodes(specs):
+    """Gives workers the environment of children, which pytest-xdist does not ask for, and PoCL caches of their own.
+
+    Two processes that build the same programs may damage an entry of PoCL's cache; where it is, PoCL asks when MPI loads it.
+    """
     for variable in subprocess.run(["env", "-0"], capture_output=True, text=True, check=True).stdout.split("\0"):
         name = variable.partition("=")[0]
         if name and name not in CHILD_ENVIRONMENT:
             os.unsetenv(name)
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "pocl", "kcache")
+    for spec in specs:
+        folder = Path(os.environ.get("POCL_CACHE_DIR") or caches, spec.id)
+        folder.mkdir(parents=True, exist_ok=True)
+        spec.env["POCL_CACHE_DIR"] = str(folder)
 
 
 def pytest_terminal_summary(terminalreporter):
