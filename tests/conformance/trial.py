@@ -138,10 +138,13 @@ class Trial:
 
     def launch(self, first=0, count=None):
         """Launches the plan over a range of the cells; returns how many kernels ran."""
-        given = Application(self.term, self.plan, self.task.pointwise, self._buffers, self._cells, first, count)
-        before = self.runtime.num_launches
+        given, before = self.application(first, count), self.runtime.num_launches
         given()
         return self.runtime.num_launches - before
+
+    def application(self, first=0, count=None):
+        """The plan's launches over a range of the cells."""
+        return Application(self.term, self.plan, self.task.pointwise, self._buffers, self._cells, first, count)
 
     def check(self, begin=0, end=None):
         """Asserts that the cells of a range are done, that all else is as it was, and that every guard word is in place."""
