@@ -92,7 +92,7 @@ def test_steps_write_to_another_buffer(rng):
     out, other = (runtime.upload(np.zeros(size)) for _ in range(2))
     application = trial.application()
     for target in (out, other, out):
-        for launch in application.launches_with({("out",): target}):
+        for launch in application.bind({("out",): target}):
             launch()
     found = [runtime.read(buffer, np.empty(size)) for buffer in (out, other)]
     np.testing.assert_allclose(found[0], 2 * found[1], rtol=1e-12, atol=1e-12)
