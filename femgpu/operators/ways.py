@@ -180,7 +180,7 @@ def _splits(term: Term, qdata: str) -> dict[StateSplit, bool]:
         if given is None:
             continue
         costs, count = _costs(term, given), term.quadrature.num_qpts
-        splits = split_states(given, its_prices, *costs, num_qpts=count, on_cells=_on_cells(term))
+        splits = split_states(given, its_prices, *costs, num_qpts=count, on_cells=on_cells(term))
         for price, split in zip(its_prices, splits, strict=False):
             if qdata != "store" or split.state is not None or given is action:
                 found.setdefault(split.action.body, split)
@@ -190,7 +190,7 @@ def _splits(term: Term, qdata: str) -> dict[StateSplit, bool]:
     return {split: split.action.body in marked for split in chosen}
 
 
-def _on_cells(term: Term) -> set[tuple[str, int]]:
+def on_cells(term: Term) -> set[tuple[str, int]]:
     """What is the same at all points of a cell: an affine map, values of degree 0, gradients of degree 1 on affine simplices."""
     form, unknown = term.form, term.form.unknown
     found = {("K", 0), ("det", 0), ("n", 0)} if term.affine else set()

@@ -35,7 +35,7 @@ AXES = dict(
     masked=(False, True),
     source=("lvector", "lvector", "evector"),
 )
-NUM_SAMPLES = 64
+NUM_SAMPLES = 96
 HIGH_AXES = AXES | dict(element=HIGH, kind=("residual", "action", "pulled"), num_comp=(1,), form=("simple",), points=("few",))
 NUM_HIGH = 12
 SMALL = [("interval", 1), ("interval", 2), ("triangle", 1), ("triangle", 2), ("quadrilateral", 1), ("tetrahedron", 1)]
@@ -93,8 +93,13 @@ def check_sample(runtime, sample, rng):
     """All schedules on one term of the sample's form."""
     if sample.kind == "functional":
         sample.form = "functional"
+    if sample.kind == "stored pulled" and rng.random() < 0.5:
+        # There is more to store once per cell.
+        sample.shape = "affine"
     problem = make_problem(sample, rng)
     terms = [term for term in make_terms(problem.form, make_settings(sample)) if is_asked(sample, term)]
+    inside = [term for term in terms if term.facets is None]
+    terms = inside if inside and rng.random() < 0.6 else terms
     term = terms[rng.integers(len(terms))]
     print(sample, term.block.cell, "facets" if term.facets is not None else "cells", term.num_cells)
     for task in make_tasks(runtime, sample, term, problem, rng):

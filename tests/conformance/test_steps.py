@@ -74,13 +74,36 @@ def test_steps_pass_a_work_array_on(rng, block, scatter):
         trial.check(5, 14)
 
 
-def test_a_workspace_is_as_large_as_a_chunk(rng):
-    """Or as the cells where these are fewer."""
+def poisson(rng):
+    """A residual, and its work."""
     sample = SimpleNamespace(element=("triangle", 1), num_comp=1, form="simple", shape="affine", points="many")
     problem = make_problem(sample, rng)
     (term,) = make_terms(problem.form, Settings())
     task = make_task("residual", term, problem, Arithmetic("double"))
-    work = make_work(term, "residual", task.pointwise)
+    return task, make_work(term, "residual", task.pointwise)
+
+
+def test_steps_write_to_another_buffer(rng):
+    """Every step, in every chunk, that has the argument at all."""
+    task, work = poisson(rng)
+    runtime = Guarded(for_comm("", PETSc.COMM_SELF.tompi4py()))
+    trial = Trial(runtime, task, TwoSteps(work, scatter="atomic", chunk_cells=7), rng.integers(task.term.num_cells, size=19))
+    size = task.term.form.space.num_local
+    out, other = (runtime.upload(np.zeros(size)) for _ in range(2))
+    application = trial.application()
+    for target in (out, other, out):
+        for launch in application.bind({("out",): target}):
+            launch()
+    found = [runtime.read(buffer, np.empty(size)) for buffer in (out, other)]
+    np.testing.assert_allclose(found[0], 2 * found[1], rtol=1e-12, atol=1e-12)
+    assert np.abs(found[1]).max() > 0
+    assert runtime.num_launches == 3 * 2 * 3
+    trial.check(0, 0)
+
+
+def test_a_workspace_is_as_large_as_a_chunk(rng):
+    """Or as the cells where these are fewer."""
+    task, work = poisson(rng)
     taken = []
     for chunk, count in ((0, 64), (8, 64), (100, 64)):
         runtime = Guarded(for_comm("", PETSc.COMM_SELF.tompi4py()))

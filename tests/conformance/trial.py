@@ -9,6 +9,7 @@ from conformance.guarded import POISON
 from femgpu.forms import pull_back, split_states
 from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays
+from femgpu.operators.ways import on_cells
 
 _NUMPY = {"double": np.float64, "float": np.float32}
 
@@ -86,8 +87,7 @@ def stored_tasks(pulled, term, problem, arithmetic, price, prescribed=None):
     action = pull_back(exact, term.dim, term.affine) if pulled else exact
     if action is None:
         return None
-    on_cells = {("K", 0), ("det", 0), ("n", 0)} if term.affine else set()
-    (split,) = split_states(action, (price,), lambda _: 20.0, num_qpts=term.quadrature.num_qpts, on_cells=on_cells)
+    (split,) = split_states(action, (price,), lambda _: 20.0, num_qpts=term.quadrature.num_qpts, on_cells=on_cells(term))
     if split.state is None:
         return None
     bounds = Bounds(term, arithmetic)
@@ -138,10 +138,13 @@ class Trial:
 
     def launch(self, first=0, count=None):
         """Launches the plan over a range of the cells; returns how many kernels ran."""
-        given = Application(self.term, self.plan, self.task.pointwise, self._buffers, self._cells, first, count)
-        before = self.runtime.num_launches
+        given, before = self.application(first, count), self.runtime.num_launches
         given()
         return self.runtime.num_launches - before
+
+    def application(self, first=0, count=None):
+        """The plan's launches over a range of the cells."""
+        return Application(self.term, self.plan, self.task.pointwise, self._buffers, self._cells, first, count)
 
     def check(self, begin=0, end=None):
         """Asserts that the cells of a range are done, that all else is as it was, and that every guard word is in place."""
