@@ -240,6 +240,8 @@ class FormOperator:
                 [self._way(term, split.action, split) for split in found] or [self._way(term, pointwise, None)]
                 for (term, pointwise), found in zip(terms, splits, strict=True)
             ]
+        # Ways are compared on numbers that are numbers.
+        self.runtime.zero(self.out, self.vector_bytes)
         chosen = [fastest(candidates, self.mpi) for candidates in ways]
         self.applications["state"] = [way.storing for way in chosen if way.storing is not None]
         self.splits = {way.action: way.split for way in chosen if way.split is not None}

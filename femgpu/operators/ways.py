@@ -115,8 +115,12 @@ def fastest(ways: list[Way], mpi: Any) -> Way:
     """The way whose action takes the least time on the slowest rank, measured where there is a choice; collective."""
     if len(ways) == 1:
         return ways[0]
+    seconds = []
     with collective(mpi):
-        seconds = [way.action.least_seconds(_LAUNCHES) for way in ways]
+        for way in ways:
+            if way.storing is not None:
+                way.storing()
+            seconds.append(way.action.least_seconds(_LAUNCHES))
     return ways[int(np.argmin(_slowest(seconds, mpi)))]
 
 
