@@ -167,6 +167,10 @@ def late_segments(setattr):
     setattr(Segments, "__init__", late)
 
 
+# Draws of a sample that a fault may hide from, in a suite that draws some hundred; what is said of one that hides from all.
+DRAWS = 8
+_PASSES = "passes"
+
 MUTANTS = {
     "mixed accumulates in float": Mutant(text("typedef ACCUM accum;", "typedef REAL accum;"), points),
     "cells are added in float": Mutant(
@@ -256,8 +260,19 @@ MUTANTS = {
 
 
 def caught(name, seed):
-    """Whether a fault is seen by a test that passes without it; a sentence about what happened."""
-    mutant = MUTANTS[name]
+    """Whether a fault is seen by a test that passes without it, within a few draws of the sample; a sentence about what happened.
+
+    Not every draw can show every fault: a range that begins at the first cell hides that `first` is ignored.
+    """
+    for draw in range(DRAWS):
+        seen, why = _drawn(MUTANTS[name], [seed, draw])
+        if seen or why != _PASSES:
+            break
+    return seen, why
+
+
+def _drawn(mutant, seed):
+    """The same for one draw."""
     mutant.check(SimpleNamespace(**mutant.sample), np.random.default_rng(seed))
     with pytest.MonkeyPatch.context() as patch:
         planted = mutant.plant(patch.setattr)
@@ -267,7 +282,7 @@ def caught(name, seed):
             if planted is not None and not planted():
                 return False, "fails, but the fault was never built in"
             return True, " ".join(str(error).split())[:150]
-        return False, "passes" if planted is None or planted() else "the fault was never built in"
+        return False, _PASSES if planted is None or planted() else "the fault was never built in"
 
 
 def main(names):
