@@ -94,11 +94,12 @@ def run_bench(arguments: argparse.Namespace, rest: list[str]) -> int:
     if MPI.COMM_WORLD.size > 1:
         raise FemgpuError(f"bench {arguments.workload} on {MPI.COMM_WORLD.size} ranks: expected one; it times single kernels")
     folder = check_folder(arguments.out)
+    problems = launch.problems() if arguments.workload == "launch" else {}
     chosen = runtime.for_comm(options.read().device, MPI.COMM_WORLD)
     device = chosen.device
     result: ex12.Result | qdata.Result | launch.Result
     if arguments.workload == "launch":
-        result = launch.run(chosen)
+        result = launch.run(chosen, problems)
     elif arguments.workload == "qdata":
         result = qdata.run(chosen, arguments.cells or _CELLS["qdata"][device.is_gpu], arguments.precision or "double")
     else:
@@ -128,8 +129,8 @@ def _parser() -> argparse.ArgumentParser:
     _command(commands, "devices", "lists OpenCL devices and the one that is taken", run_devices)
     bench = _command(commands, "bench", "times a workload and writes a report", run_bench)
     bench.add_argument("workload", choices=(*_CELLS, "launch"), help="ex12: the variable-coefficient Poisson residual on P1; "
-                       "qdata: actions with state stored and recomputed; launch: host time of launches and small copies, "
-                       "which takes none of the arguments but --out")  # fmt: skip
+                       "qdata: actions with state stored and recomputed; launch: host time of launches, small copies and "
+                       "actions (-dm_vec_type viennacl: on such vectors), which takes none of the arguments but --out")  # fmt: skip
     default = "; ".join(f"{name}: {gpu:.1e} on a GPU, else {cpu:.0e}" for name, (cpu, gpu) in _CELLS.items())
     bench.add_argument("--cells", type=_count, help=f"at least so many; default {default}")
     bench.add_argument("--precision", choices=("single", "double", "mixed"), help="default single; qdata: double")

@@ -1,18 +1,25 @@
-"""Workload launch: what launches, arguments and small copies cost on the host.
+"""Workload launch: what launches, arguments, small copies and whole Jacobian actions cost on the host.
 
-Each is timed on a queue that records times and on one that does not.
+Each is timed on a queue that records times and on one that does not. The actions are those of Poisson's equation on 8 x 8 x 8
+hexahedra of degree 1 with Dirichlet rows, where the device has nothing to do and the host sets the pace.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ufl
+from petsc4py import PETSc
 
+from femgpu import mesh
 from femgpu.runtime import Runtime
-from femgpu.runtime.costs import host_seconds
+from femgpu.runtime.costs import commands, host_seconds
+from femgpu.solver import NonlinearProblem
+from femgpu.spaces import DirichletBC, Function, FunctionSpace
 
 
 @dataclass(frozen=True)
@@ -90,19 +97,59 @@ class Result:
         figure.savefig(path, dpi=120)
 
 
-def run(runtime: Runtime) -> Result:
+def problems() -> dict[str, NonlinearProblem]:
+    """The problems whose actions are timed, by how they add to the result.
+
+    Their vectors are of the type that `-dm_vec_type` names; they come before anything else makes a context of its own.
+    """
+    database = PETSc.Options()
+    found = {}
+    for scatter in ("atomic", "gather"):
+        prefix = f"launch_{scatter}_"
+        database.setValue(f"{prefix}femgpu_scatter", scatter)
+        dm = mesh.box((8, 8, 8), cell="hexahedron")
+        dm.setFromOptions()
+        V = FunctionSpace(dm, "Lagrange", 1)
+        u, v = Function(V), ufl.TestFunction(V)
+        residual = ufl.inner(ufl.grad(u), ufl.grad(v)) * ufl.dx
+        found[scatter] = NonlinearProblem(residual, u, [DirichletBC(V, 0.0, 1)], options_prefix=prefix)
+    return found
+
+
+def _actions(problem: NonlinearProblem, scatter: str) -> dict[str, Callable[[], Any]]:
+    """The action of a problem between femgpu's own buffers and between vectors."""
+    x, y = problem.u.vec.duplicate(), problem.u.vec.duplicate()
+    problem.linearise(problem.u.vec)
+    runtime, device = problem.runtime, problem.operator.device
+    source, target = (runtime.upload(np.ones(x.getLocalSize())) for _ in range(2))
+    device.action(source, target)  # builds
+    before = runtime.num_launches
+    device.action(source, target)
+    launches = runtime.num_launches - before
+    what = f"action, {scatter}, {launches} launches"
+    return {
+        f"{what}: buffers": lambda: device.action(source, target),
+        f"{what}: {x.getType()} vectors": lambda: problem.jacobian.mult(x, y),
+    }
+
+
+def run(runtime: Runtime, problems: dict[str, NonlinearProblem]) -> Result:
     """Runs the workload on this process's device.
 
     Args:
         runtime: the device.
+        problems: whose actions are timed, see `problems`.
 
     Returns:
         The timings; only one kind of queue where it is another library's.
     """
     before, found = runtime.profiling, {}
+    calls = commands(runtime)
+    for scatter, problem in problems.items():
+        calls |= _actions(problem, scatter)
     for on in (False, True):
         runtime.profile(on)
-        found[runtime.profiling] = host_seconds(runtime)
+        found[runtime.profiling] = {what: host_seconds(runtime, call) for what, call in calls.items()}
     runtime.profile(before)
     kinds = next(iter(found.values()))
     microseconds = [{what: 1e6 * found[on][what] if on in found else np.nan for what in kinds} for on in (False, True)]

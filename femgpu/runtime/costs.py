@@ -24,22 +24,18 @@ _SIZE = 64
 _BYTES = 8 * _SIZE
 
 
-def host_seconds(runtime: Runtime, num_calls: int = 200, repetitions: int = 7) -> dict[str, float]:
-    """Host time of commands on the runtime's queue as it is, records of times included where it makes them.
+def host_seconds(runtime: Runtime, call: Callable[[], Any], num_calls: int = 200, repetitions: int = 30) -> float:
+    """Host time of a call on the runtime's queue as it is, records of times included where it makes them.
 
     Args:
         runtime: the device.
-        num_calls: commands that are handed over before the queue is emptied.
-        repetitions: of which the fastest counts.
+        call: hands commands over.
+        num_calls: calls before the queue is emptied.
+        repetitions: of which the fastest counts; one more comes before them.
 
     Returns:
-        Seconds per command by what was called.
+        Seconds per call.
     """
-    return {what: _least(runtime, call, num_calls, repetitions) for what, call in _calls(runtime).items()}
-
-
-def _least(runtime: Runtime, call: Callable[[], Any], num_calls: int, repetitions: int) -> float:
-    """Seconds per call in the fastest repetition; the first one is not counted."""
     times = []
     for _ in range(repetitions + 1):
         runtime.finish()
@@ -51,8 +47,8 @@ def _least(runtime: Runtime, call: Callable[[], Any], num_calls: int, repetition
     return min(times[1:]) / num_calls
 
 
-def _calls(runtime: Runtime) -> dict[str, Callable[[], Any]]:
-    """What is measured: launches, arguments, copies."""
+def commands(runtime: Runtime) -> dict[str, Callable[[], Any]]:
+    """Launches, arguments and copies, by what is called."""
     x, y = runtime.upload(np.ones(_SIZE)), runtime.upload(np.ones(_SIZE))
     # The object that refers to buffers is made anew at each call where PETSc hands over the same handles again and again.
     handles, number = cycle([(x.int_ptr, y.int_ptr), (y.int_ptr, x.int_ptr)]), np.zeros(1)

@@ -156,7 +156,7 @@ def test_bench_writes_a_report(capsys, tmp_path, result, monkeypatch):
 
 
 def test_bench_of_launches(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(launch, "host_seconds", lambda chosen: costs.host_seconds(chosen, 5, 1))
+    monkeypatch.setattr(launch, "host_seconds", lambda *given: costs.host_seconds(*given, 5, 1))
     recording = runtime.current().profiling
     assert main(["bench", "launch", "--out", str(tmp_path)]) == 0
     assert "microseconds of host time" in capsys.readouterr().out
@@ -164,7 +164,9 @@ def test_bench_of_launches(capsys, tmp_path, monkeypatch):
     files = {path.suffix: path for path in tmp_path.iterdir()}
     assert set(files) == {".csv", ".json", ".png"}
     record = json.loads(files[".json"].read_text())
-    assert record["driver_called_directly"] and {"fill", "copy", "read 8 bytes"} <= {t["what"] for t in record["timings"]}
+    assert record["driver_called_directly"] and {"fill", "copy", "read 8 bytes", "action, gather, 3 launches: buffers"} <= {
+        t["what"] for t in record["timings"]
+    }
     for timing in record["timings"]:
         assert timing["us"] > 0 and timing["us_profiling"] > 0
 
@@ -172,8 +174,8 @@ def test_bench_of_launches(capsys, tmp_path, monkeypatch):
 def test_bench_of_launches_on_a_queue_of_another_library(monkeypatch):
     chosen = runtime.current()
     other = runtime.Runtime(chosen.device, chosen.context, chosen.queue)
-    monkeypatch.setattr(launch, "host_seconds", lambda chosen: costs.host_seconds(chosen, 2, 1))
-    for timing in launch.run(other).timings:
+    monkeypatch.setattr(launch, "host_seconds", lambda *given: costs.host_seconds(*given, 2, 1))
+    for timing in launch.run(other, {}).timings:
         assert (timing.us > 0) != (timing.us_profiling > 0)
 
 
