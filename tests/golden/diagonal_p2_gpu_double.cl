@@ -268,9 +268,8 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // Index space: global id = cell - first, rounded up to the work-group; items past the last cell leave at once.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void diagonal(const int first, const int count, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out) {
-  // Unsigned, as positions are: signs would have to be carried into 64 bits, in registers.
-  const uint cell = first + (uint)get_global_id(0);
-  if (cell >= (uint)(first + count)) return;
+  const int cell = first + (int)get_global_id(0);
+  if (cell >= first + count) return;
 
   // gather
   real r_a0_e[1];

@@ -268,9 +268,9 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // row is private and written at the end.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void matrix(const int first, const int count, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const real *restrict d_tables, __global double *restrict d_out) {
-  const uint cell = first + (uint)(get_global_id(0) / NUM_ROWS);
+  const int cell = first + (int)(get_global_id(0) / NUM_ROWS);
   const int row = (int)(get_global_id(0) % NUM_ROWS);
-  if (cell >= (uint)(first + count)) return;
+  if (cell >= first + count) return;
 
   // gather
   real r_u_e[9];

@@ -263,9 +263,8 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // Index space: global id = cell - first, rounded up to the work-group; items past the last cell leave at once.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void state(const int first, const int count, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const real *restrict d_tables, __global real *restrict d_state, __global real *restrict d_cell_state) {
-  // Unsigned, as positions are: signs would have to be carried into 64 bits, in registers.
-  const uint cell = first + (uint)get_global_id(0);
-  if (cell >= (uint)(first + count)) return;
+  const int cell = first + (int)get_global_id(0);
+  if (cell >= first + count) return;
 
   // gather
   real r_u_e[3];

@@ -2,9 +2,8 @@
 // Index space: global id = cell - first, rounded up to the work-group; items past the last cell leave at once.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
-  // Unsigned, as positions are: signs would have to be carried into 64 bits, in registers.
-  const uint cell = first + (uint)get_global_id(0);
-  if (cell >= (uint)(first + count)) return;
+  const int cell = first + (int)get_global_id(0);
+  if (cell >= first + count) return;
 
   // gather
 <%include file="gather.mako"/>

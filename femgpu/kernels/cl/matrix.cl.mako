@@ -3,9 +3,9 @@
 // row is private and written at the end.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
-  const uint cell = first + (uint)(get_global_id(0) / NUM_ROWS);
+  const int cell = first + (int)(get_global_id(0) / NUM_ROWS);
   const int row = (int)(get_global_id(0) % NUM_ROWS);
-  if (cell >= (uint)(first + count)) return;
+  if (cell >= first + count) return;
 
   // gather
 <%include file="gather.mako"/>
