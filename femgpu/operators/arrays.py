@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,11 @@ class CellArrays:
         if key not in self._kept:
             self._kept[key] = self.runtime.upload(make())
         return self._kept[key]
+
+    def keep(self, buffers: Iterable[Any]) -> None:
+        """Forgets arrays that are not among some buffers: those of ways that were compared and not chosen."""
+        kept = {id(buffer) for buffer in buffers}
+        self._kept = {key: buffer for key, buffer in self._kept.items() if key == "mask" or id(buffer) in kept}
 
     def missing(self, term: Term, plan: Plan, fields: dict[str, Field]) -> dict[Any, int]:
         """Bytes of the arrays over cells that a plan needs and that are not there yet, by key; nothing is made."""

@@ -17,7 +17,7 @@ from femgpu.operators.inputs import Inputs
 from femgpu.operators.memory import least_bytes
 from femgpu.operators.sums import GatherSum, Segments
 from femgpu.operators.term import Term, make_terms
-from femgpu.operators.ways import Choice, Way, candidate_splits, choose_plan, fastest, state_bytes
+from femgpu.operators.ways import Candidate, Choice, Way, candidates, choose_plan, fastest, state_bytes
 from femgpu.operators.work import make_work
 from femgpu.options import Settings
 from femgpu.runtime import Launch, Runtime
@@ -233,24 +233,25 @@ class FormOperator:
 
     def _choose(self) -> list[Application]:
         """The launches of the action, the fastest way of each term, and those that store what they read; collective."""
-        terms = self._chosen("action")
-        splits = [candidate_splits(term, self.settings, self.runtime, self.mpi) for term, _ in terms]
+        terms, masked = self._chosen("action"), self._prescribed is not None
+        found = [candidates(term, self.settings, self.runtime, self.mpi, masked) for term, _ in terms]
         with collective(self.mpi):
-            ways = [
-                [self._way(term, split.action, split) for split in found] or [self._way(term, pointwise, None)]
-                for (term, pointwise), found in zip(terms, splits, strict=True)
-            ]
+            ways = [[self._way(*given, entry) for entry in entries] for given, entries in zip(terms, found, strict=True)]
         # Ways are compared on numbers that are numbers.
         self.runtime.zero(self.out, self.vector_bytes)
-        chosen = [fastest(candidates, self.mpi) for candidates in ways]
+        chosen = [fastest(entries, self.mpi) for entries in ways]
         self.applications["state"] = [way.storing for way in chosen if way.storing is not None]
-        self.splits = {way.action: way.split for way in chosen if way.split is not None}
-        return [way.action for way in chosen]
+        self.splits = {way.action: way.candidate.split for way in chosen if way.candidate.split is not None}
+        actions = [way.action for way in chosen]
+        used = [application for found in (*self.applications.values(), actions) for application in found]
+        self._arrays.keep(argument for application in used for kernel in application.kernels for argument in kernel.arguments)
+        return actions
 
-    def _way(self, term: Term, action: Pointwise, split: StateSplit | None) -> Way:
-        choice = self._plan(term, "action", action)
+    def _way(self, term: Term, action: Pointwise, candidate: Candidate) -> Way:
+        split, choice = candidate.split, candidate.choice
+        action = action if split is None else split.action
         if split is None or split.state is None:
-            return Way(self._application(term, action, choice), None, split)
+            return Way(candidate, self._application(term, action, choice), None)
         size = state_bytes(term, split, self.settings, self.runtime.device.limits)
         self.runtime.require(
             sum(size.values()),
@@ -258,7 +259,7 @@ class FormOperator:
         )
         state = {role: self.runtime.empty(count) for role, count in size.items()}
         storing = self._application(term, split.state, self._plan(term, "state", split.state, choice.plan.block), state)
-        return Way(self._application(term, action, choice, state), storing, split)
+        return Way(candidate, self._application(term, action, choice, state), storing)
 
     def _application(self, term: Term, pointwise: Pointwise, choice: Choice, state: dict[tuple, Any] | None = None) -> Application:
         """Everything bound; what is written to an E-vector goes to the term's segments."""

@@ -43,19 +43,32 @@ class Choice:
     refusals: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Way:
-    """One way to compute the action of a term.
+@dataclass(frozen=True)
+class Candidate:
+    """One way to compute the action of a term, before anything is built.
 
     Attributes:
-        action: its launches.
-        storing: the launches that store what the action reads.
         split: what is stored and what is computed; None for the user's C text.
+        choice: the plan of what is computed.
     """
 
+    split: StateSplit | None
+    choice: Choice
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """A candidate with its launches.
+
+    Attributes:
+        candidate: what is launched.
+        action: its launches.
+        storing: the launches that store what the action reads.
+    """
+
+    candidate: Candidate
     action: Application
     storing: Application | None
-    split: StateSplit | None
 
 
 def choose_plan(work: Work, term: Term, settings: Settings, limits: Limits) -> Choice:
@@ -131,41 +144,57 @@ def _slowest(seconds: list[float], mpi: Any) -> list[float]:
     return list(array)
 
 
-def candidate_splits(term: Term, settings: Settings, runtime: Runtime, mpi: Any) -> list[StateSplit]:
-    """Ways to split a term's action into what is stored at each new state and what is computed for each direction.
+def candidates(term: Term, settings: Settings, runtime: Runtime, mpi: Any, masked: bool = False) -> list[Candidate]:
+    """Pairs of a split of a term's action (what is stored at each new state, what is computed for each direction) and a plan.
 
-    Collective: all ranks have the same ways.
+    Collective: all ranks have the same splits. Each has the default plan of the first schedule that serves it: others of `cell`
+    differ by less than 1 % (`docs/benchmarks`, ex12), and each would cost a build.
 
     Args:
         term: a term with an action.
         settings: `qdata` is `store`, `recompute` or `auto`.
         runtime: the device.
         mpi: mpi4py communicator.
+        masked: whether entries of the direction may be prescribed.
+
+    Raises:
+        PlanError: see `choose_plan`.
 
     Returns:
         The one that takes the least time by the model: of all for `auto`, of those that store something for `store`. On a GPU those
         that store at the usual price, in physical and in reference coordinates, and for `auto` the one that stores nothing besides,
         among which a measurement decides: what a kernel spills when it holds too much is beyond the model. `auto` leaves out what
-        the device's memory does not hold. Nothing where the action is the user's C text.
+        the device's memory does not hold.
     """
-    limits = runtime.device.limits
-    found = _splits(term, settings.qdata)
-    splits = list(found)
-    if len(splits) < 2:
-        return splits
-    room = runtime.available_bytes / len(splits)  # several ways that store may be compared
+    limits, pointwise = runtime.device.limits, term.integral.action
+    assert pointwise is not None
+
+    def planned(action: Pointwise) -> Choice:
+        return choose_plan(make_work(term, "action", action, masked), term, settings, limits)
+
+    splits = _splits(term, settings.qdata)
+    with collective(mpi):
+        found = [Candidate(split, planned(split.action)) for split in splits] or [Candidate(None, planned(pointwise))]
+    if len(found) < 2:
+        return found
+    room = runtime.available_bytes / len(found)  # several ways that store may be compared
     sizes = [sum(state_bytes(term, split, settings, limits).values()) for split in splits]
     # Asked to store, it stores, whether there is room or not: the error then says so.
     must = settings.qdata == "store"
     seconds = [
-        seconds_per_cell(term, split.action, settings, limits) if must or size <= room else math.inf
-        for split, size in zip(splits, sizes, strict=True)
+        entry.choice.plan.seconds(limits.ceiling) if must or size <= room else math.inf
+        for entry, size in zip(found, sizes, strict=True)
     ]
     seconds = _slowest(seconds, mpi)
     best = int(np.argmin(seconds))
     if not runtime.device.is_gpu or settings.deterministic:
-        return [splits[best]]
-    return [split for i, split in enumerate(splits) if (i == best or found[split]) and math.isfinite(seconds[i])]
+        return [found[best]]
+    marked = splits.values()
+    return [
+        entry
+        for i, (entry, mark) in enumerate(zip(found, marked, strict=True))
+        if (i == best or mark) and math.isfinite(seconds[i])
+    ]
 
 
 def _splits(term: Term, qdata: str) -> dict[StateSplit, bool]:
@@ -217,11 +246,6 @@ def state_bytes(term: Term, split: StateSplit, settings: Settings, limits: Limit
     cells = -(-term.num_cells // limits.block) * limits.block
     words = {("state",): split.num_scalars * term.quadrature.num_qpts, ("cell_state",): split.num_cell_scalars}
     return {role: cells * count * itemsize for role, count in words.items() if count}
-
-
-def seconds_per_cell(term: Term, action: Pointwise, settings: Settings, limits: Limits) -> float:
-    """The time that one cell of an action takes by the model."""
-    return choose_plan(make_work(term, "action", action), term, settings, limits).plan.seconds(limits.ceiling)
 
 
 def _costs(term: Term, pointwise: Pointwise) -> tuple[Callable[[tuple[str, int]], float], Callable[[tuple[str, int]], float]]:

@@ -10,8 +10,7 @@ from ufl import dx, grad, inner
 
 from femgpu import Constant, Function, FunctionSpace, NonlinearProblem, mesh
 from femgpu.forms import lower_form
-from femgpu.operators import make_terms
-from femgpu.operators.ways import candidate_splits
+from femgpu.operators import form_operator, make_terms, ways
 from femgpu.options import Settings
 from femgpu.runtime import for_comm
 
@@ -28,13 +27,13 @@ def candidates(settings, gpu=True, room=1 << 40):
     runtime = for_comm("", u.space.mesh.mpi)
     stand_in = SimpleNamespace(device=replace(runtime.device, is_gpu=gpu), available_bytes=room)
     (term,) = make_terms(lower_form(F, u), settings)
-    return [split.num_scalars for split in candidate_splits(term, settings, stand_in, u.space.mesh.mpi)]
+    return [entry.split.num_scalars for entry in ways.candidates(term, settings, stand_in, u.space.mesh.mpi)]
 
 
 def test_ways_to_be_measured():
     """A GPU compares storing with recomputing; a CPU, and whoever wants equal runs, takes the model's word."""
-    ways = candidates(Settings())
-    assert 0 in ways and max(ways) > 0
+    found = candidates(Settings())
+    assert 0 in found and max(found) > 0
     assert len(candidates(Settings(), gpu=False)) == len(candidates(Settings(deterministic=True))) == 1
     assert candidates(Settings(qdata="recompute")) == [0]
     assert candidates(Settings(qdata="store"))[0] > 0
@@ -44,15 +43,39 @@ def test_auto_stores_nothing_where_there_is_no_room():
     assert candidates(Settings(), room=0) == candidates(Settings(), gpu=False, room=0) == [0]
 
 
+def test_arrays_of_ways_that_lost_are_dropped(monkeypatch):
+    """Ways of an action are compared with everything that they read; of the loser's arrays over cells nothing stays."""
+    F, u = p_laplace()
+    problem = NonlinearProblem(F, u)
+    local = problem.operator.local
+    plain = ways.candidates
+
+    def compared(term, settings, runtime, mpi, masked=False):
+        (winner,) = plain(term, replace(settings, qdata="recompute"), runtime, mpi, masked)
+        (loser,) = plain(term, replace(settings, qdata="store", geometry="stored"), runtime, mpi, masked)
+        return [winner, loser]
+
+    monkeypatch.setattr(form_operator, "candidates", compared)
+    monkeypatch.setattr(form_operator, "fastest", lambda found, mpi: found[0])
+    made = []
+    plain_upload = problem.runtime.upload
+    monkeypatch.setattr(problem.runtime, "upload", lambda array: made.append(plain_upload(array)) or made[-1])
+    (application,) = local.prepare("action")
+    arguments = {id(argument) for kernel in application.kernels for argument in kernel.arguments}
+    kept = set(map(id, local._arrays._kept.values()))
+    assert {id(buffer) for buffer in made} - arguments  # the loser had arrays of its own
+    assert not ({id(buffer) for buffer in made} - arguments) & kept
+
+
 @pytest.mark.parallel([3, 4])
 @pytest.mark.parametrize("gpu", [False, True])
 def test_ranks_have_the_same_ways(gpu):
     """Also those with few cells or none, whose plans differ; one rank without room decides for all."""
     mpi = FunctionSpace(mesh.box((1, 2), cell="triangle"), "Lagrange", 1).mesh.mpi
     for room in (1 << 40, 0 if mpi.rank == 0 else 1 << 40):
-        ways = mpi.allgather(candidates(Settings(), gpu, room))
-        assert all(way == ways[0] for way in ways)
-    assert ways[0] == [0]
+        found = mpi.allgather(candidates(Settings(), gpu, room))
+        assert all(entry == found[0] for entry in found)
+    assert found[0] == [0]
 
 
 @pytest.mark.parametrize("qdata", ["store", "recompute"])
