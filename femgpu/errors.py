@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 
@@ -76,3 +77,28 @@ def collective(comm: Any) -> Iterator[None]:
     if comm.size > 1 and not isinstance(failure, FemgpuError):
         raise FemgpuError(f"{type(failure).__name__}: {failure}") from failure
     raise failure
+
+
+@contextmanager
+def file_errors(path: Path, verb: str) -> Iterator[None]:
+    """Makes what the system says against a file a DataError.
+
+    Args:
+        path: the file.
+        verb: `read` or `write`, what is done with it.
+
+    Raises:
+        DataError: when the block raised an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        expected = "a writable folder with room" if verb == "write" else "a file that can be read"
+        raise DataError(f"cannot {verb} {str(path)!r}: {error.strerror or error}; expected {expected}") from error
+
+
+def petsc_words(error: Exception) -> str:
+    """What PETSc says about an error of its own, without the stack of calls before it."""
+    lines = [line.partition("] ")[2] for line in str(error).splitlines() if line.startswith("[")]
+    told = [line for line in lines if line and "() at " not in line]
+    return ": ".join(told[-2:]).strip() or str(error)

@@ -48,6 +48,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "PetscQuadratureDestroy": [POINTER(c_void_p)],
     "PetscSectionGetOffset": [c_void_p, _Int, _IntPtr],
     "PetscSectionGetDof": [c_void_p, _Int, _IntPtr],
+    "PetscViewerHDF5HasGroup": [c_void_p, c_char_p, POINTER(c_int)],
 }
 for _name, _argtypes in _SIGNATURES.items():
     getattr(_LIB, _name).argtypes = _argtypes
@@ -244,6 +245,13 @@ def unlock(vec: PETSc.Vec) -> None:
     _call("VecLockGet", vec.handle, byref(state))
     for _ in range(max(0, state.value)):
         _call("VecLockReadPop", vec.handle)
+
+
+def has_h5_group(viewer: PETSc.ViewerHDF5, path: str) -> bool:
+    """Whether an HDF5 file holds a group; collective."""
+    found = c_int()
+    _call("PetscViewerHDF5HasGroup", viewer.handle, path.encode(), byref(found))
+    return bool(found.value)
 
 
 def _call(name: str, *args: Any) -> None:

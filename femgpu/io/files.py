@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from femgpu.errors import DataError
+from femgpu.errors import DataError, collective, file_errors
 
 
 def check_folder(path: Path, verb: str = "write") -> None:
@@ -32,13 +33,62 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     Raises:
         DataError: when the system refuses the file.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = _beside(path)
     try:
-        with open(temporary, "wb") as stream:
-            yield stream
-        os.replace(temporary, path)
-    except OSError as error:
-        reason = error.strerror or error
-        raise DataError(f"cannot write {str(path)!r}: {reason}; expected a writable folder with room") from error
+        with file_errors(path, "write"):
+            with open(temporary, "wb") as stream:
+                yield stream
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def replace_together(writers: Mapping[Path, Callable[[BinaryIO], None]], comm: Any) -> None:
+    """Writes files that belong together: none replaces the one before it unless all of all ranks are complete; collective.
+
+    Args:
+        writers: the files of this rank, and what writes each of them.
+        comm: an mpi4py communicator.
+
+    Raises:
+        DataError: on all ranks, when the system refuses a file.
+    """
+    try:
+        with collective(comm):
+            for path, write in writers.items():
+                with file_errors(path, "write"):
+                    if path.is_dir():
+                        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+                    with open(_beside(path), "wb") as stream:
+                        write(stream)
+        with collective(comm):
+            for path in writers:
+                with file_errors(path, "write"):
+                    os.replace(_beside(path), path)
+    finally:
+        for path in writers:
+            _beside(path).unlink(missing_ok=True)
+
+
+def reserve(path: Path, num_bytes: int) -> None:
+    """Lengthens a file, which is made where there is none, so that this much room on its disk is its own.
+
+    Raises:
+        OSError: when the disk, a quota or a limit of the process has no room for it.
+    """
+    disk = os.statvfs(path.parent)
+    free = disk.f_bavail * disk.f_frsize
+    # Some file systems do not say how large they are.
+    if disk.f_blocks and free < num_bytes:
+        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: it may need {num_bytes} bytes and {free} are free")
+    with open(path, "ab") as stream:
+        try:
+            os.posix_fallocate(stream.fileno(), 0, num_bytes)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+
+
+def _beside(path: Path) -> Path:
+    """Where a file is written."""
+    return path.with_name(f".{path.name}.{os.getpid()}.part")

@@ -15,26 +15,25 @@ import numpy as np
 from numpy.typing import NDArray
 from petsc4py import PETSc
 
-from femgpu.element import LagrangeElement
-from femgpu.errors import DataError, collective
+from femgpu import petsc_c
+from femgpu.errors import DataError, collective, file_errors
+from femgpu.io.files import reserve
 from femgpu.mesh import Mesh
-from femgpu.mesh.cell_types import cell_names, has_petsc_elements
-from femgpu.mesh.periods import is_periodic, set_periods
+from femgpu.mesh.checksums import append_checksums
+from femgpu.mesh.h5_file import GROUP, check_h5, h5_viewer, is_own, read_integers, write_integers
+from femgpu.mesh.h5_mesh import check_periods, read_mesh, write_mesh
 from femgpu.mesh.restriction import FieldShape, set_fields
 from femgpu.spaces import Function, FunctionSpace, SubFunction
 from femgpu.spaces.field import copy_nodes
 
-MESH_NAME = "mesh"
-_GROUP = "/femgpu"
-_KINDS = "/femgpu/functions"
-_NUMBERS = "/femgpu/numbers"
-_SIGNATURE = b"\x89HDF\r\n\x1a\n"
-# PETSc's default layout, 1.0.0, keeps vertices only: curved coordinates need 2.0.0, parallel loading 3.0.0.
-_STORAGE = ("femio_", "dm_plex_view_hdf5_storage_version", "3.0.0")
+_KINDS = f"{GROUP}/functions"
+_NUMBERS = f"{GROUP}/numbers"
+# Names stand several times in paths, which PETSc cuts.
+_NAME_BYTES = 255
 
 
 def write_h5(path: Path, functions: Sequence[Function | SubFunction], numbers: Mapping[str, float] | None = None) -> None:
-    """Writes functions of one mesh, the mesh and its labels; collective.
+    """Writes functions of one mesh, the mesh and its labels, and checksums of it all; collective.
 
     Args:
         path: the file.
@@ -42,37 +41,24 @@ def write_h5(path: Path, functions: Sequence[Function | SubFunction], numbers: M
         numbers: what to keep beside them.
 
     Raises:
-        DataError: on all ranks, when PETSc has no HDF5, names hold a slash, or the file cannot be written.
+        DataError: on all ranks, when PETSc has no HDF5, names cannot stand in such files, or the file cannot be written.
     """
     mesh = functions[0].space.mesh
-    if mesh.dm.getCoordinatesLocalized() and not is_periodic(mesh.dm):
-        raise DataError("the mesh is periodic and its DM does not say with which periods; set them with dm.setPeriodicity()")
-    if slashed := [u.name for u in functions if "/" in u.name]:
-        raise DataError(f"function names {slashed}: a slash parts groups in HDF5; expected none: Function(V, name=...)")
-    temporary = path.with_name(f".{path.name}.part")
-    with collective(mesh.mpi):
-        if mesh.mpi.rank == 0:
-            _try_to_create(temporary, path)
-    try:
-        with _viewer(temporary, "w", mesh.comm) as viewer:
-            dm = mesh.clone_dm()
-            dm.setName(MESH_NAME)
-            dm.topologyView(viewer)
-            dm.coordinatesView(viewer)
-            dm.labelsView(viewer)
-            _write_numbers(viewer, "coordinates", _geometry(mesh))
-            _write_numbers(viewer, "names", np.frombuffer("\n".join(u.name for u in functions).encode(), np.uint8))
-            for name, number in (numbers or {}).items():
-                # Integers are what an index set can hold, without a bit lost.
-                _write_numbers(viewer, name, np.array([number], np.float64).view(np.int32), _NUMBERS)
-            for u in functions:
-                _write_function(viewer, dm, u)
-        with collective(mesh.mpi):
-            if mesh.mpi.rank == 0:
-                _rename(temporary, path)
-    finally:
-        if mesh.mpi.rank == 0:
-            temporary.unlink(missing_ok=True)
+    check_periods(mesh)
+    for u in functions:
+        if "/" in u.name or u.name == "." or len(u.name.encode()) > _NAME_BYTES:
+            raise DataError(
+                f"function name {u.name!r} cannot stand in an .h5 file; expected one without slashes, other than '.', of at most "
+                f"{_NAME_BYTES} bytes: Function(V, name=...)"
+            )
+    with _replacing(path, _bytes_at_most(mesh, functions), mesh) as viewer:
+        dm = write_mesh(viewer, mesh)
+        write_integers(viewer, "names", np.frombuffer("\n".join(u.name for u in functions).encode(), np.uint8))
+        for name, number in (numbers or {}).items():
+            # Integers are what an index set can hold, without a bit lost.
+            write_integers(viewer, name, np.array([number], np.float64).view(np.int32), _NUMBERS)
+        for u in functions:
+            _write_function(viewer, dm, u)
 
 
 def read_h5(
@@ -90,18 +76,17 @@ def read_h5(
         (functions of the same degree, continuity and shape share one).
 
     Raises:
-        DataError: on all ranks, when the file is missing, is not HDF5, was not written by `write`, or lacks a function.
+        DataError: on all ranks, when the file is missing, is not HDF5, is damaged, was not written by `write`, or lacks a
+            function.
     """
     comm = PETSc.COMM_WORLD if comm is None else comm
     file = Path(path)
-    with collective(comm.tompi4py()):
-        _check_file(file)
-    with _viewer(file, "r", comm) as viewer:
-        held = _function_names(viewer, file, comm)
+    with _reading(file, comm) as viewer:
+        held = read_integers(viewer, "names", comm).astype(np.uint8).tobytes().decode().split("\n")
         wanted = held if names is None else list(names)
         if missing := [name for name in wanted if name not in held]:
             raise DataError(f"{str(file)!r} holds no function {', '.join(missing)}; it holds {', '.join(held)}")
-        dm, sf = _read_mesh(viewer, comm)
+        dm, sf = read_mesh(viewer, comm)
         spaces: dict[tuple[int, ...], FunctionSpace] = {}
         return dm, {name: _read_function(viewer, dm, sf, name, spaces) for name in wanted}
 
@@ -110,69 +95,85 @@ def read_numbers(path: Path, names: Sequence[str], comm: PETSc.Comm) -> dict[str
     """Reads numbers that `write_h5` kept beside the functions; collective.
 
     Raises:
-        DataError: on all ranks, when the file is missing, is not HDF5, or lacks a number.
+        DataError: on all ranks, when the file is missing, is not HDF5, is damaged, or lacks a number.
     """
-    with collective(comm.tompi4py()):
-        _check_file(path)
-    with _viewer(path, "r", comm) as viewer:
+    with _reading(path, comm) as viewer:
         try:
-            found = [_read_numbers(viewer, name, comm, _NUMBERS) for name in names]
+            found = [read_integers(viewer, name, comm, _NUMBERS) for name in names]
         except PETSc.Error as error:
             raise DataError(f"{str(path)!r} holds no {', '.join(names)}; expected a checkpoint of a problem in time") from error
     return {name: float(entry.astype(np.int32).view(np.float64)[0]) for name, entry in zip(names, found, strict=True)}
 
 
-def _try_to_create(temporary: Path, path: Path) -> None:
-    """Fails before PETSc's viewer does, which would leave one behind that nothing can destroy."""
+@contextmanager
+def _replacing(path: Path, num_bytes: int, mesh: Mesh) -> Iterator[PETSc.ViewerHDF5]:
+    """A viewer of a temporary file beside `path`, which becomes `path` when the block succeeds; collective.
+
+    HDF5 does not outlive a full disk: it crashes when it closes the file, or some ranks wait for others. So the room is reserved
+    before. HDF5 gives back what it cuts off, when it makes a file and when it closes one: the file is made, lengthened, and then
+    opened to add to it.
+
+    Args:
+        path: the file.
+        num_bytes: its size at most.
+        mesh: whose ranks write it.
+    """
+    temporary = path.with_name(f".{path.name}.part")
     try:
-        temporary.touch()
-    except OSError as error:
-        raise DataError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+        _reserve(temporary, path, num_bytes, mesh)
+        with h5_viewer(temporary, "w", mesh.comm):
+            pass
+        _reserve(temporary, path, num_bytes, mesh)
+        with h5_viewer(temporary, "a", mesh.comm) as viewer:
+            yield viewer
+        append_checksums(temporary, mesh.mpi)
+        with collective(mesh.mpi), file_errors(path, "write"):
+            if mesh.mpi.rank == 0:
+                os.replace(temporary, path)
+    finally:
+        if mesh.mpi.rank == 0:
+            temporary.unlink(missing_ok=True)
 
 
-def _rename(temporary: Path, path: Path) -> None:
-    try:
-        os.replace(temporary, path)
-    except OSError as error:
-        raise DataError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+def _reserve(temporary: Path, path: Path, num_bytes: int, mesh: Mesh) -> None:
+    with collective(mesh.mpi), file_errors(path, "write"):
+        if mesh.mpi.rank == 0:
+            reserve(temporary, num_bytes)
 
 
-def _check_file(path: Path) -> None:
-    if not path.is_file():
-        raise DataError(f"{str(path)!r} does not exist (working directory {os.getcwd()}); check the path")
-    with open(path, "rb") as stream:
-        if stream.read(len(_SIGNATURE)) != _SIGNATURE:
-            raise DataError(f"{str(path)!r} is not an HDF5 file; expected one that femgpu.write made")
+def _bytes_at_most(mesh: Mesh, functions: Sequence[Function | SubFunction]) -> int:
+    """An upper bound of the size of the file; collective.
+
+    Measured: besides numbers, entries of cones with their orientations, and of labels, there are five integers in each section for
+    each point of the mesh, and 4 kB for each stratum of a label, 30 kB for a function, 50 kB for the rest in groups and heads.
+    """
+    dm = mesh.dm
+    start, end = dm.getChart()
+    labels = [dm.getLabel(dm.getLabelName(i)) for i in range(dm.getNumLabels())]
+    strata = [label.getStratumSize(value) for label in labels for value in label.getValueIS().getIndices()]
+    coordinates = [vec for vec in (dm.getCoordinatesLocal(), dm.getCellCoordinatesLocal()) if vec]
+    reals = sum(vec.getLocalSize() for vec in coordinates) + sum(u.space.num_local for u in functions)
+    sections = len(coordinates) + len(functions)
+    integers = 5 * sections * (end - start) + 2 * len(petsc_c.cones(dm, start, end)) + sum(strata)
+    heads = 50_000 + 30_000 * len(functions) + 4_000 * len(strata)
+    return mesh.mpi.allreduce(int(1.25 * (8 * reals + 4 * integers + heads)))
 
 
 @contextmanager
-def _viewer(path: Path, mode: str, comm: PETSc.Comm) -> Iterator[PETSc.ViewerHDF5]:
-    """PETSc's HDF5 viewer in its own format; PETSc's errors become DataError."""
-    if not PETSc.Sys.hasExternalPackage("hdf5"):
-        raise DataError("this PETSc has no HDF5; configure it with --with-hdf5, or write .vtu")
-    viewer = None
-    prefix, option, version = _STORAGE
-    options = PETSc.Options()
-    try:
-        viewer = PETSc.ViewerHDF5().create(str(path), mode, comm=comm)
-        viewer.pushFormat(PETSc.Viewer.Format.HDF5_PETSC)  # type: ignore[arg-type]
-        viewer.setOptionsPrefix(prefix)
-        options[prefix + option] = version
+def _reading(path: Path, comm: PETSc.Comm) -> Iterator[PETSc.ViewerHDF5]:
+    """A viewer of a file that femgpu wrote; collective."""
+    check_h5(path, comm.tompi4py())
+    with h5_viewer(path, "r", comm) as viewer:
+        if not is_own(viewer):
+            raise DataError(f"{str(path)!r} has no group {GROUP}; expected a file that femgpu.write made")
         yield viewer
-    except PETSc.Error as error:
-        verb = "write" if mode == "w" else "read"
-        raise DataError(f"cannot {verb} {str(path)!r}: PETSc's HDF5 viewer failed: {error}") from error
-    finally:
-        options.delValue(prefix + option)
-        if viewer is not None:
-            viewer.destroy()
 
 
 def _write_function(viewer: PETSc.ViewerHDF5, dm: PETSc.DMPlex, u: Function | SubFunction) -> None:
     """Writes the L-vector with a section of the one field that constrains nothing, whatever the section of u's own DM does."""
     space = u.space
     kind = [space.field.degree, int(space.field.continuous), *space.value_shape]
-    _write_numbers(viewer, u.name, np.array(kind), _KINDS)
+    write_integers(viewer, u.name, np.array(kind), _KINDS)
     section_dm = space.mesh.clone_dm()
     shape = FieldShape(u.name, space.field.degree, space.field.continuous, space.num_comp)
     [offsets], num_local = set_fields(space.mesh, section_dm, [shape])
@@ -189,7 +190,7 @@ def _write_function(viewer: PETSc.ViewerHDF5, dm: PETSc.DMPlex, u: Function | Su
 def _read_function(
     viewer: PETSc.ViewerHDF5, dm: PETSc.DMPlex, sf: PETSc.SF, name: str, spaces: dict[tuple[int, ...], FunctionSpace]
 ) -> Function:
-    kind = tuple(int(entry) for entry in _read_numbers(viewer, name, dm.comm, _KINDS))
+    kind = tuple(int(entry) for entry in read_integers(viewer, name, dm.comm, _KINDS))
     degree, continuous, *shape = kind
     if kind not in spaces:
         spaces[kind] = FunctionSpace(dm, "Lagrange" if continuous else "DG", degree, shape=tuple(shape))
@@ -207,64 +208,3 @@ def _read_local(viewer: PETSc.ViewerHDF5, dm: PETSc.DMPlex, sf: PETSc.SF, name: 
     local.setName(name)
     dm.localVectorLoad(viewer, section_dm, local_sf, local)
     return np.array(local.array_r, np.float64)
-
-
-def _read_mesh(viewer: PETSc.ViewerHDF5, comm: PETSc.Comm) -> tuple[PETSc.DMPlex, PETSc.SF]:
-    """The distributed mesh, and the map from the saved numbering of points to it."""
-    dm = PETSc.DMPlex().create(comm=comm)
-    dm.setName(MESH_NAME)
-    sf = dm.topologyLoad(viewer)
-    dm.coordinatesLoad(viewer, sf)
-    dm.labelsLoad(viewer, sf)
-    degree, *periods = _read_numbers(viewer, "coordinates", comm)
-    if periods:
-        lower, period = np.array(periods, np.int32).view(np.float64).reshape(2, -1)
-        set_periods(dm, lower, period)
-    if comm.getSize() > 1:
-        dm.getPartitioner().setFromOptions()
-        spread = dm.distribute(overlap=0)
-        sf = sf if spread is None else sf.compose(spread)
-        dm.setName(MESH_NAME)
-    cells = cell_names(dm, comm.tompi4py())
-    if has_petsc_elements(cells):
-        coordinates = dm.getCoordinateDM()
-        coordinates.setField(0, LagrangeElement(cells[0], int(degree)).petsc_fe(dm.getDimension(), comm))
-        coordinates.createDS()
-    return dm, sf
-
-
-def _geometry(mesh: Mesh) -> NDArray[np.int32]:
-    """The degree of the coordinates, and behind it the bits of the lower corner and the lengths of periods, if there are any."""
-    degree = np.array([max(block.coord_element.degree for block in mesh.blocks)], np.int32)
-    if not is_periodic(mesh.dm):
-        return degree
-    _, lower, period = mesh.dm.getPeriodicity()
-    return np.concatenate([degree, np.concatenate([lower, period]).astype(np.float64).view(np.int32)])
-
-
-def _function_names(viewer: PETSc.ViewerHDF5, path: Path, comm: PETSc.Comm) -> list[str]:
-    try:
-        codes = _read_numbers(viewer, "names", comm)
-    except PETSc.Error as error:
-        raise DataError(f"{str(path)!r} has no {_GROUP}/names; expected a file that femgpu.write made") from error
-    return codes.astype(np.uint8).tobytes().decode().split("\n")
-
-
-def _write_numbers(viewer: PETSc.ViewerHDF5, name: str, numbers: NDArray, group: str = _GROUP) -> None:
-    comm = viewer.comm
-    mine = numbers.astype(PETSc.IntType) if comm.getRank() == 0 else np.empty(0, PETSc.IntType)
-    entry = PETSc.IS().createGeneral(mine, comm=comm)  # type: ignore[arg-type]
-    entry.setName(name)
-    viewer.pushGroup(group)
-    entry.view(viewer)
-    viewer.popGroup()
-
-
-def _read_numbers(viewer: PETSc.ViewerHDF5, name: str, comm: PETSc.Comm, group: str = _GROUP) -> NDArray:
-    """All numbers of a data set, on all ranks."""
-    entry = PETSc.IS().create(comm=comm)
-    entry.setName(name)
-    viewer.pushGroup(group)
-    entry.load(viewer)
-    viewer.popGroup()
-    return np.concatenate(comm.tompi4py().allgather(entry.getIndices().copy()))

@@ -2,8 +2,9 @@
 
 A node is a tuple of integers, its position along the axes in steps of 1/degree. The order is vertices, edges, faces,
 interior: on tensor cells each with the first axis running fastest, on simplices faces and interior are the same order
-again, of degree 3 (triangle) and 4 (tetrahedron) less. Edges of the hexahedron are those of VTK 9 (file format 2.2 and
-newer). On the wedge the triangle's rows run along the first axis, and the axis of the wedge comes last.
+again, of degree 3 (triangle) and 4 (tetrahedron) less. Edges of the hexahedron along its last axis come as in files of
+formats before 2.2, the first axis running fastest; VTK 9 sorts them when it reads such a file. On the wedge the triangle's
+rows run along the first axis, and the axis of the wedge comes last.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def _hexahedron(degree: int) -> list[tuple[int, ...]]:
     return [
         *((i, j, k) for k in ends for i, j in corners),
         *((i, j, k) for k in ends for i, j in edges),
-        *((i, j, k) for i, j in corners for k in inner),
+        *((i, j, k) for j in ends for i in ends for k in inner),
         *((i, j, k) for i in ends for k in inner for j in inner),
         *((i, j, k) for j in ends for k in inner for i in inner),
         *((i, j, k) for k in ends for j in inner for i in inner),

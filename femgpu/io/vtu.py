@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femgpu.errors import collective
 from femgpu.io import vtk_cells
-from femgpu.io.files import replacing
+from femgpu.io.files import replace_together, replacing
 from femgpu.io.gathered_rows import GatheredRows
 from femgpu.io.sampling import Grid, sample
 from femgpu.io.vtu_file import DataArray, write_pvtu, write_vtu
@@ -57,19 +57,14 @@ def write_parts(path: Path, functions: Sequence[Function | SubFunction]) -> None
     comm = functions[0].space.mesh.mpi
     grid = sample(functions, shared=False)
     parts = [f"{path.stem}_{rank:04d}.vtu" for rank in range(comm.size)]
-    part = path.with_name(parts[comm.rank])
     streams = _Streams(grid, _Whole, np.int32)
     arrays = streams.arrays()
-    try:
-        with collective(comm), replacing(part) as file:
-            write_vtu(file, len(grid.points), streams.num_cells, arrays)
-        with collective(comm):
-            if comm.rank == 0:
-                with replacing(path) as file:
-                    write_pvtu(file, arrays, parts)
-    except Exception:
-        part.unlink(missing_ok=True)
-        raise
+    writers: dict[Path, Callable[[BinaryIO], None]] = {
+        path.with_name(parts[comm.rank]): lambda file: write_vtu(file, len(grid.points), streams.num_cells, arrays)
+    }
+    if comm.rank == 0:
+        writers[path] = lambda file: write_pvtu(file, arrays, parts)
+    replace_together(writers, comm)
 
 
 class _Whole:
@@ -107,8 +102,8 @@ class _Streams:
         return sum(stream.num_rows for stream in self._cells)
 
     def in_order(self) -> Iterator[Any]:
-        """All streams as the file takes them."""
-        return itertools.chain(self._point_data, *self._cell_data, [self._points], self._cells)
+        """All streams as the file takes them: the last array comes first."""
+        return itertools.chain(self._cells, [self._points], *reversed(self._cell_data), reversed(self._point_data))
 
     def arrays(self) -> list[DataArray]:
         """The arrays of the file."""

@@ -21,7 +21,7 @@ BLOCK_BYTES = 1 << 20
 COMPRESSION_LEVEL = 1
 SECTIONS = ("PointData", "CellData", "Points", "Cells")
 
-_VERSION = "2.2"  # since 2.2 readers take the edges of Lagrange hexahedra in the order of VTK 9
+_VERSION = "1.0"  # what all readers know; the first with header_type, before 2.2 changed the order of nodes in hexahedra
 _OFFSET_WIDTH = 20
 _TYPES = {"f8": "Float64", "i4": "Int32", "i8": "Int64", "u1": "UInt8"}
 
@@ -71,8 +71,9 @@ def write_vtu(stream: BinaryIO, num_points: int, num_cells: int, arrays: Iterabl
     head = "\n".join(lines).encode()
     stream.write(head)
     start = stream.tell()
-    for i, array in enumerate(arrays):
-        offset = str(stream.tell() - start).ljust(_OFFSET_WIDTH)
+    # The last array comes first: meshio renumbers offsets as it goes and takes the first entry of the head with a number.
+    for i, array in reversed(list(enumerate(arrays))):
+        offset = _offset(str(stream.tell() - start))
         _append(stream, array)
         end = stream.tell()
         stream.seek(head.index(_mark(i).encode()))
@@ -109,15 +110,22 @@ def _head(kind: str) -> str:
 
 
 def _mark(index: int) -> str:
-    """Blank for an offset, unlike anything else in the head (a control character is not legal in a name)."""
-    return f"\x01{index}".ljust(_OFFSET_WIDTH)
+    """Room for an offset, unlike anything else in the head (a control character is not legal in a name)."""
+    return _offset(f"\x01{index}")
+
+
+def _offset(text: str) -> str:
+    """The attribute and blanks behind it."""
+    return f'offset="{text}"'.ljust(len('offset=""') + _OFFSET_WIDTH)
 
 
 def _data_array(array: DataArray, offset: str | None) -> str:
-    place = "" if offset is None else f' format="appended" offset="{offset}"'
+    place = "" if offset is None else f' format="appended" {offset}'
     kind = _TYPES[np.dtype(array.dtype).str[1:]]
     tag = "PDataArray" if offset is None else "DataArray"
-    return f'<{tag} type="{kind}" Name={quoteattr(array.name)} NumberOfComponents="{array.num_comp}"{place}/>'
+    # As VTK does; meshio gives scalars a second axis where a 1 is written.
+    size = f' NumberOfComponents="{array.num_comp}"' if array.num_comp > 1 else ""
+    return f'<{tag} type="{kind}" Name={quoteattr(array.name)}{size}{place}/>'
 
 
 def _append(stream: BinaryIO, array: DataArray) -> None:

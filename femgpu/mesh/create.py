@@ -5,10 +5,10 @@ from __future__ import annotations
 from petsc4py import PETSc
 
 from femgpu.element import reference_cell
-from femgpu.errors import MeshError
+from femgpu.errors import MeshError, petsc_words
 from femgpu.mesh.box import serial_box
 from femgpu.mesh.periods import is_periodic
-from femgpu.mesh.read import describe, serial_read
+from femgpu.mesh.read import serial_read
 from femgpu.mesh.refine import is_curved, refine
 
 # PETSc's words for the cells of -dm_plex_cell.
@@ -62,7 +62,7 @@ def _set_from_options(dm: PETSc.DMPlex) -> PETSc.DMPlex:
     try:
         dm.setFromOptions()
     except PETSc.Error as error:
-        raise MeshError(f"PETSc cannot make the mesh of the options -dm_*: {describe(error)}") from error
+        raise MeshError(f"PETSc cannot make the mesh of the options -dm_*: {petsc_words(error)}") from error
     return dm
 
 

@@ -10,17 +10,21 @@ from typing import Any
 
 from petsc4py import PETSc
 
-from femgpu.errors import MeshError, collective
+from femgpu.errors import DataError, MeshError, collective, petsc_words
 from femgpu.mesh.distribute import distribute
 from femgpu.mesh.gmsh_check import check_gmsh
+from femgpu.mesh.h5_file import check_h5, h5_viewer, is_own
+from femgpu.mesh.h5_mesh import read_mesh
 
 _EXPECTED = "expected a mesh that PETSc reads, such as .msh of gmsh or .h5 of PETSc"
+_FOR_VIEWERS = (".vtu", ".pvtu", ".pvd")
 
 
 def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
     """Reads a mesh file that PETSc knows by its suffix, and distributes it; collective.
 
-    Physical groups of gmsh become the labels "Cell Sets", "Face Sets" and "Vertex Sets".
+    Physical groups of gmsh become the labels "Cell Sets", "Face Sets" and "Vertex Sets". An .h5 that `femgpu.write` made gives
+    the mesh that its functions live on, with labels and periods; `femgpu.io.read_h5` reads the functions with it.
 
     Args:
         path: the file.
@@ -30,16 +34,31 @@ def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.
         The DMPlex.
 
     Raises:
-        MeshError: on all ranks, when the file is missing, empty, malformed or of an unknown format.
+        MeshError: on all ranks, when the file is missing, empty, malformed, damaged or of an unknown format.
     """
     return distribute(serial_read(path, PETSc.COMM_WORLD if comm is None else comm))
 
 
 def serial_read(path: str | os.PathLike[str], comm: PETSc.Comm) -> PETSc.DMPlex:
     """As `read`, but the mesh stays where PETSc's reader puts it: on the first rank, for most formats."""
-    name = os.fspath(path)
-    _check_file(name, comm.tompi4py())
+    name, mpi = os.fspath(path), comm.tompi4py()
+    with collective(mpi):
+        if mpi.rank == 0:
+            _check_path(Path(name))
+    if name.endswith(".h5") and (dm := _read_own_h5(Path(name), comm)) is not None:
+        return dm
+    _check_file(name, mpi)
     return _read(name, comm)
+
+
+def _read_own_h5(path: Path, comm: PETSc.Comm) -> PETSc.DMPlex | None:
+    """The mesh of a file that femgpu wrote; None for other HDF5 files; collective."""
+    try:
+        check_h5(path, comm.tompi4py())
+        with h5_viewer(path, "r", comm) as viewer:
+            return read_mesh(viewer, comm)[0] if is_own(viewer) else None
+    except DataError as error:
+        raise MeshError(f"mesh file {error}") from error
 
 
 def _check_file(name: str, mpi: Any) -> None:
@@ -57,7 +76,6 @@ def _check_file(name: str, mpi: Any) -> None:
     """
     with collective(mpi):
         if mpi.rank == 0:
-            _check_path(Path(name))
             if name.endswith(".msh"):
                 check_gmsh(Path(name))
             if mpi.size > 1:
@@ -69,6 +87,11 @@ def _check_path(path: Path) -> None:
         raise MeshError(f"mesh file '{path}' does not exist; expected a path relative to {os.getcwd()}, or an absolute one")
     if not path.is_file():
         raise MeshError(f"mesh file '{path}' is not a file; {_EXPECTED}")
+    if path.suffix in _FOR_VIEWERS:
+        raise MeshError(
+            f"mesh file '{path}' is for ParaView and the like, and cannot be read back; expected the .h5 that femgpu.write makes "
+            "of the same functions, or a .msh, which meshio converts it to"
+        )
     if not os.access(path, os.R_OK):
         raise MeshError(f"mesh file '{path}' may not be read; expected read permission")
     if path.stat().st_size == 0:
@@ -80,7 +103,7 @@ def _read(name: str, comm: PETSc.Comm) -> PETSc.DMPlex:
         with _plain_prisms():
             dm = PETSc.DMPlex().createFromFile(name, interpolate=True, comm=comm)
     except PETSc.Error as error:
-        raise MeshError(f"PETSc cannot read mesh file {name!r}: {describe(error)}; {_EXPECTED}") from error
+        raise MeshError(f"PETSc cannot read mesh file {name!r}: {petsc_words(error)}; {_EXPECTED}") from error
     if dm.getDimension() < 1:
         raise MeshError(f"mesh file {name!r} holds no cells; expected a mesh of dimension 1, 2 or 3")
     return dm
@@ -98,10 +121,3 @@ def _plain_prisms() -> Iterator[None]:
     finally:
         if not given:
             options.delValue(name)
-
-
-def describe(error: PETSc.Error) -> str:
-    """What PETSc says about an error, without the stack of calls before it."""
-    lines = [line.partition("] ")[2] for line in str(error).splitlines() if line.startswith("[")]
-    told = [line for line in lines if line and "() at " not in line]
-    return ": ".join(told[-2:]).strip() or str(error)
