@@ -149,14 +149,17 @@ def _bytes_at_most(mesh: Mesh, functions: Sequence[Function | SubFunction]) -> i
     """
     dm = mesh.dm
     start, end = dm.getChart()
-    labels = [dm.getLabel(dm.getLabelName(i)) for i in range(dm.getNumLabels())]
-    strata = [label.getStratumSize(value) for label in labels for value in label.getValueIS().getIndices()]
+    labels = {name: dm.getLabel(name) for name in map(dm.getLabelName, range(dm.getNumLabels()))}
+    strata = {
+        (name, value): label.getStratumSize(value) for name, label in labels.items() for value in label.getValueIS().getIndices()
+    }
     coordinates = [vec for vec in (dm.getCoordinatesLocal(), dm.getCellCoordinatesLocal()) if vec]
     reals = sum(vec.getLocalSize() for vec in coordinates) + sum(u.space.num_local for u in functions)
     sections = len(coordinates) + len(functions)
-    integers = 5 * sections * (end - start) + 2 * len(petsc_c.cones(dm, start, end)) + sum(strata)
-    heads = 50_000 + 30_000 * len(functions) + 4_000 * len(strata)
-    return mesh.mpi.allreduce(int(1.25 * (8 * reals + 4 * integers + heads)))
+    integers = 5 * sections * (end - start) + 2 * len(petsc_c.cones(dm, start, end)) + sum(strata.values())
+    num_strata = len(set().union(*mesh.mpi.allgather(set(strata))))
+    heads = 50_000 + 30_000 * len(functions) + 4_000 * num_strata
+    return int(1.25 * (mesh.mpi.allreduce(8 * reals + 4 * integers) + heads))
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from femgpu.mesh.cell_types import cell_names, has_petsc_elements
 from femgpu.mesh.h5_file import read_integers, write_integers
 from femgpu.mesh.mesh import Mesh
 from femgpu.mesh.periods import is_periodic, set_periods
+from femgpu.mesh.refine import place_nodes
 
 _NAME = "mesh"
 
@@ -32,7 +33,7 @@ def write_mesh(viewer: PETSc.ViewerHDF5, mesh: Mesh) -> PETSc.DMPlex:
     Returns:
         The DM whose sections and vectors may follow.
     """
-    dm = mesh.clone_dm()
+    dm = _plain_nodes(mesh)
     dm.setName(_NAME)
     dm.topologyView(viewer)
     dm.coordinatesView(viewer)
@@ -63,10 +64,27 @@ def read_mesh(viewer: PETSc.ViewerHDF5, comm: PETSc.Comm) -> tuple[PETSc.DMPlex,
         dm.setName(_NAME)
     cells = cell_names(dm, comm.tompi4py())
     if has_petsc_elements(cells):
-        coordinates = dm.getCoordinateDM()
-        coordinates.setField(0, LagrangeElement(cells[0], int(degree)).petsc_fe(dm.getDimension(), comm))
-        coordinates.createDS()
+        _set_element(dm, LagrangeElement(cells[0], int(degree)))
     return dm, sf
+
+
+def _set_element(dm: PETSc.DMPlex, element: LagrangeElement) -> None:
+    """Gives coordinates their element, and a section made of it: the equal one that was read does not know edges from behind."""
+    fe, coordinates = element.petsc_fe(dm.getDimension(), dm.comm), dm.getCoordinateDM()
+    fresh = coordinates.clone()
+    for each in (coordinates, fresh):
+        each.setField(0, fe)
+        each.createDS()
+    coordinates.setLocalSection(fresh.getLocalSection())
+
+
+def _plain_nodes(mesh: Mesh) -> PETSc.DMPlex:
+    """A clone for the file, which says of which degree coordinates are, not at which nodes: those of PETSc's own elements."""
+    dm = mesh.clone_dm()
+    if mesh.has_petsc_elements and mesh.coord_element.custom_nodes:
+        dm.createCoordinateSpace(mesh.coord_element.degree, False, True)
+        place_nodes(mesh, dm, mesh.reference.vertices[None])
+    return dm
 
 
 def _geometry(mesh: Mesh) -> NDArray[np.int32]:

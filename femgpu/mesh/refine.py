@@ -55,7 +55,7 @@ def refine(dm: PETSc.DMPlex) -> PETSc.DMPlex:
     with collective(coarse.mpi):
         _check_children(coarse.cell, expected, found)
     fine.createCoordinateSpace(coarse.coord_element.degree, False, True)
-    _place_nodes(coarse, fine, template)
+    place_nodes(coarse, fine, template)
     return fine
 
 
@@ -111,8 +111,14 @@ def _check_children(cell: str, expected: npt.NDArray[np.float64], found: npt.NDA
         )
 
 
-def _place_nodes(coarse: Mesh, fine: PETSc.DMPlex, template: npt.NDArray[np.float64]) -> None:
-    """Moves the nodes of the refined mesh onto the curved parents; collective."""
+def place_nodes(coarse: Mesh, fine: PETSc.DMPlex, template: npt.NDArray[np.float64]) -> None:
+    """Moves the nodes of a mesh onto the curved cells that it refines; collective.
+
+    Args:
+        coarse: the mesh of one cell type.
+        fine: the refined one; its coordinates are of the same degree.
+        template: (num_children, num_vertices, dim) vertices of the cells into which the reference cell is split.
+    """
     element, coords, dofs = read_coordinates(fine.clone(), coarse.cell, coarse.mpi)
     corners = LagrangeElement(coarse.cell, 1).tabulate(element.nodes)[0]
     inside = np.matmul(corners, template).reshape(-1, coarse.dim)
