@@ -21,7 +21,7 @@ from femgpu.io.files import reserve
 from femgpu.mesh import Mesh
 from femgpu.mesh.checksums import append_checksums
 from femgpu.mesh.h5_file import GROUP, check_h5, h5_viewer, is_own, read_integers, write_integers
-from femgpu.mesh.h5_mesh import check_periods, read_mesh, write_mesh
+from femgpu.mesh.h5_mesh import dm_for_file, read_mesh, write_mesh
 from femgpu.mesh.restriction import FieldShape, set_fields
 from femgpu.spaces import Function, FunctionSpace, SubFunction
 from femgpu.spaces.field import copy_nodes
@@ -44,15 +44,15 @@ def write_h5(path: Path, functions: Sequence[Function | SubFunction], numbers: M
         DataError: on all ranks, when PETSc has no HDF5, names cannot stand in such files, or the file cannot be written.
     """
     mesh = functions[0].space.mesh
-    check_periods(mesh)
+    dm = dm_for_file(mesh)
     for u in functions:
         if "/" in u.name or u.name == "." or len(u.name.encode()) > _NAME_BYTES:
             raise DataError(
                 f"function name {u.name!r} cannot stand in an .h5 file; expected one without slashes, other than '.', of at most "
                 f"{_NAME_BYTES} bytes: Function(V, name=...)"
             )
-    with _replacing(path, _bytes_at_most(mesh, functions), mesh) as viewer:
-        dm = write_mesh(viewer, mesh)
+    with _replacing(path, _bytes_at_most(dm, functions), mesh) as viewer:
+        write_mesh(viewer, mesh, dm)
         write_integers(viewer, "names", np.frombuffer("\n".join(u.name for u in functions).encode(), np.uint8))
         for name, number in (numbers or {}).items():
             # Integers are what an index set can hold, without a bit lost.
@@ -141,13 +141,13 @@ def _reserve(temporary: Path, path: Path, num_bytes: int, mesh: Mesh) -> None:
             reserve(temporary, num_bytes)
 
 
-def _bytes_at_most(mesh: Mesh, functions: Sequence[Function | SubFunction]) -> int:
+def _bytes_at_most(dm: PETSc.DMPlex, functions: Sequence[Function | SubFunction]) -> int:
     """An upper bound of the size of the file; collective.
 
     Measured: besides numbers, entries of cones with their orientations, and of labels, there are five integers in each section for
     each point of the mesh, and 4 kB for each stratum of a label, 30 kB for a function, 50 kB for the rest in groups and heads.
     """
-    dm = mesh.dm
+    mpi = dm.comm.tompi4py()
     start, end = dm.getChart()
     labels = {name: dm.getLabel(name) for name in map(dm.getLabelName, range(dm.getNumLabels()))}
     strata = {
@@ -157,9 +157,9 @@ def _bytes_at_most(mesh: Mesh, functions: Sequence[Function | SubFunction]) -> i
     reals = sum(vec.getLocalSize() for vec in coordinates) + sum(u.space.num_local for u in functions)
     sections = len(coordinates) + len(functions)
     integers = 5 * sections * (end - start) + 2 * len(petsc_c.cones(dm, start, end)) + sum(strata.values())
-    num_strata = len(set().union(*mesh.mpi.allgather(set(strata))))
+    num_strata = len(set().union(*mpi.allgather(set(strata))))
     heads = 50_000 + 30_000 * len(functions) + 4_000 * num_strata
-    return int(1.25 * (mesh.mpi.allreduce(8 * reals + 4 * integers) + heads))
+    return int(1.25 * (mpi.allreduce(8 * reals + 4 * integers) + heads))
 
 
 @contextmanager

@@ -25,8 +25,8 @@ def write(path: str | os.PathLike[str], *functions: Function | SubFunction) -> N
 
     A .vtu holds the cells of all ranks as true high-order Lagrange cells (degree of the highest function or of the
     coordinates, at most 10), functions as point data under their names, those of degree 0 as cell data; a .pvtu has one
-    part per rank beside it; an .h5 is PETSc's HDF5 format, from which `read_h5` restarts on any number of ranks. The
-    file appears under its name only when complete.
+    part per rank beside it; an .h5 is PETSc's HDF5 format, from which `read_h5` restarts on any number of ranks and
+    `femgpu.mesh.read` takes the mesh. The file appears under its name, in the place of an older one, only when complete.
 
     Args:
         path: file to write; the suffix is the format.
@@ -35,7 +35,7 @@ def write(path: str | os.PathLike[str], *functions: Function | SubFunction) -> N
 
     Raises:
         DataError: on all ranks, for another suffix, no function, functions on different meshes or with the same name,
-            or a folder that does not exist or refuses the file.
+            a folder that does not exist or refuses the file, or a disk without room for it.
     """
     target = Path(path)
     if target.suffix not in _WRITERS:

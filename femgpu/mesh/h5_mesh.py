@@ -17,29 +17,36 @@ from femgpu.mesh.refine import place_nodes
 _NAME = "mesh"
 
 
-def check_periods(mesh: Mesh) -> None:
-    """Refuses a mesh whose periods nobody knows.
+def dm_for_file(mesh: Mesh) -> PETSc.DMPlex:
+    """The DM that stands for a mesh in a file, whose sections and vectors may follow; collective.
+
+    A file says of which degree coordinates are, not at which nodes: they are those of PETSc's own elements.
 
     Raises:
         DataError: when the DM identifies vertices without saying by which periods.
     """
     if mesh.dm.getCoordinatesLocalized() and not is_periodic(mesh.dm):
         raise DataError("the mesh is periodic and its DM does not say with which periods; set them with dm.setPeriodicity()")
+    dm = mesh.clone_dm()
+    dm.setName(_NAME)
+    if mesh.has_petsc_elements and mesh.coord_element.custom_nodes:
+        dm.createCoordinateSpace(mesh.coord_element.degree, False, True)
+        place_nodes(mesh, dm, mesh.reference.vertices[None])
+    return dm
 
 
-def write_mesh(viewer: PETSc.ViewerHDF5, mesh: Mesh) -> PETSc.DMPlex:
+def write_mesh(viewer: PETSc.ViewerHDF5, mesh: Mesh, dm: PETSc.DMPlex) -> None:
     """Writes a mesh with its labels, coordinates and periods; collective.
 
-    Returns:
-        The DM whose sections and vectors may follow.
+    Args:
+        viewer: the file.
+        mesh: the mesh.
+        dm: what `dm_for_file` made of it.
     """
-    dm = _plain_nodes(mesh)
-    dm.setName(_NAME)
     dm.topologyView(viewer)
     dm.coordinatesView(viewer)
     dm.labelsView(viewer)
     write_integers(viewer, "coordinates", _geometry(mesh))
-    return dm
 
 
 def read_mesh(viewer: PETSc.ViewerHDF5, comm: PETSc.Comm) -> tuple[PETSc.DMPlex, PETSc.SF]:
@@ -76,15 +83,6 @@ def _set_element(dm: PETSc.DMPlex, element: LagrangeElement) -> None:
         each.setField(0, fe)
         each.createDS()
     coordinates.setLocalSection(fresh.getLocalSection())
-
-
-def _plain_nodes(mesh: Mesh) -> PETSc.DMPlex:
-    """A clone for the file, which says of which degree coordinates are, not at which nodes: those of PETSc's own elements."""
-    dm = mesh.clone_dm()
-    if mesh.has_petsc_elements and mesh.coord_element.custom_nodes:
-        dm.createCoordinateSpace(mesh.coord_element.degree, False, True)
-        place_nodes(mesh, dm, mesh.reference.vertices[None])
-    return dm
 
 
 def _geometry(mesh: Mesh) -> NDArray[np.int32]:

@@ -90,7 +90,7 @@ def _check_path(path: Path) -> None:
     if path.suffix in _FOR_VIEWERS:
         raise MeshError(
             f"mesh file '{path}' is for ParaView and the like, and cannot be read back; expected the .h5 that femgpu.write makes "
-            "of the same functions, or a .msh, which meshio converts it to"
+            "of the same functions"
         )
     if not os.access(path, os.R_OK):
         raise MeshError(f"mesh file '{path}' may not be read; expected read permission")
