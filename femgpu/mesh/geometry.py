@@ -27,6 +27,9 @@ def map_points(
 ) -> npt.NDArray[np.float64]:
     """Images of reference points.
 
+    Each is its nearest node plus a sum of differences from that node. So the image of a node is that node bit for bit, and a
+    coordinate that all nodes of an edge or a face have in common is that of all points on it.
+
     Args:
         coords: (num_nodes, dim) node coordinates.
         dofs: (num_cells, num_basis) nodes of each cell.
@@ -36,8 +39,13 @@ def map_points(
         (num_cells, num_points, dim).
     """
     mapped = np.empty((len(dofs), len(values), coords.shape[1]))
-    for part in chunks(len(dofs)):
-        np.matmul(values, coords[dofs[part]], out=mapped[part])
+    nearest = np.abs(values).argmax(axis=1)
+    for node in np.unique(nearest):
+        points = np.flatnonzero(nearest == node)
+        for part in chunks(len(dofs)):
+            x = coords[dofs[part]]
+            origin = x[:, node, None]
+            mapped[part, points] = origin + np.matmul(values[points], x - origin)
     return mapped
 
 
