@@ -24,6 +24,7 @@ from femgpu.errors import FormError
 # Values of basis functions below are rounding: at the nodes those of degree 8 are wrong by 1.4e-15.
 _ZERO = 1e-14
 
+
 @dataclass(frozen=True)
 class LagrangeElement:
     """A scalar Lagrange element; vector-valued spaces repeat it per component.

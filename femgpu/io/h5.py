@@ -45,6 +45,7 @@ def write_h5(path: Path, functions: Sequence[Function | SubFunction], numbers: M
         DataError: on all ranks, when PETSc has no HDF5, names hold a slash, or the file cannot be written.
     """
     mesh = functions[0].space.mesh
+    mesh.update()
     if mesh.dm.getCoordinatesLocalized() and not is_periodic(mesh.dm):
         raise DataError("the mesh is periodic and its DM does not say with which periods; set them with dm.setPeriodicity()")
     if slashed := [u.name for u in functions if "/" in u.name]:
