@@ -64,7 +64,7 @@ class Motion:
         Raises:
             MeshError: when cells are inverted now, or coordinates are of another element; the mesh keeps what it had.
         """
-        if not self._any(bool(self._changed(0) or self._changed(1))):
+        if not self._any(any(self._is_new(vec) for holder in self._holders() for vec in vectors(holder))):
             return False
         with collective(self._mpi):
             values = self._values()
@@ -85,7 +85,11 @@ class Motion:
     def _changed(self, kind: int) -> list[PETSc.Vec]:
         """The vectors of the nodes (0) or of cells across a period (1) that were written to since they were read."""
         found = [vec for holder in self._holders() for vec in vectors(holder)[kind : kind + 1]]
-        return [vec for vec in found if self._seen.get(vec.getId()) != vec.stateGet()]
+        return [vec for vec in found if self._is_new(vec)]
+
+    def _is_new(self, vec: PETSc.Vec) -> bool:
+        """Whether a vector was written to since it was read; nothing of it is looked at."""
+        return self._seen.get(vec.getId()) != vec.stateGet()
 
     def _any(self, here: bool) -> bool:
         """Whether something holds on any rank."""

@@ -20,7 +20,8 @@ _EXPECTED = "expected a mesh that PETSc reads, such as .msh of gmsh or .h5 of PE
 def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
     """Reads a mesh file that PETSc knows by its suffix, and distributes it; collective.
 
-    Physical groups of gmsh become the labels "Cell Sets", "Face Sets" and "Vertex Sets".
+    Physical groups of gmsh become the labels "Cell Sets", "Face Sets" and "Vertex Sets". Files of gmsh are of version 2.2 or 4.1,
+    ASCII or binary, and plane meshes lie in planes z = const.
 
     Args:
         path: the file.
@@ -30,7 +31,8 @@ def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.
         The DMPlex.
 
     Raises:
-        MeshError: on all ranks, when the file is missing, empty, malformed or of an unknown format.
+        MeshError: on all ranks, when the file is missing, empty, malformed or of an unknown format; when a file of gmsh holds a
+            surface or curve in space, or a cell twice.
     """
     return distribute(serial_read(path, PETSc.COMM_WORLD if comm is None else comm))
 
