@@ -44,6 +44,7 @@ def write_h5(path: Path, functions: Sequence[Function | SubFunction], numbers: M
         DataError: on all ranks, when PETSc has no HDF5, names cannot stand in such files, or the file cannot be written.
     """
     mesh = functions[0].space.mesh
+    mesh.update()
     dm = dm_for_file(mesh)
     for u in functions:
         if "/" in u.name or u.name == "." or len(u.name.encode()) > _NAME_BYTES:

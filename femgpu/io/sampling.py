@@ -120,6 +120,7 @@ def sample(functions: Sequence[Function | SubFunction], shared: bool) -> Grid:
         This rank's part.
     """
     mesh = functions[0].space.mesh
+    mesh.update()
     nodal = [u for u in functions if u.space.degree > 0]
     flat = [(u, u.local_array()) for u in functions if u.space.degree == 0]
     degree = max([*(block.coord_element.degree for block in mesh.blocks), *(u.space.degree for u in nodal)])

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from petsc4py import PETSc
 
 from femgpu.element import LagrangeElement, ReferenceCell, basix_rule, reference_cell
 from femgpu.mesh import geometry
+from femgpu.mesh.coordinates import read_vertices
+from femgpu.mesh.topology import Closure
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +27,7 @@ class Block:
         coord_element: the element of the coordinates; degree above 1 on curved meshes.
         coords: (num_coord_nodes, dim) node coordinates, float64; one array for all blocks of a mesh.
         coord_dofs: (num_cells, coord_element.num_basis) nodes of each cell, int32.
-        affine: (num_cells,) mask of cells whose map is affine.
+        affine: (num_cells,) mask of cells whose map is affine; a mesh that moves may lose some.
     """
 
     index: int
@@ -45,6 +49,15 @@ class Block:
     ) -> Block:
         """A block whose affine cells are found; the arguments are its attributes."""
         return cls(index, element.cell, ids, element, coords, dofs, geometry.affine_mask(element, coords, dofs))
+
+    @property
+    def always_affine(self) -> bool:
+        """Whether the cells are affine wherever their nodes are."""
+        return geometry.always_affine(self.coord_element)
+
+    def affine_now(self) -> npt.NDArray[np.bool_]:
+        """(num_cells,) mask of cells whose map is affine with the present coordinates."""
+        return geometry.affine_mask(self.coord_element, self.coords, self.coord_dofs)
 
     @property
     def num_cells(self) -> int:
@@ -109,6 +122,21 @@ class Block:
         rule = basix_rule(self.cell, max(1, self.dim * element.degree))
         points = np.concatenate([element.nodes, rule.points])
         geometry.check_orientation(element, self.coords, self.coord_dofs, self.affine, self.ids, points)
+
+
+def straight_blocks(dm: PETSc.DMPlex, closures: Sequence[Closure], mpi: Any) -> tuple[Block, ...]:
+    """The cells of a DM with straight edges and cells of any types, a block for each closure; collective.
+
+    Raises:
+        MeshError: when the coordinates are of degree above 1.
+    """
+    coords, nodes = read_vertices(dm, closures, mpi)
+    start, blocks = dm.getHeightStratum(0)[0], []
+    for index, (closure, vertices) in enumerate(zip(closures, nodes, strict=True)):
+        element = LagrangeElement(closure.cell, 1)
+        ids = closure.cells - np.int32(start)
+        blocks.append(Block.of(index, ids, element, coords, vertices[:, geometry.node_vertices(element)]))
+    return tuple(blocks)
 
 
 def places(blocks: Sequence[Block]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:

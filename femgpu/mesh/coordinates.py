@@ -40,7 +40,7 @@ def read_coordinates(dm: PETSc.DMPlex, cell: str, mpi: Any) -> tuple[LagrangeEle
     offsets, num_comp, _ = petsc_c.local_offsets(dm.getCoordinateDM())
     if num_comp != dim:
         raise MeshError(f"the coordinates have {num_comp} components; expected {dim}")
-    coords = dm.getCoordinatesLocal().getArray(readonly=True).reshape(-1, dim).copy()
+    coords = node_values(dm)
     dofs = offsets // np.int32(dim)
     if dm.getCoordinatesLocalized():
         with collective(mpi):
@@ -49,7 +49,7 @@ def read_coordinates(dm: PETSc.DMPlex, cell: str, mpi: Any) -> tuple[LagrangeEle
                     f"a periodic mesh with {cell} cells of degree {element.degree} is not supported; expected straight "
                     "edges: save it with first-order cells"
                 )
-            coords = _with_cell_coordinates(dm, coords, [(np.arange(len(dofs)), dofs)])
+            _use_cell_coordinates(dm, [(np.arange(len(dofs)), dofs)])
     return element, coords, dofs
 
 
@@ -71,6 +71,7 @@ def read_vertices(dm: PETSc.DMPlex, closures: Sequence[Closure], mpi: Any) -> tu
     dim, section = dm.getDimension(), dm.getCoordinateSection()
     first, last = dm.getDepthStratum(0)
     values = dm.getCoordinatesLocal().getArray(readonly=True)
+    coords = node_values(dm)
     with collective(mpi):
         offsets = section_offsets(section, first, last)
         if len(values) != dim * (last - first):
@@ -78,13 +79,10 @@ def read_vertices(dm: PETSc.DMPlex, closures: Sequence[Closure], mpi: Any) -> tu
                 f"the mesh has {len(values) // dim} coordinate nodes for {last - first} vertices; expected straight edges where "
                 "it has prisms or cells of several types: save it with first-order cells"
             )
-        coords = values.reshape(-1, dim).copy()
         dofs = [(offsets[closure.vertices - first] // dim).astype(np.int32) for closure in closures]
         if dm.getCoordinatesLocalized():
             start = dm.getHeightStratum(0)[0]
-            coords = _with_cell_coordinates(
-                dm, coords, [(each.cells - start, nodes) for each, nodes in zip(closures, dofs, strict=True)]
-            )
+            _use_cell_coordinates(dm, [(each.cells - start, nodes) for each, nodes in zip(closures, dofs, strict=True)])
         return coords, dofs
 
 
@@ -105,18 +103,32 @@ def coordinate_fe(dm: PETSc.DMPlex) -> PETSc.FE | None:
     return field if isinstance(field, PETSc.FE) else None
 
 
-def _with_cell_coordinates(dm: PETSc.DMPlex, coords: _Floats, cells: Sequence[tuple[npt.NDArray, _Ints]]) -> _Floats:
-    """Appends the coordinates that PETSc keeps per cell, unwrapped, for cells across the period of a periodic mesh.
+def coordinate_degree(dm: PETSc.DMPlex) -> int:
+    """The degree of the coordinates; above 1 on curved meshes."""
+    fe = coordinate_fe(dm)
+    return 1 if fe is None else fe.getBasisSpace().getDegree()[0]
+
+
+def vectors(dm: PETSc.DMPlex) -> list[PETSc.Vec]:
+    """The local vectors of a DM's coordinates: of the nodes, and on a periodic mesh of the cells across the period."""
+    cells = dm.getCellCoordinatesLocal()
+    return [dm.getCoordinatesLocal(), *([cells] if cells.handle else [])]
+
+
+def node_values(dm: PETSc.DMPlex) -> _Floats:
+    """(num_nodes, dim) a copy of the coordinates, on a periodic mesh with those that cells across the period have of their own."""
+    return np.concatenate([vec.array_r for vec in vectors(dm)]).reshape(-1, dm.getDimension())
+
+
+def _use_cell_coordinates(dm: PETSc.DMPlex, cells: Sequence[tuple[npt.NDArray, _Ints]]) -> None:
+    """Gives the cells across the period of a periodic mesh the nodes that PETSc keeps for them, unwrapped, behind the others.
 
     Args:
         dm: the DMPlex.
-        coords: (num_nodes, dim) node coordinates.
         cells: for each cell type the numbers of its cells, and their nodes in closure order; changed in place.
-
-    Returns:
-        (num_all_nodes, dim) the coordinates with those of the cells behind them.
     """
-    dim = coords.shape[1]
+    dim = dm.getDimension()
+    num_nodes = dm.getCoordinatesLocal().getLocalSize() // dim
     start, end = dm.getHeightStratum(0)
     values = dm.getCellCoordinatesLocal().getArray(readonly=True)
     bounds = np.append(section_offsets(dm.getCellCoordinateSection(), start, end), len(values))
@@ -126,9 +138,8 @@ def _with_cell_coordinates(dm: PETSc.DMPlex, coords: _Floats, cells: Sequence[tu
         if np.any(sizes[ids[own]] != nodes.shape[1] * dim):
             raise MeshError("the cells of a periodic mesh have coordinates beside those of their vertices; expected straight edges")
         first = bounds[ids[own]] // dim
-        nodes[own] = len(coords) + first[:, None] + np.arange(nodes.shape[1])
+        nodes[own] = num_nodes + first[:, None] + np.arange(nodes.shape[1])
         _check_widths(dm, ids[own], values.reshape(-1, dim)[first[:, None] + np.arange(nodes.shape[1])])
-    return np.concatenate([coords, values.reshape(-1, dim)])
 
 
 def _check_widths(dm: PETSc.DMPlex, ids: npt.NDArray, x: _Floats) -> None:

@@ -14,6 +14,16 @@ from femgpu.element import LagrangeElement
 from femgpu.errors import MeshError
 
 CHUNK = 1 << 14
+# How a list of cells for createFromCellList becomes right. PETSc's tetrahedron is a left-handed one.
+_REMEDIES = {
+    "interval": "In a list of cells, put the smaller coordinate first",
+    "triangle": "In a list of cells, swap two vertices of each triangle with det(x1 - x0, x2 - x0) < 0",
+    "quadrilateral": "In a list of cells, go around each cell counter-clockwise",
+    "tetrahedron": "In a list of cells, swap two vertices of each tetrahedron with det(x1 - x0, x2 - x0, x3 - x0) > 0: all of "
+    "VTK's are such, take [0, 2, 1, 3]",
+    "hexahedron": "In a list of cells in VTK's order, take [0, 3, 2, 1, 4, 5, 6, 7]",
+    "prism": "In a list of cells in VTK's order, take [0, 2, 1, 3, 4, 5]",
+}
 AFFINE_TOLERANCE = 1e-12
 
 
@@ -27,6 +37,9 @@ def map_points(
 ) -> npt.NDArray[np.float64]:
     """Images of reference points.
 
+    Each is its nearest node plus a sum of differences from that node. So the image of a node is that node bit for bit, and a
+    coordinate that all nodes of an edge or a face have in common is that of all points on it.
+
     Args:
         coords: (num_nodes, dim) node coordinates.
         dofs: (num_cells, num_basis) nodes of each cell.
@@ -36,8 +49,13 @@ def map_points(
         (num_cells, num_points, dim).
     """
     mapped = np.empty((len(dofs), len(values), coords.shape[1]))
-    for part in chunks(len(dofs)):
-        np.matmul(values, coords[dofs[part]], out=mapped[part])
+    nearest = np.abs(values).argmax(axis=1)
+    for node in np.unique(nearest):
+        points = np.flatnonzero(nearest == node)
+        for part in chunks(len(dofs)):
+            x = coords[dofs[part]]
+            origin = x[:, node, None]
+            mapped[part, points] = origin + np.matmul(values[points], x - origin)
     return mapped
 
 
@@ -101,6 +119,11 @@ def physical_hessians(
     return np.einsum("eqki,eqckl,eqlj->eqcij", inverse, hessians, inverse, optimize=True)
 
 
+def always_affine(element: LagrangeElement) -> bool:
+    """Whether cells with this geometry element are affine wherever their nodes are."""
+    return element.reference.is_simplex and element.degree == 1
+
+
 def affine_mask(element: LagrangeElement, coords: npt.NDArray[np.float64], dofs: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
     """Which cells are images of the reference cell under an affine map.
 
@@ -116,7 +139,7 @@ def affine_mask(element: LagrangeElement, coords: npt.NDArray[np.float64], dofs:
     Returns:
         (num_cells,) mask.
     """
-    if element.reference.is_simplex and element.degree == 1:
+    if always_affine(element):
         return np.ones(len(dofs), bool)
     linear = np.c_[np.ones(element.num_basis), element.nodes]
     residual = np.eye(element.num_basis) - linear @ np.linalg.pinv(linear)
@@ -128,6 +151,13 @@ def affine_mask(element: LagrangeElement, coords: npt.NDArray[np.float64], dofs:
         allowed = AFFINE_TOLERANCE * extent + rounding * np.abs(x).max(axis=(1, 2))
         mask[part] = np.abs(np.matmul(residual, x)).max(axis=(1, 2)) <= allowed
     return mask
+
+
+def check_finite(coords: npt.NDArray[np.float64]) -> None:
+    """Refuses node coordinates (num_nodes, dim) that are not finite with a MeshError."""
+    lost = np.flatnonzero(~np.isfinite(coords).all(axis=1))
+    if len(lost):
+        raise MeshError(f"{len(lost)} of {len(coords)} nodes have coordinates that are not finite; the first is node {lost[0]}")
 
 
 def check_orientation(
@@ -151,9 +181,7 @@ def check_orientation(
     Raises:
         MeshError: when det J <= 0 somewhere, or a coordinate is not finite; names the first such cell and its vertices.
     """
-    if not np.isfinite(coords).all():
-        lost = np.flatnonzero(~np.isfinite(coords).all(axis=1))
-        raise MeshError(f"{len(lost)} of {len(coords)} nodes have coordinates that are not finite; the first is node {lost[0]}")
+    check_finite(coords)
     grads = element.tabulate(points)[1]
     bad: list[npt.NDArray] = []
     worst = np.inf
@@ -177,8 +205,8 @@ def _inverted(element: LagrangeElement, nodes: npt.NDArray, cell: int, count: st
     return (
         f"{count} {element.cell} cells have det J <= 0 (inverted or collapsed; smallest det J "
         f"{worst:.3g}); the first is cell {cell} with vertices {corners}. Expected positively oriented cells in PETSc's "
-        "vertex order: fix the mesh, or call dm.orient(); VTK-ordered tetrahedra given to createFromCellList need the "
-        "permutation [0, 2, 1, 3], hexahedra [0, 3, 2, 1, 4, 5, 6, 7], prisms [0, 2, 1, 3, 4, 5]"
+        f"vertex order. {_REMEDIES[element.cell]}. In gmsh, gmsh.model.mesh.reverse() turns a mesh around; a mesh that moved "
+        "has moved too far"
     )
 
 

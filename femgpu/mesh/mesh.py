@@ -11,12 +11,13 @@ from petsc4py import PETSc
 
 from femgpu.element import LagrangeElement, ReferenceCell
 from femgpu.errors import MeshError, collective
-from femgpu.mesh import geometry, regions
-from femgpu.mesh.block import Block, places
+from femgpu.mesh import regions
+from femgpu.mesh.block import Block, places, straight_blocks
 from femgpu.mesh.cell_types import cell_names, has_petsc_elements
-from femgpu.mesh.coordinates import read_coordinates, read_vertices
+from femgpu.mesh.coordinates import read_coordinates
 from femgpu.mesh.locate_points import FoundPoints, PointFinder
-from femgpu.mesh.topology import Closure, Topology, closure
+from femgpu.mesh.motion import Motion
+from femgpu.mesh.topology import Closure, Topology, check_cells_once, closure
 from femgpu.mesh.user_dm import UserDM
 
 _ATTRIBUTE = "__femgpu__"
@@ -36,13 +37,15 @@ class Mesh:
         num_cells_global: cells of all ranks.
         blocks: the cells of each type; the same types in the same order on all ranks.
         kept: what other layers compute once per mesh, by name.
-        coords: (num_coord_nodes, dim) node coordinates, float64.
+        coords: (num_coord_nodes, dim) node coordinates, float64; `update` follows those of the DMs.
+        motion: how often they changed, and who wants to know.
         has_petsc_elements: whether PETSc's own finite elements are right on this mesh: one simplex or tensor type.
     """
 
     dm: PETSc.DMPlex
     blocks: tuple[Block, ...]
     coords: npt.NDArray[np.float64]
+    motion: Motion
 
     def __init__(self, dm: PETSc.DMPlex) -> None:
         """Reads a DM; collective. Use `Mesh.of` instead, which makes one Mesh per DM.
@@ -56,6 +59,8 @@ class Mesh:
         self.comm = dm.getComm()
         self.mpi = self.comm.tompi4py()
         self._cells = cell_names(dm, self.mpi)
+        with collective(self.mpi):
+            check_cells_once(dm)
         self.has_petsc_elements = has_petsc_elements(self._cells)
         self.dim = dm.getDimension()
         self.dm = dm.clone()
@@ -69,19 +74,13 @@ class Mesh:
         with collective(self.mpi):
             for block in self.blocks:
                 block.check_orientation()
+        self.motion = Motion(self.dm, self._user_dm, self.blocks, self.mpi)
 
     def _read_blocks(self, cells: tuple[str, ...]) -> tuple[Block, ...]:
         if self.has_petsc_elements:
             element, coords, dofs = read_coordinates(self.dm, cells[0], self.mpi)
             return (Block.of(0, np.arange(self.num_cells, dtype=np.int32), element, coords, dofs),)
-        coords, nodes = read_vertices(self.dm, self.closures, self.mpi)
-        start = self.dm.getHeightStratum(0)[0]
-        blocks = []
-        for index, cell in enumerate(cells):
-            element = LagrangeElement(cell, 1)
-            ids = self.topology.of_type(cell) - np.int32(start)
-            blocks.append(Block.of(index, ids, element, coords, nodes[index][:, geometry.node_vertices(element)]))
-        return tuple(blocks)
+        return straight_blocks(self.dm, self.closures, self.mpi)
 
     @cached_property
     def topology(self) -> Topology:
@@ -96,7 +95,7 @@ class Mesh:
 
     @classmethod
     def of(cls, dm: PETSc.DMPlex) -> Mesh:
-        """The mesh of a DM: made on the first call, and anew when the coordinates changed; collective then.
+        """The mesh of a DM: made on the first call, and anew when its coordinates are of another degree; collective then.
 
         Args:
             dm: an interpolated DMPlex without overlap, or a DM made by `clone_dm`.
@@ -109,7 +108,10 @@ class Mesh:
                 f"a mesh is {dm!r} of type {type(dm).__name__}; expected a PETSc.DMPlex: `space.dm` of a function space is one"
             )
         mesh = dm.getAttr(_ATTRIBUTE)
-        if mesh is None or mesh._user_dm.has_moved(dm):
+        if mesh is not None and mesh._user_dm.has_other_element(dm):
+            mesh._user_dm.forget()
+            mesh = None
+        if mesh is None:
             mesh = cls(dm)
             dm.setAttr(_ATTRIBUTE, mesh)
         elif mesh._user_dm.is_same(dm):
@@ -122,7 +124,13 @@ class Mesh:
         if self._user_dm.is_same(dm):  # the user's DM is gone, and its handle has come back
             self._user_dm.forget()
         dm.setAttr(_ATTRIBUTE, self)
+        self.motion.watch(dm)
         return dm
+
+    def update(self) -> None:
+        """Reads the coordinates again if they changed, as `Motion.update`; all that computes with coordinates does so first."""
+        if self.motion.update():
+            self.__dict__.pop("_point_finder", None)
 
     @property
     def _label_dm(self) -> PETSc.DMPlex:
@@ -262,6 +270,7 @@ class Mesh:
         Raises:
             DataError: on all ranks, for points of another shape, not finite, or not the same on all ranks.
         """
+        self.update()
         return self._point_finder.find(points)
 
     @cached_property

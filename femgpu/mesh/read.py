@@ -23,8 +23,9 @@ _FOR_VIEWERS = (".vtu", ".pvtu", ".pvd")
 def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
     """Reads a mesh file that PETSc knows by its suffix, and distributes it; collective.
 
-    Physical groups of gmsh become the labels "Cell Sets", "Face Sets" and "Vertex Sets". An .h5 that `femgpu.write` made gives
-    the mesh that its functions live on, with labels and periods; `femgpu.io.read_h5` reads the functions with it.
+    Physical groups of gmsh become the labels "Cell Sets", "Face Sets" and "Vertex Sets". Files of gmsh are of version 2.2 or 4.1,
+    ASCII or binary, and plane meshes lie in planes z = const. An .h5 that `femgpu.write` made gives the mesh that its functions
+    live on, with labels and periods; `femgpu.io.read_h5` reads the functions with it.
 
     Args:
         path: the file.
@@ -34,7 +35,8 @@ def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.
         The DMPlex.
 
     Raises:
-        MeshError: on all ranks, when the file is missing, empty, malformed, damaged or of an unknown format.
+        MeshError: on all ranks, when the file is missing, empty, malformed, damaged or of an unknown format; when a file of gmsh
+            holds a surface or curve in space, or a cell twice.
     """
     return distribute(serial_read(path, PETSc.COMM_WORLD if comm is None else comm))
 

@@ -18,7 +18,7 @@ from femgpu import petsc_c
 from femgpu.element import LagrangeElement
 from femgpu.errors import MeshError, collective
 from femgpu.mesh.cell_types import cell_names
-from femgpu.mesh.coordinates import coordinate_fe, read_coordinates, read_vertices, section_offsets
+from femgpu.mesh.coordinates import coordinate_degree, read_coordinates, read_vertices, section_offsets
 from femgpu.mesh.geometry import map_points
 from femgpu.mesh.mesh import Mesh
 from femgpu.mesh.periods import is_periodic
@@ -27,8 +27,7 @@ from femgpu.mesh.topology import Topology, closure
 
 def is_curved(dm: PETSc.DMPlex) -> bool:
     """Whether the coordinates are of degree above 1."""
-    fe = coordinate_fe(dm)
-    return fe is not None and fe.getBasisSpace().getDegree()[0] > 1
+    return coordinate_degree(dm) > 1
 
 
 def refine(dm: PETSc.DMPlex) -> PETSc.DMPlex:

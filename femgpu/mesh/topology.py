@@ -119,6 +119,28 @@ def cone_offsets(types: npt.NDArray[np.int8]) -> npt.NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(_CONE_SIZES[types])])
 
 
+def first_repeated(rows: npt.NDArray[np.integer]) -> int | None:
+    """The number of a row (num_rows, width) that holds the same integers as one before, in any order; None where none does."""
+    ordered = np.sort(rows, axis=1)
+    order = np.lexsort(ordered.T)
+    same = np.flatnonzero((ordered[order[1:]] == ordered[order[:-1]]).all(axis=1))
+    return int(order[same[0] + 1]) if len(same) else None
+
+
+def check_cells_once(dm: PETSc.DMPlex) -> None:
+    """Refuses cells of this rank with the same facets, which would count twice, with a MeshError."""
+    start, end = dm.getHeightStratum(0)
+    cones, sizes = petsc_c.cones(dm, start, end), np.diff(cone_offsets(point_types(dm, start, end)))
+    starts = np.cumsum(sizes) - sizes
+    for size in np.unique(sizes):
+        cells = np.flatnonzero(sizes == size)
+        twice = first_repeated(cones[starts[cells][:, None] + np.arange(size)])
+        if twice is not None:
+            raise MeshError(
+                f"cell {cells[twice]} of the mesh has the facets of another cell; expected each cell once in a list of cells"
+            )
+
+
 @dataclass(frozen=True, eq=False)
 class Closure:
     """The parts of the cells of one type, without the cells themselves.

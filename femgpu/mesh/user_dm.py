@@ -6,6 +6,8 @@ import weakref
 
 from petsc4py import PETSc
 
+from femgpu.mesh.coordinates import coordinate_degree
+
 
 class UserDM:
     """The DM that a mesh was read from.
@@ -19,7 +21,7 @@ class UserDM:
 
     def __init__(self, dm: PETSc.DMPlex):
         self.see(dm)
-        self._coordinates = _coordinate_state(dm)
+        self._degree = coordinate_degree(dm)
 
     def see(self, dm: PETSc.DMPlex) -> None:
         """Takes note of the Python object of this DM."""
@@ -33,17 +35,11 @@ class UserDM:
         """Whether a DM is the user's, and not a clone for a space."""
         return dm.handle == self._handle
 
-    def has_moved(self, dm: PETSc.DMPlex) -> bool:
-        """Whether a DM is the user's with other coordinates than at first; clones for spaces keep those of their mesh."""
-        return self.is_same(dm) and _coordinate_state(dm) != self._coordinates
+    def has_other_element(self, dm: PETSc.DMPlex) -> bool:
+        """Whether a DM is the user's with coordinates of another degree than at first."""
+        return self.is_same(dm) and coordinate_degree(dm) != self._degree
 
     def alive(self) -> PETSc.DMPlex | None:
         """The DM, while the user holds it."""
         dm = self._object()
         return dm if dm is not None and self.is_same(dm) else None
-
-
-def _coordinate_state(dm: PETSc.DMPlex) -> tuple[int, int]:
-    """Changes when the coordinates are replaced or written to."""
-    coordinates = dm.getCoordinatesLocal()
-    return coordinates.handle, coordinates.stateGet()

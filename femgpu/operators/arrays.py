@@ -16,6 +16,9 @@ from femgpu.spaces import Field
 
 _NUMPY = {"double": np.float64, "float": np.float32, "int": np.int32, "uchar": np.uint8}
 
+# Roles of what changes when the mesh moves.
+_MOVING = ("geometry", "coords")
+
 
 def real_type(precision: str) -> Any:
     """Numpy's type of numbers in arithmetic."""
@@ -39,6 +42,7 @@ class CellArrays:
         self.runtime = runtime
         self.prescribed = prescribed
         self._kept: dict[Any, Any] = {}
+        self._moving: dict[Any, Callable[[], np.ndarray]] = {}
 
     @property
     def mask(self) -> Any:
@@ -64,12 +68,20 @@ class CellArrays:
         key, make = self._entry(term, plan, array, fields, tables)
         if key not in self._kept:
             self._kept[key] = self.runtime.upload(make())
+            if array.role[0] in _MOVING:
+                self._moving[key] = make
         return self._kept[key]
 
     def keep(self, buffers: Iterable[Any]) -> None:
         """Forgets arrays that are not among some buffers: those of ways that were compared and not chosen."""
         kept = {id(buffer) for buffer in buffers}
         self._kept = {key: buffer for key, buffer in self._kept.items() if key == "mask" or id(buffer) in kept}
+        self._moving = {key: make for key, make in self._moving.items() if key in self._kept}
+
+    def follow(self) -> None:
+        """Brings the present coordinates, and what is computed from them, to the buffers that hold older ones."""
+        for key, make in self._moving.items():
+            self.runtime.write(self._kept[key], np.ascontiguousarray(make()))
 
     def missing(self, term: Term, plan: Plan, fields: dict[str, Field]) -> dict[Any, int]:
         """Bytes of the arrays over cells that a plan needs and that are not there yet, by key; nothing is made."""

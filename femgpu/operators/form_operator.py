@@ -55,6 +55,7 @@ class FormOperator:
         applications: the launches of each target built so far; `state` are those that fill what the action reads at the points.
         splits: by application of the action, what of it is stored and what is computed.
         refusals: why schedules that were tried did not serve, each once.
+        bends: `Motion.bends` of the mesh that the terms were made for: with another one all that was bound is void.
     """
 
     def __init__(self, form: Form, settings: Settings, runtime: Runtime, prescribed: npt.NDArray[np.uint8] | None = None):
@@ -62,19 +63,24 @@ class FormOperator:
         self.settings = settings
         self.runtime = runtime
         self.space = form.space
-        self.mpi = form.space.mesh.mpi
-        self.terms = make_terms(form, settings)
+        self.mesh, self.mpi = form.space.mesh, form.space.mesh.mpi
         self.scalar = np.dtype(scalar_type(settings.precision))
-        self.num_local = self.space.num_local
-        self._prescribed = prescribed
-        self._arrays = CellArrays(runtime, prescribed)
+        self.num_local, self._prescribed = self.space.num_local, prescribed
+        self.mesh.update()
+        self._divide()
         with collective(self.mpi):
             needed = least_bytes(self.terms, self._arrays, self._plans("residual"), settings)
-            runtime.require(needed, f"the form on {self.space.mesh.num_cells} cells")
+            runtime.require(needed, f"the form on {self.mesh.num_cells} cells")
             self.u, self.base, self.w, self.out = (runtime.empty(self.vector_bytes) for _ in range(4))
             for buffer in (self.u, self.base, self.w):
                 runtime.zero(buffer, self.vector_bytes)
-            self.inputs = Inputs(form, settings.precision, runtime, self.mpi)
+            self.inputs = Inputs(form, settings.precision, runtime, self.mesh)
+
+    def _divide(self) -> None:
+        """Divides the form into terms, on the mesh as it is, of which nothing is built yet; collective."""
+        self.terms = make_terms(self.form, self.settings)
+        self._moves, self.bends = self.mesh.motion.moves, self.mesh.motion.bends
+        self._arrays = CellArrays(self.runtime, self._prescribed)
         self.applications: dict[str, list[Application]] = {}
         self.splits: dict[Application, StateSplit] = {}
         self.refusals: dict[str, None] = {}
@@ -96,13 +102,19 @@ class FormOperator:
         return self.num_local * self.scalar.itemsize
 
     def update(self) -> None:
-        """Brings changed coefficients and constants to the device; collective.
+        """Brings changed coefficients, constants and coordinates to the device; collective.
 
         Raises:
-            DataError: when a coefficient holds numbers that are not finite.
+            FemgpuError: when a coefficient is not finite, or the mesh has moved so far that cells are inverted.
         """
-        if self.inputs.update():
+        fresh, motion = self.inputs.update(), self.mesh.motion
+        if self.bends != motion.bends:
+            self._divide()
+        elif self._moves != motion.moves:
+            self._arrays.follow()
+        if fresh or self._moves != motion.moves:
             self.base_changed()
+        self._moves = motion.moves
 
     def base_changed(self) -> None:
         """Says that `base` holds another state: what the action keeps at the points is computed anew at its next use."""

@@ -43,7 +43,7 @@ def assemble(form: Any, options_prefix: str = "") -> float:
     mesh = form_mesh(lowered)
     runtime = choose_runtime(settings, [function.vec for function in lowered.coefficients], mesh.mpi)
     with collective(mesh.mpi):
-        inputs = Inputs(lowered, settings.precision, runtime, mesh.mpi)
+        inputs = Inputs(lowered, settings.precision, runtime, mesh)
     inputs.update()
     terms = make_terms(lowered, settings)
     arrays, kind = CellArrays(runtime), scalar_type(settings.precision)

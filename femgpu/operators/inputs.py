@@ -11,6 +11,7 @@ from mpi4py import MPI
 from femgpu import log
 from femgpu.errors import DataError, collective
 from femgpu.forms import Form
+from femgpu.mesh import Mesh
 from femgpu.operators.arrays import real_type, scalar_type
 from femgpu.runtime import Runtime
 from femgpu.spaces import rate_of
@@ -26,7 +27,7 @@ class Inputs:
         form: the lowered form.
         precision: of the kernels.
         runtime: the device.
-        mpi: mpi4py communicator.
+        mesh: the mesh, which is brought up to date with its coordinates first.
 
     Attributes:
         buffers: by role: ("constants",), ("vector", "a0"), ...
@@ -34,10 +35,11 @@ class Inputs:
         base_rate: that of the state of the Jacobian.
     """
 
-    def __init__(self, form: Form, precision: str, runtime: Runtime, mpi: Any):
+    def __init__(self, form: Form, precision: str, runtime: Runtime, mesh: Mesh):
         self.form = form
         self.runtime = runtime
-        self.mpi = mpi
+        self.mesh = mesh
+        self.mpi = mesh.mpi
         self._real, self._scalar = np.dtype(real_type(precision)), np.dtype(scalar_type(precision))
         self._constants = np.full(max(form.constant_offsets[-1], 1), np.nan)
         self.buffers: dict[tuple, Any] = {("constants",): runtime.empty(self._constants.size * self._real.itemsize)}
@@ -62,7 +64,9 @@ class Inputs:
 
         Raises:
             DataError: when a coefficient holds numbers that are not finite.
+            MeshError: when the mesh has moved so far that cells are inverted.
         """
+        self.mesh.update()  # sizes of cells are coefficients
         constants = self.form.constant_values()
         fresh = not np.array_equal(constants, self._constants[: len(constants)])
         if fresh:

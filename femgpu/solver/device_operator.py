@@ -26,7 +26,7 @@ class DeviceOperator:
     kernel, and one launch more where E-vectors are summed.
 
     What changes between evaluations is the caller's to bring here: boundary values (`rows.evaluate`, `transfer.update_values`), the
-    factor s (`transfer.scale`), coefficients and constants (`local.update`), the state (`set_base`).
+    factor s (`transfer.scale`), coefficients, constants and coordinates (`local.update`), the state (`set_base`).
 
     Args:
         form: the lowered form.
@@ -50,7 +50,7 @@ class DeviceOperator:
             self.transfer = Transfer(space, rows, settings.precision, runtime)
             self.direct = self.transfer.same and self.transfer.halo is None
             self._prepare = self.transfer.prepare_action(self.local.mask) if self.direct else None
-        self._bound = runtime.bindings(_PAIRS)
+        self._bound, self._bends = runtime.bindings(_PAIRS), self.local.bends
 
     def residual(self, t: Any, out: Any) -> None:
         """`out` = residual at the state t."""
@@ -101,6 +101,8 @@ class DeviceOperator:
 
     def _launches(self, t: Any, out: Any) -> list[Launch]:
         """Everything that an action between two buffers launches, bound once."""
+        if self._bends != self.local.bends:
+            self._bound, self._bends = self.runtime.bindings(_PAIRS), self.local.bends
         key = (t.int_ptr, out.int_ptr)
         found = self._bound.get(key)
         if found is None:

@@ -97,17 +97,23 @@ class AssembledJacobian:
         mat = PETSc.Mat().create(comm=template.getComm())
         mat.setSizes((sizes, sizes), bsize=template.getBlockSize())
         mat.setType(PETSc.Mat.Type.AIJ)
-        rows, columns = self._pattern()
-        mat.setPreallocationCOO(rows, columns)
         self.mat = mat
+        self._preallocate()
         self._num_rows = len(operator.rows.owned)
 
     def fill(self) -> None:
         """Computes the entries at the operators' state; boundary rows get s on the diagonal."""
+        if self._bends != self.operator.local.bends:
+            self._preallocate()
         pieces = [matrix.ravel() for matrix in self.operator.local.matrices()]
         pieces.append(np.full(self._num_rows, self.operator.transfer.scale))
         with log.event("FGMatrix"):
             self.mat.setValuesCOO(np.concatenate(pieces), PETSc.InsertMode.INSERT_VALUES)
+
+    def _preallocate(self) -> None:
+        rows, columns = self._pattern()
+        self.mat.setPreallocationCOO(rows, columns)
+        self._bends = self.operator.local.bends
 
     def _pattern(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Global rows and columns of all entries; PETSc ignores negative ones, which stand for prescribed dofs."""

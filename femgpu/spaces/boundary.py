@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,6 +52,8 @@ class DirichletBC:
         self.component = component
         self._expression = self._lower()
         self._nodes = self._find_nodes()
+        self._points: npt.NDArray[np.float64] | None = None
+        self._moves = 0
 
     def _lower(self) -> ExpressionValues | None:
         """The value where it is an expression, and not simply entries of a vector like the unknown's."""
@@ -98,8 +99,9 @@ class DirichletBC:
             return self._function_values(self.value)
         if self._expression is not None:
             return self._expression_values(self._expression)
+        points = self._current_points()
         with collective(space.mesh.mpi):
-            values = node_values(self.value, self._points, self._shape, _WHAT)
+            values = node_values(self.value, points, self._shape, _WHAT)
         return values.ravel()
 
     def _expression_values(self, expression: ExpressionValues) -> npt.NDArray[np.float64]:
@@ -124,14 +126,18 @@ class DirichletBC:
                 )
         return values
 
-    @cached_property
-    def _points(self) -> npt.NDArray[np.float64]:
-        """(num_nodes, dim) coordinates of the nodes on the region, kept for conditions that are evaluated again and again."""
-        positions, points = self.space.nodes()
-        keep = np.isin(positions, self._nodes)
-        if keep.sum() != len(self._nodes):
-            raise DataError("a boundary node of this rank belongs to none of its cells")
-        return points[keep]
+    def _current_points(self) -> npt.NDArray[np.float64]:
+        """(num_nodes, dim) coordinates of the nodes on the region, kept until the mesh moves; collective."""
+        mesh = self.space.mesh
+        mesh.update()
+        if self._points is None or self._moves != mesh.motion.moves:
+            positions, points = self.space.nodes()
+            keep = np.isin(positions, self._nodes)
+            with collective(mesh.mpi):
+                if keep.sum() != len(self._nodes):
+                    raise DataError("a boundary node of this rank belongs to none of its cells")
+            self._points, self._moves = points[keep], mesh.motion.moves
+        return self._points
 
 
 def _of_owners(space: Space, local: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

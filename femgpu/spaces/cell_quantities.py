@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from femgpu.spaces.function_space import FunctionSpace
 
 
 def cell_quantity(mesh: Mesh, name: str) -> Function:
-    """A size of every cell as a DG Function of degree 0; the same object for the same mesh and name. Collective at first use.
+    """A size of every cell as a DG Function of degree 0, also after the mesh moved; one object per mesh and name. Collective.
 
     Args:
         mesh: the mesh.
@@ -31,12 +32,18 @@ def cell_quantity(mesh: Mesh, name: str) -> Function:
         raise FormError(f"cell quantity {name!r}; expected one of {', '.join(CELL_QUANTITIES)}")
     if name not in mesh.kept:
         function = Function(FunctionSpace(mesh.clone_dm(), "DG", 0), name)
-        local = np.zeros(function.space.num_local)
-        for block, offsets in zip(mesh.blocks, function.space.field.offsets, strict=True):
-            local[offsets[:, 0]] = CELL_QUANTITIES[name](block)
-        function.set_local(local)
+        _fill(function)
         mesh.kept[name] = function
+        mesh.motion.followers.append(partial(_fill, function))
     return mesh.kept[name]
+
+
+def _fill(function: Function) -> None:
+    """Computes a size of every cell, by the function's name, from the present coordinates."""
+    local = np.zeros(function.space.num_local)
+    for block, offsets in zip(function.space.mesh.blocks, function.space.field.offsets, strict=True):
+        local[offsets[:, 0]] = CELL_QUANTITIES[function.name](block)
+    function.set_local(local)
 
 
 def _volume(block: Block) -> npt.NDArray[np.float64]:

@@ -30,8 +30,8 @@ def interpolate(local: npt.NDArray[np.float64], space: SingleSpace, source: Any,
     if is_expression(source) and not isinstance(source, Constant):
         write_nodal(local, expression_values(source, space, space.value_shape, what), space, what)
         return
+    positions, points = space.nodes()
     with collective(space.mesh.mpi):
-        positions, points = space.nodes()
         values = node_values(source, points, space.value_shape, what)
         for component in range(space.num_comp):
             local[positions + component] = values[:, component]

@@ -137,11 +137,12 @@ class SingleSpace(Space):
         return self._only(self.field.offsets)
 
     def nodes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
-        """The nodes of this rank, ghosts included.
+        """The nodes of this rank, ghosts included; collective.
 
         Returns:
             Positions (num_nodes,) of component 0 in the L-vector, and coordinates (num_nodes, dim).
         """
+        self.mesh.update()
         where = np.empty((self.num_local, self.mesh.dim))
         present = np.zeros(self.num_local, bool)
         for block, element, offsets in zip(self.mesh.blocks, self.field.elements, self.field.offsets, strict=True):

@@ -8,7 +8,6 @@ from ufl import dx, grad, inner
 import femgpu
 from femgpu.errors import DataError
 from femgpu.forms import functional, lower_form
-from femgpu.mesh import Mesh
 from femgpu.operators import is_symmetric, make_terms, twin
 from femgpu.options import Settings
 
@@ -74,15 +73,6 @@ def test_functionals_without_functions():
     assert femgpu.assemble(femgpu.Constant(dm, 3.0) * dx) == pytest.approx(6.0)
     assert femgpu.assemble(x[0] * dx) == pytest.approx(2.0)
     assert femgpu.assemble(1 * dx(domain=ufl.domain.extract_unique_domain(x))) == pytest.approx(2.0)
-
-
-def test_moved_coordinates_make_a_new_mesh():
-    dm = femgpu.mesh.box((3, 2), cell="triangle")
-    before = Mesh.of(dm)
-    assert Mesh.of(dm) is before
-    dm.getCoordinatesLocal().scale(2.0)
-    assert Mesh.of(dm) is not before
-    assert femgpu.assemble(femgpu.Constant(dm, 1.0) * dx) == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize("precision", ["double", "single", "mixed"])

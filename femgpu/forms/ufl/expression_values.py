@@ -48,9 +48,11 @@ class ExpressionValues:
         if domain is not None and mesh_of(domain) is not mesh:
             raise DataError(f"the expression {show(expression)} lives on another mesh; build all spaces and Constants from one DM")
         check_inputs(self.expression)
+        self._mesh = mesh
 
     def read(self) -> Snapshot:
         """Takes the present values of Functions and Constants; collective."""
+        self._mesh.update()
         return Snapshot(
             self.expression,
             tuple(function.local_array() for function in self.expression.coefficients),

@@ -1,0 +1,166 @@
+"""Coordinates that change after spaces and problems were made, on 1 and 2 ranks: everything follows."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ufl
+from mpi4py.MPI import MAX
+from ufl import ds, dx, grad, inner
+
+import femgpu
+from femgpu.errors import MeshError
+from femgpu.mesh import Mesh
+
+ranks = pytest.mark.parallel([1, 2])
+
+DISK = Path(__file__).parents[1] / "data" / "disk_2.msh"
+
+
+def problem_on(dm, prefix):
+    """Reads coordinates in all ways: gradients, x, facets, sizes of cells, boundary values; stores geometry and state."""
+    V = femgpu.FunctionSpace(dm, "Lagrange", 1)
+    u, v, x = femgpu.Function(V), ufl.TestFunction(V), femgpu.coordinates(dm)
+    h = ufl.CellVolume(ufl.domain.extract_unique_domain(x))
+    F = inner((1 + u * u) * grad(u), grad(v)) * dx - (1 + h) * v * dx - x[0] * v * ds
+    return femgpu.NonlinearProblem(F, u, femgpu.DirichletBC(V, lambda x: np.sin(x[0]), 1), options_prefix=prefix)
+
+
+def solution(problem):
+    problem.u.vec.set(0)
+    return problem.solve().vec.array_r.copy()
+
+
+def points(dm):
+    return dm.getCoordinatesLocal().array_r.reshape(-1, dm.getDimension()).copy()
+
+
+def replaced(dm, x):
+    local = dm.getCoordinatesLocal().duplicate()
+    local.setArray(x.ravel())
+    dm.setCoordinatesLocal(local)
+
+
+def in_place(dm, x):
+    dm.getCoordinatesLocal().array[:] = x.ravel()
+
+
+def by_global_vector(dm, x):
+    replaced(other := dm.clone(), x)
+    dm.setCoordinates(other.getCoordinates().copy())
+
+
+WAYS = {
+    "the user's DM, replaced": (replaced, lambda dm, V: dm),
+    "the user's DM, in place": (in_place, lambda dm, V: dm),
+    "the space's DM, replaced": (replaced, lambda dm, V: V.dm),
+    "the user's DM, global vector": (by_global_vector, lambda dm, V: dm),
+    "the space's DM, in place": (in_place, lambda dm, V: V.dm),
+}
+
+
+@ranks
+@pytest.mark.parametrize("jacobian", ["matfree", "assembled"])
+def test_motion_loop(set_options, jacobian):
+    """Each step moves another vector; the first bends cells that were affine. A problem made anew says the same."""
+    set_options("moving_", femgpu_jacobian=jacobian, femgpu_qdata="store", femgpu_geometry="stored", ksp_rtol=1e-12)
+    dm = femgpu.mesh.box((4, 3), cell="quadrilateral")
+    problem, start = problem_on(dm, "moving_"), points(dm)
+    before = solution(problem)
+    for step, (name, (move, holder)) in enumerate(WAYS.items(), 1):
+        x = start * [1 + 0.1 * step, 1.0]
+        x[:, 1] += 0.05 * step * x[:, 0] * x[:, 1]
+        move(holder(dm, problem.u.space), x)
+        fresh = dm.clone()  # another box may be distributed in another way
+        replaced(fresh, x)
+        found, expected = solution(problem), solution(problem_on(fresh, "moving_"))
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9, err_msg=name)
+        assert problem.u.space.comm.tompi4py().allreduce(np.abs(found - before).max(initial=0)) > 1e-3, name
+        np.testing.assert_array_equal(points(dm), x)
+        before = found
+    motion = problem.u.space.mesh.motion
+    assert (motion.moves, motion.bends) == (len(WAYS), 1)
+
+
+@ranks
+def test_affine_cells_stay_affine():
+    """Nothing is built anew for cells that are affine whatever happens, and nothing is read where nobody wrote."""
+    dm = femgpu.mesh.box((3, 3), cell="triangle")
+    problem = problem_on(dm, "")
+    solution(problem)
+    built = problem.operator.local.applications["action"]
+    replaced(dm, points(dm) ** 2)
+    solution(problem)
+    assert problem.operator.local.applications["action"] is built
+    if dm.comm.rank == 0:
+        assert len(dm.getCoordinatesLocal().array)  # asks for write access
+    solution(problem)
+    assert Mesh.of(dm).motion.moves == 1
+
+
+@ranks
+@pytest.mark.parametrize("cell", ["triangle", "prism"])
+def test_functions_and_functionals_follow(cell):
+    dm = femgpu.mesh.box((2,) * (2 if cell == "triangle" else 3), cell=cell)
+    V = femgpu.FunctionSpace(dm, "Lagrange", 2)
+    u, x = femgpu.Function(V), femgpu.coordinates(dm)
+    bc = femgpu.DirichletBC(V, lambda x: x[0])
+    one = femgpu.Constant(dm, 1.0) * dx
+    size = ufl.CellVolume(ufl.domain.extract_unique_domain(x)) * dx
+
+    def values():
+        u.interpolate(lambda x: x[0])
+        far = u.vec.max()[1]
+        u.interpolate(x[0])
+        at = u.evaluate(np.full((1, dm.getDimension()), 0.75))[0]
+        reach = dm.comm.tompi4py().allreduce(bc.values().max(initial=0), MAX)
+        return [femgpu.assemble(one), femgpu.assemble(size), far, u.vec.max()[1], at, reach]
+
+    first = np.array(values())
+    in_place(V.dm, 2 * points(V.dm))
+    factor = 2.0 ** dm.getDimension()
+    np.testing.assert_allclose(values(), first * [factor, factor**2, 2, 2, 1, 2], rtol=1e-13)
+    assert V.nodes()[1].max(initial=0) == points(dm).max(initial=0)
+
+
+@ranks
+def test_curved_and_periodic_meshes():
+    disk = femgpu.mesh.read(DISK)
+    area = femgpu.Constant(disk, 1.0) * dx
+    before = femgpu.assemble(area)
+    in_place(disk, 2 * points(disk))
+    assert femgpu.assemble(area) == pytest.approx(4 * before)
+    ring = femgpu.mesh.box((4, 3), cell="triangle", periodic=(True, False))
+    V = femgpu.FunctionSpace(ring, "Lagrange", 1)
+    area = femgpu.Constant(ring, 1.0) * dx
+    stretch = np.array([1.0, 3.0])
+    in_place(ring, points(ring) * stretch)
+    with pytest.raises(MeshError, match="across the period were not; expected both"):
+        femgpu.assemble(area)
+    cells = ring.getCellCoordinatesLocal()
+    cells.array[:] = (cells.array_r.reshape(-1, 2) * stretch).ravel()
+    assert femgpu.assemble(area) == pytest.approx(3.0)
+    assert V.nodes()[1].max(initial=3.0) == 3.0
+
+
+@ranks
+def test_motions_that_are_refused():
+    """On all ranks; the mesh stays where it was, and a legal motion is taken afterwards."""
+    dm = femgpu.mesh.box((3, 3), cell="quadrilateral")
+    V, area = femgpu.FunctionSpace(dm, "Lagrange", 1), femgpu.Constant(dm, 1.0) * dx
+    start = points(dm)
+    for x, text in ((start * [-1.0, 1.0], "inverted or collapsed"), (start + np.nan, "not finite")):
+        replaced(dm, x)
+        for _ in range(2):
+            with pytest.raises(MeshError, match=text):
+                femgpu.assemble(area)
+    replaced(dm, 2 * start)
+    replaced(V.dm, 3 * start)
+    with pytest.raises(MeshError, match="changed in two ways"):
+        femgpu.assemble(area)
+    replaced(dm, 3 * start)
+    assert femgpu.assemble(area) == pytest.approx(9.0)
+    dm.createCoordinateSpace(2, False, True)
+    with pytest.raises(MeshError, match="coordinates of the same degree"):
+        femgpu.assemble(area)
+    assert femgpu.assemble(femgpu.Constant(dm, 2.0) * dx) == pytest.approx(18.0)  # a new mesh
