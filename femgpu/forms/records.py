@@ -90,6 +90,7 @@ class Integral:
         type: "cell" or "exterior_facet".
         subdomain: label values that are integrated over, one after the other; empty means everywhere.
         degree: the degree that the quadrature integrates exactly; None asks for PETSc's own points.
+        estimated: whether the degree is that of the integrand only, to which cells add the degree of their map's det J.
         scheme: the kind of rule, one of `element.SCHEMES`.
         residual: f0 and f1.
         action: f0 and f1 of the Jacobian times the direction w.
@@ -101,6 +102,7 @@ class Integral:
     subdomain: tuple[int, ...]
     degree: int | None
     scheme: str = "default"
+    estimated: bool = False
     residual: Pointwise | None = None
     action: Pointwise | None = None
     jacobian: Pointwise | None = None
