@@ -1,21 +1,16 @@
 """Workload build: how long the device's compiler takes for the kernels of scripts that it has never seen.
 
-Each script runs as it is, on a small box of each type of cells and for each degree; where it solves, the kernels are built
-instead, so that those of its error norms follow. One cell of a box of quadrilaterals or hexahedra is not affine, for there to be
-kernels of both kinds. On several ranks each takes its share of the runs, all on meshes of their own.
+Each script runs on a small box of each type of cells and for each degree; where it solves, the kernels are built instead, so that
+those of its error norms follow. On several ranks each takes its share of the runs, all on meshes of their own.
 """
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import io
-import os
-import runpy
 import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -23,16 +18,14 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from petsc4py import PETSc
 from rich.console import Console
 from rich.progress import track
 
-from femgpu import mesh, warmup
+from femgpu.bench.scripts import build_kernels
 from femgpu.errors import DataError
 from femgpu.kernels import Plan, render
 from femgpu.operators import application
 from femgpu.runtime import Device, Runtime, program
-from femgpu.solver import NonlinearProblem, TimeProblem
 
 CELLS = ("triangle", "quadrilateral", "tetrahedron", "hexahedron")
 DEGREES = (1, 2, 3, 4)
@@ -66,6 +59,9 @@ class Timing:
         cpu_seconds: of the process, all its threads together.
         characters: length of the source.
         plan: the plan in words; empty for the kernels between vectors.
+        points: per cell or facet.
+        point_size: instructions for one point, as the model of unrolling has them.
+        unrolled: the loops that are unrolled: basis, points, or both.
     """
 
     script: str
@@ -75,7 +71,10 @@ class Timing:
     seconds: float
     cpu_seconds: float
     characters: int
-    plan: str
+    plan: str = ""
+    points: int = 0
+    point_size: int = 0
+    unrolled: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,8 @@ class Result:
             f"{sum(t > LIMIT for t in times)} above {LIMIT:.0f} s. The slowest:",
         ]
         for t in self.timings[:_NAMED]:
-            lines.append(f"{t.seconds:8.2f} s  {t.script:22s}{t.cell:14s}degree {t.degree}  {t.plan or t.kernel}")
+            what = f"{t.plan}; unrolled: {t.unrolled or 'nothing'}" if t.plan else t.kernel
+            lines.append(f"{t.seconds:8.2f} s  {t.script:22s}{t.cell:14s}degree {t.degree}  {what}")
         return "\n".join([*lines, *(f"{run} ended early: {said}" for run, said in self.failures.items())])
 
     def plot(self, path: Path) -> None:
@@ -189,38 +189,13 @@ def run(
 
 def _build_all(words: list[str], cell: str, degree: int) -> tuple[list[Timing], dict[str, str]]:
     """One run of a script: the times of its programs, and what it said where it failed."""
-    options = dict(zip((word[1:] for word in words[1::2]), words[2::2], strict=True))
-    options["petscspace_degree"] = str(degree + int(options.get("petscspace_degree", 1)) - 1)
-    path, dm, said = Path(words[0]), _box(cell), io.StringIO()
-    managers: list[contextlib.AbstractContextManager[Any]] = [
-        mock.patch.object(mesh, "create", lambda *args, **kwargs: dm),
-        mock.patch.object(NonlinearProblem, "solve", _build),
-        mock.patch.object(TimeProblem, "solve", _build),
-        _options(options),
-        warmup.running(path, words[1:]),
-        _quiet(),
-        contextlib.redirect_stderr(said),
-    ]
-    failures: dict[str, str] = {}
-    with contextlib.ExitStack() as stack:
-        for manager in managers:
-            stack.enter_context(manager)
-        timings = stack.enter_context(_timed(path.stem, cell, degree))
-        try:
-            runpy.run_path(str(path), run_name="__main__")
-        except (Exception, SystemExit) as error:
-            failures[f"{path.name} on {cell} cells, degree {degree}"] = said.getvalue().strip() or repr(error)
-    gc.collect()
-    return timings, failures
+    script = Path(words[0]).stem
+    with _timed(script, cell, degree) as timings:
+        failure = build_kernels(words, cell, degree)
+    return timings, {f"{script} on {cell} cells, degree {degree}": failure} if failure else {}
 
 
-def _build(problem: NonlinearProblem, *args: Any, **kwargs: Any) -> Any:
-    """In place of `solve`."""
-    problem.build()
-    return problem.u
-
-
-@contextlib.contextmanager
+@contextmanager
 def _timed(script: str, cell: str, degree: int) -> Iterator[list[Timing]]:
     """Collects the times of the programs that are built inside the block."""
     timings: list[Timing] = []
@@ -236,7 +211,7 @@ def _timed(script: str, cell: str, degree: int) -> Iterator[list[Timing]]:
         start, cpu = time.perf_counter(), time.process_time()
         built = build(context, device, source, name, *others)
         times = time.perf_counter() - start, time.process_time() - cpu
-        timings.append(Timing(script, cell, degree, name, *times, len(source), str(plans.get(source, ""))))
+        timings.append(Timing(script, cell, degree, name, *times, len(source), **_described(plans.get(source))))
         return built
 
     # PoCL compiles where its binaries are asked for, which it is where femgpu keeps them.
@@ -245,44 +220,14 @@ def _timed(script: str, cell: str, degree: int) -> Iterator[list[Timing]]:
             yield timings
 
 
-def _box(cell: str) -> PETSc.DMPlex:
-    """Two cells in each direction; a moved corner bends one where the map is not affine by itself."""
-    dim = 2 if cell in ("triangle", "quadrilateral") else 3
-    dm = mesh.box((2,) * dim, cell=cell, comm=PETSc.COMM_SELF)
-    coordinates = dm.getCoordinatesLocal()
-    points = coordinates.getArray(readonly=True).reshape(-1, dim).copy()
-    points[np.all(points == 1.0, axis=1)] += 0.125
-    coordinates.setArray(points.ravel())
-    dm.setCoordinatesLocal(coordinates)
-    return dm
-
-
-@contextlib.contextmanager
-def _options(values: dict[str, str]) -> Iterator[None]:
-    """Options for the time of the block; those that a script sets go with them."""
-    database = PETSc.Options()
-    before = database.getAll()
-    for name, value in values.items():
-        database.setValue(name, value)
-    try:
-        yield
-    finally:
-        for name in database.getAll():
-            database.delValue(name)
-        for name, value in before.items():
-            database.setValue(name, value)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Nothing reaches standard output, not even from PETSc."""
-    sys.stdout.flush()
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)
+def _described(plan: Plan | None) -> dict[str, Any]:
+    """What a Timing says of a plan."""
+    if plan is None:
+        return {}
+    unrolled = ["basis"] * plan.unrolls_basis + ["points"] * getattr(plan, "unrolls_points", False)
+    return {
+        "plan": str(plan),
+        "points": plan.work.num_qpts,
+        "point_size": plan.point_size,
+        "unrolled": " ".join(unrolled),
+    }

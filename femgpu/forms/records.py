@@ -71,6 +71,7 @@ class Pointwise:
         flops: operations per point; 0 for bodies of the user, which are not counted.
         evaluate: the numpy twin, see `evaluate.Evaluation`; None for bodies of the user.
         reference: whether it is in reference coordinates: it applies inverse Jacobian and measure itself.
+        size: instructions that the body becomes, about.
     """
 
     kind: Kind
@@ -80,6 +81,7 @@ class Pointwise:
     flops: int
     evaluate: Evaluate | None = field(default=None, compare=False, repr=False)
     reference: bool = False
+    size: int = 0
 
 
 @dataclass(frozen=True)
