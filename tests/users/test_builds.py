@@ -13,7 +13,7 @@ from femgpu.kernels import render
 from femgpu.model import Limits
 from femgpu.operators.application import term_tables
 from femgpu.operators.term import make_terms
-from femgpu.operators.ways import candidate_splits, choose_plan
+from femgpu.operators.ways import candidates, choose_plan
 from femgpu.operators.work import make_work
 from femgpu.options import Settings
 
@@ -47,9 +47,9 @@ def test_points_of_states():
     _, u = function("hexahedron", 2)
     F = exp(u) * inner(grad(u), grad(ufl.TestFunction(u.space))) * dx
     (term,) = make_terms(lower_form(F, u), Settings())
-    split, *_ = candidate_splits(term, Settings(qdata="store"), runtime.current(), u.space.mesh.mpi)
+    candidate, *_ = candidates(term, Settings(qdata="store"), runtime.current(), u.space.mesh.mpi)
     assert term.quadrature.num_qpts > 30
-    assert "#define POINTS_UNROLL _Pragma" not in plan_and_source(term, "state", split.state)[1]
+    assert "#define POINTS_UNROLL _Pragma" not in plan_and_source(term, "state", candidate.split.state)[1]
 
 
 @pytest.mark.parametrize("schedule", ("cell", "transposed"))
