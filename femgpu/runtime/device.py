@@ -16,7 +16,8 @@ from femgpu.model import Limits, ceiling
 _NVIDIA_LOCAL_BYTES = 200 * 1024
 # Half of the smallest stack that a thread of the C library gets by default: PoCL puts a work-group's private arrays there.
 _STACK_BYTES = 1 << 20
-# Instructions that loops are unrolled to: 55000 took NVIDIA's compiler 36 s, and no kernel shall take more than 3 s.
+# Instructions that loops are unrolled to, so that no build takes more than 3 s: an estimate until `bench build` measures it.
+# The one slow build that is known, 125 unrolled points of an error norm on Q2, took 36 s and has 14000 to 46000 by the same count.
 _UNROLL = 3072
 # Cells whose words a GPU interleaves: as many as items that read memory together.
 _BLOCK = 32
