@@ -42,7 +42,7 @@ import common
 import numpy as np
 import ufl
 from petsc4py import PETSc
-from ufl import CellDiameter, div, dot, dx, grad, inner
+from ufl import CellDiameter, div, dot, grad, inner
 from ufl.domain import extract_unique_domain
 
 import femgpu
@@ -109,6 +109,7 @@ def discretise(dm, degree, diffusion, velocity, reaction, solution="manufactured
         s = common.relative(dm)
         exact = math.prod(ufl.sin(2 * r + 0.3) for r in s) + s[0]
         f = operator(exact)
+    dx = common.measure(degree)
     F = inner(K * grad(u), grad(v)) * dx + (dot(b, grad(u)) + c * u - f) * v * dx
     if supg:
         F += tau(K, b, c, CellDiameter(extract_unique_domain(v)) / degree) * (operator(u) - f) * dot(b, grad(v)) * dx

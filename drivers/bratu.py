@@ -30,7 +30,7 @@ import math
 import common
 import ufl
 from petsc4py import PETSc
-from ufl import div, dx, grad, inner
+from ufl import div, grad, inner
 
 import femgpu
 
@@ -64,6 +64,7 @@ def discretise(dm, degree, strength, solution="manufactured"):
     space = femgpu.FunctionSpace(dm, "Lagrange", degree)
     u, v = femgpu.Function(space, name="u"), ufl.TestFunction(space)
     lam = femgpu.Constant(dm, strength)
+    dx = common.measure(degree)
     F = inner(grad(u), grad(v)) * dx - lam * ufl.exp(u) * v * dx
     if solution == "classic":
         bc = femgpu.DirichletBC(space, 0.0, "boundary")

@@ -38,7 +38,7 @@ import math
 import common
 import ufl
 from petsc4py import PETSc
-from ufl import div, dx, grad, inner
+from ufl import div, grad, inner
 
 import femgpu
 
@@ -79,7 +79,7 @@ def discretise(dm, degree, conductivity="linear"):
     bump = math.prod(ufl.sin(math.pi * s + 0.3) for s in common.relative(dm))
     exact, rate = common.with_rate(t, lambda t: 1 + 0.5 * ufl.exp(-t) * bump)
     f = rate - div(k(exact) * grad(exact))
-    F = (femgpu.time_derivative(u) * v + inner(k(u) * grad(u), grad(v)) - f * v) * dx
+    F = (femgpu.time_derivative(u) * v + inner(k(u) * grad(u), grad(v)) - f * v) * common.measure(degree)
     u.interpolate(exact)
     return femgpu.TimeProblem(F, u, femgpu.DirichletBC(space, exact, "boundary"), t), exact
 

@@ -31,7 +31,7 @@ import math
 import common
 import ufl
 from petsc4py import PETSc
-from ufl import div, dx, grad, inner
+from ufl import div, grad, inner
 
 import femgpu
 
@@ -56,6 +56,7 @@ def discretise(dm, degree, wavenumber):
     k = femgpu.Constant(dm, wavenumber)
     exact = math.prod(ufl.sin(k * s + 0.3) for s in femgpu.coordinates(dm))
     f = -div(grad(exact)) - k**2 * exact
+    dx = common.measure(degree)
     F = (inner(grad(u), grad(v)) - k**2 * u * v) * dx - f * v * dx
     bc = femgpu.DirichletBC(space, exact, "boundary")
     return femgpu.NonlinearProblem(F, u, bcs=[bc]), exact

@@ -43,7 +43,7 @@ import math
 import common
 import ufl
 from petsc4py import PETSc
-from ufl import Identity, det, div, ds, dx, grad, inner, inv, ln
+from ufl import Identity, det, div, ds, grad, inner, inv, ln
 
 import femgpu
 
@@ -87,7 +87,7 @@ def internal_forces(dm, degree, material):
     space = femgpu.FunctionSpace(dm, "Lagrange", degree, shape=(dm.getDimension(),))
     u, v = femgpu.Function(space, name="displacement"), ufl.TestFunction(space)
     mu, lam = (femgpu.Constant(dm, value) for value in material)
-    return u, v, lambda w: stress(w, mu, lam), inner(stress(u, mu, lam), grad(v)) * dx
+    return u, v, lambda w: stress(w, mu, lam), inner(stress(u, mu, lam), grad(v)) * common.measure(degree)
 
 
 def discretise(dm, degree, material):
@@ -100,14 +100,14 @@ def discretise(dm, degree, material):
     exact = t * ufl.as_vector([size / (i + 1) * shape for i in range(dm.getDimension())])
     f = -div(stress_of(exact))
     bc = femgpu.DirichletBC(u.space, exact, "boundary")
-    return femgpu.NonlinearProblem(F - inner(f, v) * dx, u, bcs=[bc]), t, exact
+    return femgpu.NonlinearProblem(F - inner(f, v) * common.measure(degree), u, bcs=[bc]), t, exact
 
 
 def push(dm, degree, material, clamped, loaded, force, traction):
     """The problem of a part under forces, and its load factor."""
     u, v, _, F = internal_forces(dm, degree, material)
     t, f, q = (femgpu.Constant(dm, value) for value in (1.0, force, traction))
-    F = F - t * inner(f, v) * dx - t * inner(q, v) * ds(loaded)
+    F = F - t * inner(f, v) * common.measure(degree) - t * inner(q, v) * ds(loaded)
     return femgpu.NonlinearProblem(F, u, bcs=[femgpu.DirichletBC(u.space, 0.0, clamped)]), t
 
 

@@ -44,7 +44,7 @@ import math
 import common
 import ufl
 from petsc4py import PETSc
-from ufl import div, dx, grad, inner
+from ufl import div, grad, inner
 
 import femgpu
 
@@ -109,7 +109,7 @@ def discretise(dm, degree, model="schnakenberg", solution="manufactured", parame
     spread = [femgpu.Constant(dm, value) for value in diffusion]
 
     parts, rates = ufl.split(w), ufl.split(femgpu.time_derivative(w))
-    F = 0
+    F, dx = 0, common.measure(degree)
     for part, rate, test, k, reaction in zip(parts, rates, tests, spread, reactions(*parts, *constants), strict=True):
         F += (rate * test + k * inner(grad(part), grad(test)) - reaction * test) * dx
     if solution == "pattern":

@@ -107,6 +107,7 @@ def discretise(dm, degree, viscosity, solution="manufactured"):
     u, p = ufl.split(w)
     v, q = ufl.TestFunctions(space)
     nu = femgpu.Constant(dm, viscosity)
+    dx = common.measure(degree)
     F = (nu * inner(grad(u), grad(v)) - p * div(v) - q * div(u)) * dx
     exact, prescribed = None, lid(dm)
     if solution == "manufactured":

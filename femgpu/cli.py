@@ -7,8 +7,11 @@ Options that argparse does not know go to PETSc. Everything else of femgpu is im
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from femgpu import doctor
@@ -84,31 +87,48 @@ def run_devices(arguments: argparse.Namespace, rest: list[str]) -> int:
 
 def run_bench(arguments: argparse.Namespace, rest: list[str]) -> int:
     """Runs a workload and writes its report."""
+    with _empty_caches() if arguments.workload == "build" else nullcontext():
+        return _bench(arguments, rest)
+
+
+def _bench(arguments: argparse.Namespace, rest: list[str]) -> int:
     _initialise(rest)
     from mpi4py import MPI
 
     from femgpu import options, runtime
-    from femgpu.bench import ex12, launch, qdata
+    from femgpu.bench import build, ex12, launch, qdata
     from femgpu.bench.report import check_folder, write_report
 
-    if MPI.COMM_WORLD.size > 1:
+    if MPI.COMM_WORLD.size > 1 and arguments.workload != "build":
         raise FemgpuError(f"bench {arguments.workload} on {MPI.COMM_WORLD.size} ranks: expected one; it times single kernels")
     folder = check_folder(arguments.out)
     problems = launch.problems() if arguments.workload == "launch" else {}
     chosen = runtime.for_comm(options.read().device, MPI.COMM_WORLD)
     device = chosen.device
-    result: ex12.Result | qdata.Result | launch.Result
+    result: ex12.Result | qdata.Result | launch.Result | build.Result
     if arguments.workload == "launch":
         result = launch.run(chosen, problems)
+    elif arguments.workload == "build":
+        cell_types = arguments.cell or build.CELLS
+        result = build.run(chosen, MPI.COMM_WORLD, arguments.scripts or (), cell_types, arguments.degrees or build.DEGREES)
     elif arguments.workload == "qdata":
         result = qdata.run(chosen, arguments.cells or _CELLS["qdata"][device.is_gpu], arguments.precision or "double")
     else:
         cells = arguments.cells or _CELLS["ex12"][device.is_gpu]
         result = ex12.run(cells, arguments.precision or "single", arguments.dim, arguments.blocks or ex12.BLOCKS)
-    print(result.text())
-    for path in write_report(result, device, folder):
-        print(f"wrote {path}")
+    if _first_rank():
+        print(result.text())
+        for path in write_report(result, device, folder):
+            print(f"wrote {path}")
     return 0
+
+
+@contextmanager
+def _empty_caches() -> Iterator[None]:
+    """Kernels are built anew: folders of femgpu, PoCL and NVIDIA's driver are new ones. Comes before any of them is loaded."""
+    with tempfile.TemporaryDirectory(prefix="femgpu-build-") as folder:
+        os.environ |= {name: folder for name in ("FEMGPU_CACHE_DIR", "POCL_CACHE_DIR", "CUDA_CACHE_PATH")}
+        yield
 
 
 def run_warmup(arguments: argparse.Namespace, rest: list[str]) -> int:
@@ -128,15 +148,22 @@ def _parser() -> argparse.ArgumentParser:
     _command(commands, "doctor", "checks the installation and says how to mend it", run_doctor)
     _command(commands, "devices", "lists OpenCL devices and the one that is taken", run_devices)
     bench = _command(commands, "bench", "times a workload and writes a report", run_bench)
-    bench.add_argument("workload", choices=(*_CELLS, "launch"), help="ex12: the variable-coefficient Poisson residual on P1; "
-                       "qdata: actions with state stored and recomputed; launch: host time of launches, small copies and "
-                       "actions (-dm_vec_type viennacl: on such vectors), which takes none of the arguments but --out")  # fmt: skip
+    bench.add_argument("workload", choices=(*_CELLS, "launch", "build"), help="ex12: the variable-coefficient Poisson residual on "
+                       "P1; qdata: actions with state stored and recomputed; launch: host time of launches, small copies and "
+                       "actions (-dm_vec_type viennacl: on such vectors), which takes none of the arguments but --out; build: "
+                       "time to build the kernels of all drivers with cold caches, on any number of ranks, which takes --out and "
+                       "the last three arguments")  # fmt: skip
     default = "; ".join(f"{name}: {gpu:.1e} on a GPU, else {cpu:.0e}" for name, (cpu, gpu) in _CELLS.items())
     bench.add_argument("--cells", type=_count, help=f"at least so many; default {default}")
     bench.add_argument("--precision", choices=("single", "double", "mixed"), help="default single; qdata: double")
     bench.add_argument("--dim", type=int, choices=(2, 3), default=2, help="2: triangles, 3: tetrahedra; default 2")
     bench.add_argument("--blocks", type=_counts, help="blocks to sweep, for example 4,8,16; default 4 to 128")
     bench.add_argument("--out", default="docs/benchmarks", help="folder of the report; default docs/benchmarks")
+    bench.add_argument("--scripts", nargs="+", help="each with its options, for example 'drivers/heat.py -conductivity nonlinear'; "
+                       "default all drivers")  # fmt: skip
+    bench.add_argument("--cell", nargs="+", choices=("triangle", "quadrilateral", "tetrahedron", "hexahedron", "prism"),
+                       help="types of cells; default all but prisms")  # fmt: skip
+    bench.add_argument("--degrees", type=_counts, help="for example 1,2; default 1 to 4")
     warmup = _command(commands, "warmup", "builds the kernels of a script's first problem into the cache", run_warmup)
     warmup.add_argument("script", help="a Python script that solves a femgpu.NonlinearProblem")
     warmup.add_argument("options", nargs=argparse.REMAINDER, help="the script's own command line")

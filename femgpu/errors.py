@@ -44,6 +44,10 @@ class SolverError(FemgpuError):
     """A solver that diverged; names PETSc's reason."""
 
 
+class QuadratureWarning(UserWarning):
+    """The quadrature of an integral is of a lower degree than its integrand asks for, and nobody has said which to take."""
+
+
 @contextmanager
 def collective(comm: Any) -> Iterator[None]:
     """Makes a failure on some ranks a failure on all of them.

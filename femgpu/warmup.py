@@ -40,7 +40,7 @@ def warm_up(script: str, arguments: Sequence[str]) -> str:
     if not path.is_file():
         raise DataError(f"warmup {script!r}: no such file; expected a Python script that solves a NonlinearProblem")
     try:
-        with _running(path, arguments), mock.patch.object(NonlinearProblem, "solve", _build):
+        with running(path, arguments), mock.patch.object(NonlinearProblem, "solve", _build):
             runpy.run_path(str(path), run_name="__main__")
     except _Built as built:
         return _report(built.problem)
@@ -53,7 +53,7 @@ def _build(problem: NonlinearProblem, *args: Any, **kwargs: Any) -> NoReturn:
 
 
 @contextmanager
-def _running(path: Path, arguments: Sequence[str]) -> Iterator[None]:
+def running(path: Path, arguments: Sequence[str]) -> Iterator[None]:
     """What Python sets up for a script: its command line, and its folder on the search path."""
     with mock.patch.object(sys, "argv", [str(path), *arguments]):
         with mock.patch.object(sys, "path", [str(path.resolve().parent), *sys.path]):

@@ -1,14 +1,15 @@
 """Reference cells, quadrature and tabulation, in PETSc's dof order and on PETSc's reference cells."""
 
-from femgpu.element.choice import choose_facet_rules, choose_rule
+from femgpu.element.choice import choose_rules
 from femgpu.element.facets import FacetQuadrature, facet_rules, petsc_facet_rules
 from femgpu.element.lagrange import LagrangeElement
-from femgpu.element.quadrature import SCHEMES, Quadrature, basix_rule, collocated_degree, petsc_rule, scheme_rule
+from femgpu.element.quadrature import EXACT_DEGREE, SCHEMES, Quadrature, basix_rule, collocated_degree, petsc_rule, scheme_rule
 from femgpu.element.reference import CELL_NAMES, ReferenceCell, reference_cell
 from femgpu.element.tensor import Factors, Tensor, tensor_factors
 
 __all__ = [
     "CELL_NAMES",
+    "EXACT_DEGREE",
     "SCHEMES",
     "FacetQuadrature",
     "Factors",
@@ -17,8 +18,7 @@ __all__ = [
     "ReferenceCell",
     "Tensor",
     "basix_rule",
-    "choose_facet_rules",
-    "choose_rule",
+    "choose_rules",
     "collocated_degree",
     "facet_rules",
     "petsc_facet_rules",

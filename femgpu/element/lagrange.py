@@ -52,6 +52,12 @@ class LagrangeElement:
         if self.degree == 0:
             object.__setattr__(self, "continuous", False)
 
+    @property
+    def map_degree(self) -> int:
+        """The degree of det J on cells whose coordinates are of this element."""
+        reference = reference_cell(self.cell)
+        return reference.dim * (self.degree - 1) if reference.is_simplex else reference.dim * self.degree - 1
+
     @classmethod
     def of_fe(cls, cell: str, fe: PETSc.FE) -> LagrangeElement:
         """The element that a given PetscFE stands for, wherever its nodes are.

@@ -25,6 +25,8 @@ from femgpu.errors import FormError
 
 # What `quadrature_rule` in the metadata of a measure may say.
 SCHEMES = ("default", "GLL", "vertex")
+# Polynomials are integrated exactly up to this degree where nobody gives one: symmetric rules on simplices end there.
+EXACT_DEGREE = 30
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,6 +71,7 @@ class Pointwise:
         flops: operations per point; 0 for bodies of the user, which are not counted.
         evaluate: the numpy twin, see `evaluate.Evaluation`; None for bodies of the user.
         reference: whether it is in reference coordinates: it applies inverse Jacobian and measure itself.
+        size: instructions that the body becomes, about.
     """
 
     kind: Kind
@@ -80,6 +81,7 @@ class Pointwise:
     flops: int
     evaluate: Evaluate | None = field(default=None, compare=False, repr=False)
     reference: bool = False
+    size: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class Integral:
         type: "cell" or "exterior_facet".
         subdomain: label values that are integrated over, one after the other; empty means everywhere.
         degree: the degree that the quadrature integrates exactly; None asks for PETSc's own points.
+        estimated: whether the degree is that of the integrand only, to which cells add the degree of their map's det J.
         scheme: the kind of rule, one of `element.SCHEMES`.
         residual: f0 and f1.
         action: f0 and f1 of the Jacobian times the direction w.
@@ -101,6 +104,7 @@ class Integral:
     subdomain: tuple[int, ...]
     degree: int | None
     scheme: str = "default"
+    estimated: bool = False
     residual: Pointwise | None = None
     action: Pointwise | None = None
     jacobian: Pointwise | None = None

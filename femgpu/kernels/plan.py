@@ -86,7 +86,7 @@ class Plan(ABC):
         geometry: one of `GEOMETRIES`.
         scatter: one of `SCATTERS`.
         atomics: how atomic adds are made, `ptx` or `cas`.
-        unroll: whether loops over basis functions are unrolled.
+        unroll: instructions up to which loops over basis functions and points are unrolled; 0: none is.
         block: cells whose words are interleaved in arrays that neighbouring items read together.
         chunk_cells: cells that are launched at a time, which bounds workspaces; 0: all at once.
     """
@@ -98,7 +98,7 @@ class Plan(ABC):
     geometry: str = "stored"
     scatter: str = "evector"
     atomics: str = "cas"
-    unroll: bool = False
+    unroll: int = 0
     block: int = 1
     chunk_cells: int = 0
 
@@ -163,6 +163,17 @@ class Plan(ABC):
         work = self.work
         words = work.num_qpts + work.dim * work.facet
         return words + sum(work.num_qpts * work.tables[number].words(work.dim) for number in self.tables)
+
+    @cached_property
+    def point_size(self) -> int:
+        """Instructions for one point, about, when the loops over basis functions are unrolled."""
+        rebuilds = self.work.maps and not self.work.affine and self.geometry == "recomputed"
+        return self.work.point_size + rebuilds * self.work.rebuild_flops
+
+    @property
+    def unrolls_basis(self) -> bool:
+        """Whether loops over basis functions are unrolled."""
+        return self.point_size <= self.unroll
 
     @property
     def flops(self) -> int:

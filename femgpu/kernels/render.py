@@ -97,7 +97,7 @@ def _macros(plan: Plan, steps: tuple[Step, ...]) -> list[str]:
     }
     lines = [*type_macros(plan.precision)] + [f"#define {name} {value}" for name, value in sizes.items()]
     lines += dict.fromkeys(array.macro for step in steps for array in step.arrays if array.macro)
-    if plan.unroll:
+    if plan.unrolls_basis:
         lines.append("#define UNROLLED")
     if work.sums and plan.scatter == "atomic":
         lines.append(f"#define ATOMIC_{plan.atomics.upper()}{plan.itemsize('scalar') * 8}")

@@ -115,6 +115,7 @@ class Work:
         reads: what else the pointwise function reads: `x`, `n`, `K`, `det`.
         writes: outputs of the pointwise function.
         pointwise_flops: operations of the pointwise function.
+        pointwise_size: instructions that it becomes, about.
         num_aux: components of all coefficients together.
         reference: whether the pointwise function works on reference coordinates: gradients go in and fluxes come out as they are
             there, weights and inverse Jacobians are its own business.
@@ -137,6 +138,7 @@ class Work:
     writes: frozenset[str]
     reads: frozenset[str] = frozenset()
     pointwise_flops: int = 0
+    pointwise_size: int = 0
     num_aux: int = 0
     reference: bool = False
     num_state: int = 0
@@ -192,17 +194,33 @@ class Work:
 
     def flops(self) -> int:
         """Floating-point operations of one cell by the untransformed algorithm, its geometry given."""
+        parts = self.num_rows if self.target == "matrix" else 1
+        return self.num_qpts * (self.pointwise_flops + self._interpolation + parts * self._integration)
+
+    @property
+    def point_size(self) -> int:
+        """Instructions for one point, about, when the loops over basis functions are unrolled; one row of an element matrix."""
+        place = 2 * self.num_coord_basis * self.dim * ("x" in self.reads)
+        return self.pointwise_size + place + self._interpolation + self._integration
+
+    @property
+    def _interpolation(self) -> int:
+        """Operations at a point for geometry and fields."""
         dim, tensor = self.dim, 2 * self.dim**2
-        per_point = self.pointwise_flops + 1 + (tensor + 2 * dim + 3) * self.facet
+        count = 1 + (tensor + 2 * dim + 3) * self.facet
         push = 0 if self.reference else tensor
         for field in self.fields:
-            per_point += 2 * field.size * (field.value + dim * field.gradient + dim**2 * field.hessian)
-            per_point += push * field.num_comp * (field.gradient + 2 * dim * field.hessian)
+            count += 2 * field.size * (field.value + dim * field.gradient + dim**2 * field.hessian)
+            count += push * field.num_comp * (field.gradient + 2 * dim * field.hessian)
+        return count
+
+    @property
+    def _integration(self) -> int:
+        """Operations at a point for the rows; of an element matrix for one row."""
+        dim = self.dim
         if self.target == "matrix":
-            per_point += self.num_rows**2 * 2 * (1 + dim) + self.num_rows * self.num_comp * 2 * (1 + dim) ** 2
-        elif self.target == "diagonal":
-            per_point += self.num_rows * 2 * (1 + dim) ** 2
-        else:
-            per_point += sum(2 * row.size * (row.value + dim * row.gradient) for row in self.rows)
-            per_point += sum(push * row.num_comp * row.gradient for row in self.rows)
-        return self.num_qpts * per_point
+            return self.num_rows * 2 * (1 + dim) + self.num_comp * 2 * (1 + dim) ** 2
+        if self.target == "diagonal":
+            return self.num_rows * 2 * (1 + dim) ** 2
+        push = 0 if self.reference else 2 * dim**2
+        return sum(2 * row.size * (row.value + dim * row.gradient) + push * row.num_comp * row.gradient for row in self.rows)

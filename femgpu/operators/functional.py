@@ -22,8 +22,9 @@ from femgpu.operators.work import make_work
 def assemble(form: Any, options_prefix: str = "") -> float:
     """The value of a form without arguments, for example `assemble((u - exact) ** 2 * dx)`; collective.
 
-    Cells and facets are integrated on the device and summed in double precision. The quadrature is exact for UFL's estimate of
-    the integrand's degree, at most 2 k + 2 with k the largest degree of its Functions, times det J; `dx(degree=n)` sets another.
+    Cells and facets are integrated on the device and summed in double precision. The quadrature is exact for polynomials of degree
+    30 or less; for other integrands it takes UFL's estimate of their degree, at most 2 k + 2 with k the largest degree of the
+    form's Functions and of the coordinates. On cells that are not affine the degree of det J is added. `dx(degree=n)` sets another.
 
     Args:
         form: ufl.Form without arguments, over dx, ds, and the values of labels: dx(1), ds((2, 3)).

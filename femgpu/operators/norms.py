@@ -30,7 +30,8 @@ def error_norm(u: Any, exact: Any = 0.0, kind: str = "L2", degree: int | None = 
             `femgpu.coordinates` where that is not enough. The default gives the norm of u itself.
         kind: "L2"; "H10", the L2 norm of the gradient; "H1", the root of the sum of the squares of these two; "Linf", the
             largest value at the quadrature points. Vectors and tensors count with their Euclidean norm.
-        degree: of the quadrature; default 2 (k + 1) + 2, k the largest degree of the Functions in u.
+        degree: of the quadrature; default 2 (k + 1) + 2, k the largest degree of the Functions in u, or 2 l where that is more, l
+            the largest degree of those in u and exact.
         options_prefix: prefix of the options.
 
     Raises:
@@ -41,7 +42,7 @@ def error_norm(u: Any, exact: Any = 0.0, kind: str = "L2", degree: int | None = 
         raise DataError(f"norm of kind {kind!r}; expected one of {', '.join(KINDS)}")
     mesh, k = builders.mesh_and_degree(u, "u")
     error = u - builders.as_expression(exact, mesh, tuple(u.ufl_shape), k, "the exact solution")
-    degree = 2 * (k + 1) + 2 if degree is None else degree
+    degree = max(2 * (k + 1) + 2, 2 * builders.mesh_and_degree(error, "the error")[1]) if degree is None else degree
     square = builders.squared(error, kind)
     values = ExpressionValues(square, mesh)
     if values.expression.is_zero:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.element import FacetQuadrature, LagrangeElement, Quadrature, choose_facet_rules, choose_rule
+from femgpu.element import FacetQuadrature, LagrangeElement, Quadrature, choose_rules
 from femgpu.errors import FormError
 from femgpu.forms import Form, Integral, Pointwise
 from femgpu.mesh import Block, Mesh
@@ -212,41 +212,44 @@ def make_terms(form: Form, settings: Settings) -> list[Term]:
         term
         for integral in form.integrals
         for block in mesh.blocks
-        for term in (_cell_terms if integral.type == "cell" else _facet_terms)(form, integral, mesh, block, settings)
+        for term in _terms(form, integral, mesh, block, settings.default_quadrature_order)
     ]
     counts = mesh.mpi.allreduce(np.array([term.num_cells for term in terms]))
     return [term for term, count in zip(terms, counts, strict=True) if count]
 
 
-def _cell_terms(form: Form, integral: Integral, mesh: Mesh, block: Block, settings: Settings) -> Iterable[Term]:
-    order = settings.default_quadrature_order
-    rule = choose_rule(block.cell, integral.degree, integral.scheme, _degree(form, block), order)
-    cells = None
-    if integral.subdomain:
-        numbers, indices = mesh.locate(mesh.cells(integral.subdomain))
-        cells = indices[numbers == block.index]
+def _terms(form: Form, integral: Integral, mesh: Mesh, block: Block, order: int) -> Iterable[Term]:
+    """The terms of one integral on the cells of one type: affine cells, the others, and both again for each type of facet."""
+    cells, facets = _cells(integral, mesh, block)
+    space = form.unknown.space if form.space is None and form.unknown is not None else form.space
+    elements = [block.coord_element] if space is None else [field.elements[block.index] for field in space.fields]
     for affine in (True, False):
-        chosen = block.affine if cells is None else block.affine[cells]
-        if cells is None and (chosen == affine).all():
-            part = None
-        else:
-            part = (np.arange(block.num_cells, dtype=np.int32) if cells is None else cells)[chosen == affine]
-        yield Term(form, integral, mesh, block, part, affine, rule)
+        bent = block.coord_element.map_degree if integral.estimated and not affine else 0
+        degree = None if integral.degree is None else integral.degree + bent
+        fits = (block.affine if cells is None else block.affine[cells]) == affine
+        for rule in choose_rules(block.cell, integral.type, degree, integral.scheme, elements, order):
+            if isinstance(rule, FacetQuadrature):
+                place = np.full(len(block.reference.facets), -1, np.int32)
+                place[list(rule.facets)] = np.arange(len(rule.facets))
+                mine = fits & (place[facets] >= 0)
+                yield Term(form, integral, mesh, block, cells[mine], affine, rule, place[facets[mine]])
+            elif cells is None and fits.all():
+                yield Term(form, integral, mesh, block, None, affine, rule)
+            else:
+                part = np.flatnonzero(fits).astype(np.int32) if cells is None else cells[fits]
+                yield Term(form, integral, mesh, block, part, affine, rule)
 
 
-def _facet_terms(form: Form, integral: Integral, mesh: Mesh, block: Block, settings: Settings) -> Iterable[Term]:
-    order = settings.default_quadrature_order
-    rules = choose_facet_rules(block.cell, integral.degree, integral.scheme, _degree(form, block), order)
-    cells, facets = mesh.facets(integral.subdomain or "boundary")
-    numbers, indices = mesh.locate(cells)
-    for rule in rules:
-        place = np.full(len(block.reference.facets), -1, np.int32)
-        place[list(rule.facets)] = np.arange(len(rule.facets))
-        for affine in (True, False):
-            # Another block's cells are out of this one's range.
-            inside = np.flatnonzero(numbers == block.index)
-            mine = inside[(place[facets[inside]] >= 0) & (block.affine[indices[inside]] == affine)]
-            yield Term(form, integral, mesh, block, indices[mine], affine, rule, place[facets[mine]])
+def _cells(integral: Integral, mesh: Mesh, block: Block) -> tuple[Any, Any]:
+    """The cells of a block that an integral is over, None for all, and which of their facets, None for integrals over cells."""
+    if integral.type != "cell":
+        cells, facets = mesh.facets(integral.subdomain or "boundary")
+        numbers, indices = mesh.locate(cells)
+        return indices[numbers == block.index], facets[numbers == block.index]
+    if not integral.subdomain:
+        return None, None
+    numbers, indices = mesh.locate(mesh.cells(integral.subdomain))
+    return indices[numbers == block.index], None
 
 
 def form_mesh(form: Form) -> Mesh:
@@ -263,9 +266,3 @@ def form_mesh(form: Form) -> Mesh:
         "the form does not live on a mesh of femgpu's; give it a Function, a Constant or femgpu.coordinates(dm) of one, for "
         "example femgpu.Constant(dm, 1.0) * dx"
     )
-
-
-def _degree(form: Form, block: Block) -> int:
-    """The degree that PETSc chooses its points by."""
-    space: Any = form.space if form.space is not None else form.unknown.space if form.unknown is not None else None
-    return space.degree if space is not None else block.coord_element.degree

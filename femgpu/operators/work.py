@@ -42,6 +42,7 @@ def make_work(term: Term, target: str, pointwise: Pointwise, masked: bool = Fals
         writes=outputs,
         reads=frozenset(name for name, _ in pointwise.reads) & {"x", "n", "K", "det"},
         pointwise_flops=pointwise.flops,
+        pointwise_size=pointwise.size,
         num_aux=term.form.coefficient_offsets[-1],
         reference=pointwise.reference,
         num_state=_count(pointwise, "s"),

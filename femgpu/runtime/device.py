@@ -16,6 +16,9 @@ from femgpu.model import Limits, ceiling
 _NVIDIA_LOCAL_BYTES = 200 * 1024
 # Half of the smallest stack that a thread of the C library gets by default: PoCL puts a work-group's private arrays there.
 _STACK_BYTES = 1 << 20
+# Instructions that loops are unrolled to, so that no build takes more than 3 s: an estimate until `bench build` measures it.
+# The one slow build that is known, 125 unrolled points of an error norm on Q2, took 36 s and has 14000 to 46000 by the same count.
+_UNROLL = 3072
 # Cells whose words a GPU interleaves: as many as items that read memory together.
 _BLOCK = 32
 
@@ -65,7 +68,7 @@ class Device:
             atomics="ptx" if self.is_nvidia else "cas",
             native_atomics=self.is_nvidia,
             mma=self.is_nvidia and top.mma,
-            unroll=self.is_gpu,
+            unroll=_UNROLL if self.is_gpu else 0,
             block=_BLOCK if self.is_gpu else 1,
             group=128 if self.is_gpu else 64,
             ceiling=top,

@@ -101,12 +101,16 @@ class AssembledJacobian:
         self._preallocate()
         self._num_rows = len(operator.rows.owned)
 
-    def fill(self) -> None:
-        """Computes the entries at the operators' state; boundary rows get s on the diagonal."""
+    def fill(self, diagonal: float | None = None) -> None:
+        """Computes the entries at the operators' state.
+
+        Args:
+            diagonal: what boundary rows have there; default s.
+        """
         if self._bends != self.operator.local.bends:
             self._preallocate()
         pieces = [matrix.ravel() for matrix in self.operator.local.matrices()]
-        pieces.append(np.full(self._num_rows, self.operator.transfer.scale))
+        pieces.append(np.full(self._num_rows, self.operator.transfer.scale if diagonal is None else diagonal))
         with log.event("FGMatrix"):
             self.mat.setValuesCOO(np.concatenate(pieces), PETSc.InsertMode.INSERT_VALUES)
 

@@ -19,6 +19,7 @@ from femgpu.operators.inputs import check_finite
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.held_fields import HeldField
 from femgpu.solver.jacobian_pair import JacobianPair
+from femgpu.solver.matrix import AssembledJacobian
 from femgpu.solver.nullspace import give_near_nullspace, give_nullspace
 from femgpu.solver.outcome import outcome, own_errors, precision_hint
 from femgpu.solver.view import view
@@ -99,8 +100,34 @@ class NonlinearProblem:
 
     @property
     def jacobian(self) -> PETSc.Mat:
-        """The matrix that KSP multiplies with."""
+        """The matrix that KSP multiplies with.
+
+        Rows and columns of prescribed dofs are zero but for s on the diagonal, the mean of the other rows' diagonal entries:
+        `assemble_jacobian(diagonal=...)` gives a matrix with another number there, for eigenproblems say.
+        """
         return self._pair.amat
+
+    def assemble_jacobian(self, x: PETSc.Vec | None = None, diagonal: float | None = None) -> PETSc.Mat:
+        """The Jacobian at a state as a new AIJ matrix, which stays as it is; collective. Moves the problem's own there, too.
+
+        For K x = lambda M x take a problem for each, K with `diagonal=1.0` and M with `diagonal=0.0`: prescribed dofs then add only
+        infinite eigenvalues. (With the default s on both they would add s_K / s_M, as many times as there are such dofs.)
+
+        Args:
+            x: the state, a T-vector; default u.
+            diagonal: the diagonal entry of prescribed rows, which are zero elsewhere; default s as in `jacobian`.
+
+        Raises:
+            DataError: for a diagonal that is not a finite number.
+            FormError: when the form does not know its Jacobian.
+        """
+        if diagonal is not None and not (isinstance(diagonal, int | float | np.number) and np.isfinite(diagonal)):
+            raise DataError(f"diagonal {diagonal!r}: expected a finite number, or None for the scale of the other rows")
+        self.linearise(self.u.vec if x is None else x)
+        made = AssembledJacobian(self.operator, self.u.vec)
+        made.fill(diagonal)
+        made.mat.assemble()
+        return made.mat
 
     def build(self) -> None:
         """Builds the kernels of the residual and, where the form knows it, of the Jacobian; evaluates none; collective.

@@ -7,8 +7,7 @@ from femgpu.element import (
     SCHEMES,
     LagrangeElement,
     basix_rule,
-    choose_facet_rules,
-    choose_rule,
+    choose_rules,
     collocated_degree,
     facet_rules,
     petsc_facet_rules,
@@ -316,27 +315,29 @@ def test_rules_that_do_not_exist():
         with pytest.raises(FormError, match='"GLL" of degree 3 on a triangle'):
             facet_rules(cell, 3, "GLL")
     with pytest.raises(FormError, match="'gauss' is not supported; expected one of 'default', 'GLL', 'vertex'"):
-        choose_rule("triangle", 1, "gauss")
+        choose_rules("triangle", "cell", 1, "gauss")
     for scheme in ("default", "GLL"):
         with pytest.raises(FormError, match="degree -1"):
             scheme_rule("quadrilateral", -1, scheme)
         with pytest.raises(FormError, match="degree -1"):
-            choose_facet_rules("hexahedron", -1, scheme)
+            choose_rules("hexahedron", "exterior_facet", -1, scheme)
 
 
 @cells
 def test_the_choice_of_a_rule(cell):
     """What is given decides, PETSc's option above all."""
-    assert choose_rule(cell, 3) is basix_rule(cell, 3)
-    assert choose_rule(cell, 1, "GLL") is scheme_rule(cell, 1, "GLL")
-    assert choose_rule(cell, 1, "vertex") is scheme_rule(cell, 1, "vertex")
-    assert choose_rule(cell, None, element_degree=2) is petsc_rule(cell, 2, None)
+    elements = [LagrangeElement(cell, degree) for degree in (1, 2)]
+    facets = "exterior_facet"
+    assert choose_rules(cell, "cell", 3) == (basix_rule(cell, 3),)
+    assert choose_rules(cell, "cell", 1, "GLL") == (scheme_rule(cell, 1, "GLL"),)
+    assert choose_rules(cell, "cell", 1, "vertex") == (scheme_rule(cell, 1, "vertex"),)
+    assert choose_rules(cell, "cell", None, elements=elements) == (petsc_rule(cell, 2, None),)
     for scheme in SCHEMES:
-        assert choose_rule(cell, 5, scheme, 2, order=0) is petsc_rule(cell, 2, 0)
-        assert choose_facet_rules(cell, 5, scheme, 2, order=0) is petsc_facet_rules(cell, 2, 0)
-    assert choose_facet_rules(cell, 3) is facet_rules(cell, 3, "default")
-    assert choose_facet_rules(cell, 1, "GLL") is facet_rules(cell, 1, "GLL")
-    assert choose_facet_rules(cell, None, element_degree=2) is petsc_facet_rules(cell, 2, None)
+        assert choose_rules(cell, "cell", 5, scheme, elements, order=0) == (petsc_rule(cell, 2, 0),)
+        assert choose_rules(cell, facets, 5, scheme, elements, order=0) is petsc_facet_rules(cell, 2, 0)
+    assert choose_rules(cell, facets, 3) is facet_rules(cell, 3, "default")
+    assert choose_rules(cell, facets, 1, "GLL") is facet_rules(cell, 1, "GLL")
+    assert choose_rules(cell, facets, None, elements=elements) is petsc_facet_rules(cell, 2, None)
 
 
 def test_rules_are_cached_and_point_counts_known():

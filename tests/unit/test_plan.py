@@ -216,7 +216,7 @@ CASES = {
     "cell_residual_p1_double": (cell(num_qpts=3, reads=frozenset({"x"})), _POISSON),
     "transposed_residual_p1_single_nvidia": (
         transposed(
-            unroll=True,
+            unroll=3072,
             precision="single",
             scatter="atomic",
             atomics="ptx",
@@ -250,7 +250,7 @@ CASES = {
             1,
             3,
             target="diagonal",
-            unroll=True,
+            unroll=3072,
             block=32,
             scatter="atomic",
             group_size=128,
@@ -334,7 +334,7 @@ CASES = {
             target="action",
             reference=True,
             affine=False,
-            unroll=True,
+            unroll=3072,
             block=32,
             scatter="atomic",
             num_state=3,

@@ -24,7 +24,7 @@ import ufl
 from femgpu.errors import FormError
 from femgpu.forms.c.bodies import F_NAMES, G_NAMES, Body, Part, read_bodies
 from femgpu.forms.c.context import Context, action_writes, direction_reads, writes
-from femgpu.forms.records import Form, Integral, Pointwise, components
+from femgpu.forms.records import Form, Integral, Kind, Pointwise, Read, Write, components
 from femgpu.forms.ufl.check import check_space, simple_elements
 from femgpu.forms.ufl.show import show
 from femgpu.spaces import SubFunction, time_derivative, time_shift
@@ -262,18 +262,23 @@ def _aux_fields(function: Any, starts: Mapping[Any, int]) -> list[tuple[int, int
 
 def _residual(context: Context, bodies: list[Body]) -> Pointwise | None:
     written = frozenset().union(*map(writes, bodies))
-    return Pointwise("residual", context.residual(bodies), context.reads(bodies), written, flops=0)
+    return _counted("residual", context.residual(bodies), context.reads(bodies), written)
 
 
 def _jacobian(context: Context, bodies: list[Body]) -> Pointwise | None:
     if not bodies:
         return None
     written = frozenset().union(*map(writes, bodies))
-    return Pointwise("jacobian", context.jacobian(bodies), context.reads(bodies), written, flops=0)
+    return _counted("jacobian", context.jacobian(bodies), context.reads(bodies), written)
 
 
 def _action(context: Context, bodies: list[Body]) -> Pointwise | None:
     if not bodies:
         return None
     reads = context.reads(bodies).union(*map(direction_reads, bodies))
-    return Pointwise("action", context.action(bodies), reads, frozenset().union(*map(action_writes, bodies)), flops=0)
+    return _counted("action", context.action(bodies), reads, frozenset().union(*map(action_writes, bodies)))
+
+
+def _counted(kind: Kind, body: str, reads: frozenset[Read], written: frozenset[Write]) -> Pointwise:
+    """The record of C text, whose operators say how long its program becomes."""
+    return Pointwise(kind, body, reads, written, flops=0, size=sum(body.count(operator) for operator in "+-*/<>?("))

@@ -7,13 +7,13 @@ fold constants, and keep signs and constant factors in one place so that more is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from femgpu.errors import FormError
-from femgpu.forms.graph.operations import OPERATIONS
+from femgpu.forms.graph.operations import EFFORT, OPERATIONS
 
 CONSTANT, INPUT = "constant", "input"
 
@@ -54,8 +54,15 @@ class Graph:
 
     def flops(self, roots: Iterable[int]) -> int:
         """Floating-point operations that the roots need, shared nodes counted once."""
+        return sum(OPERATIONS[kind].flops for kind in self._operations(roots))
+
+    def size(self, roots: Iterable[int]) -> int:
+        """Instructions that the roots become, about."""
+        return int(sum(EFFORT.get(kind, OPERATIONS[kind].flops) for kind in self._operations(roots)))
+
+    def _operations(self, roots: Iterable[int]) -> Iterator[str]:
         kinds = (self.nodes[node][0] for node in self.live(roots))
-        return sum(OPERATIONS[kind].flops for kind in kinds if kind not in (CONSTANT, INPUT))
+        return (kind for kind in kinds if kind not in (CONSTANT, INPUT))
 
     def constant(self, value: float) -> int:
         """A constant.

@@ -29,6 +29,7 @@ def pointwise(kind: Kind, evaluation: Evaluation, dim: int, reference: bool = Fa
         reads=_reads(graph, nodes, locate, dim),
         writes=frozenset((name, index // prod(evaluation.shapes[name][1:])) for name, index, _ in roots),
         flops=graph.flops(nodes),
+        size=graph.size(nodes),
         evaluate=evaluation,
         reference=reference,
     )

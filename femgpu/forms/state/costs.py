@@ -18,12 +18,6 @@ _FREE = (*DIRECTION_ARRAYS, "constants", "weight", "s", "c")
 Field = Read
 FieldCost = Callable[[Field], float]
 
-# Operations in double precision on a GPU, in units of one addition or multiplication; the others cost what they count.
-EFFORT = {
-    "rcp": 8.0, "sqrt": 10.0, "exp": 16.0, "log": 24.0, "pow": 60.0, "sin": 24.0, "cos": 24.0, "tan": 36.0, "asin": 24.0,
-    "acos": 24.0, "atan": 24.0, "atan2": 32.0, "sinh": 28.0, "cosh": 28.0, "tanh": 28.0, "erf": 32.0,
-}  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Costs:

@@ -17,10 +17,10 @@ from femgpu.forms.graph.evaluate import Evaluation
 from femgpu.forms.graph.graph import CONSTANT, INPUT, Graph
 from femgpu.forms.graph.identities import SharedGraph
 from femgpu.forms.graph.levels import CELL, DIRECTION, STATE, Levels
-from femgpu.forms.graph.operations import OPERATIONS
+from femgpu.forms.graph.operations import EFFORT, OPERATIONS
 from femgpu.forms.graph.pointwise import pointwise
 from femgpu.forms.records import Pointwise
-from femgpu.forms.state.costs import EFFORT, Costs, Field, FieldCost, coefficients
+from femgpu.forms.state.costs import Costs, Field, FieldCost, coefficients
 from femgpu.forms.state.cut import SINK, SOURCE, Cut
 from femgpu.forms.state.regroup import regroupings
 

@@ -19,6 +19,7 @@ from femgpu.forms.c.pointwise_form import PointwiseForm
 from femgpu.forms.graph.graph import Graph
 from femgpu.forms.records import Form, Integral
 from femgpu.forms.ufl.check import check_form, check_space, polynomial_degree
+from femgpu.forms.ufl.degrees import quadrature_degree
 from femgpu.forms.ufl.inputs import Inputs
 from femgpu.forms.ufl.linear import Slots
 from femgpu.forms.ufl.outputs import Outputs
@@ -27,8 +28,6 @@ from femgpu.forms.ufl.preprocessing import (
     Piece,
     deep_recursion,
     differentiate,
-    quadrature_degree,
-    scale_degree,
     split,
     substitute,
 )
@@ -39,7 +38,7 @@ from femgpu.spaces import SubFunction, mesh_of
 
 
 @deep_recursion()
-def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = None, rates: Mapping[Any, Any] | None = None) -> Form:
+def lower_form(F: Any, u: Any = None, J: Any = None, rates: Mapping[Any, Any] | None = None) -> Form:
     """Lowers a residual and its Jacobian.
 
     Args:
@@ -47,8 +46,6 @@ def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = No
         u: the unknown Function; None for a linear form that has none, which then has no Jacobian.
         J: ufl.Form with a test and a trial function to use as the Jacobian; default: the derivative of F with respect
             to u.
-        max_degree: the largest quadrature degree that UFL's estimate may ask for; default 2k + 2, k the degree of the
-            test function.
         rates: Functions that change with the unknown, and the Constants that their derivatives are: of a problem in time
             {time_derivative(u): time_shift(u)}. No part of a PointwiseForm, which knows them, or of J.
 
@@ -78,18 +75,15 @@ def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = No
     if u is not None and not any(entry.jacobian for entry in work):
         reason = f"F does not depend on the unknown {show(u)}" if J is None else show(J.integrals()[0].integrand())
         raise FormError(f"the Jacobian {'' if J is None else 'J '}is zero: {reason}")
-    return lowering.form(work, polynomial_degree(space), max_degree)
+    return lowering.form(work, _highest_degree(F, J), polynomial_degree(space))
 
 
 @deep_recursion()
-def functional(F: Any, max_degree: int | None = None) -> Form:
+def functional(F: Any) -> Form:
     """Lowers a form without test function, a number to assemble.
 
     Args:
         F: ufl.Form without arguments.
-        max_degree: the largest quadrature degree that UFL's estimate may ask for; default 2k + 2, k the largest degree
-            of a coefficient; without coefficients the estimate rules. To both the degree of det J is added, so that volumes
-            and integrals of Functions are exact on curved cells, too.
 
     Returns:
         The form; its integrals have `functional` only.
@@ -104,14 +98,22 @@ def functional(F: Any, max_degree: int | None = None) -> Form:
     if not any(entry.functional for entry in work):
         raise FormError(f"the functional is zero: {show(F.integrals()[0].integrand())}")
     degrees = [polynomial_degree(entry.ufl_function_space()) for entry in F.coefficients()]
-    domain = F.ufl_domains()[0]
-    form = lowering.form(work, max(degrees, default=None), max_degree, scale_degree(domain))
-    return replace(form, mesh=mesh_of(domain))
+    form = lowering.form(work, _highest_degree(F), max(degrees, default=None))
+    return replace(form, mesh=mesh_of(F.ufl_domains()[0]))
 
 
 def _whole(form: Any) -> Any:
     # what is no form is refused by the checks that follow
     return expand_parts(form) if isinstance(form, ufl.Form) else form
+
+
+def _highest_degree(*forms: Any) -> int:
+    """Of all Functions and arguments, and of the coordinates."""
+    given = [form for form in forms if form is not None]
+    degrees = [
+        polynomial_degree(entry.ufl_function_space()) for form in given for entry in (*form.arguments(), *form.coefficients())
+    ]
+    return max(degrees + [domain.ufl_coordinate_element().embedded_superdegree for form in given for domain in form.ufl_domains()])
 
 
 def _check(F: Any, u: Any, J: Any, rates: Mapping[Any, Any]) -> Any:
@@ -191,22 +193,18 @@ class _Lowering:
         work.action = work.walk.lower(substitute(piece.integrand, ufl.TrialFunction(self.space), self.direction))
         return work
 
-    def form(self, work: list[_Work], function_degree: int | None, cap: int | None, scale: int = 0) -> Form:
+    def form(self, work: list[_Work], highest: int, nodal: int | None) -> Form:
         """Prints all pieces and collects the records.
 
         Args:
             work: the pieces.
-            function_degree: of the functions that estimates are capped for; None for none.
-            cap: the largest degree that an estimate may ask for; default 2 k + 2 for functions of degree k.
-            scale: the degree of det J, where that counts.
+            highest: degree of anything in the form.
+            nodal: degree of the functions in whose nodes Gauss-Lobatto rules have their points; None for none.
         """
-        if cap is None and function_degree is not None:
-            cap = 2 * function_degree + 2
         notes: list[str] = []
         integrals: list[Integral] = []
         for entry in work:
-            degree = quadrature_degree(entry.piece, cap, notes, scale, function_degree)
-            template = self._integral(entry, degree)
+            template = self._integral(entry, *quadrature_degree(entry.piece, highest, nodal, notes))
             integrals += [replace(template, subdomain=ids) for ids in entry.piece.subdomains if template.pointwise]
         coefficients = tuple(self.inputs.coefficients)
         constants = tuple(self.constants.original(entry) for entry in self.inputs.constants)
@@ -221,7 +219,7 @@ class _Lowering:
             total += self.constants.stand_ins[shift] * differentiate(integrand, rate, direction)
         return total
 
-    def _integral(self, work: _Work, degree: int) -> Integral:
+    def _integral(self, work: _Work, degree: int, estimated: bool) -> Integral:
         dim = work.walk.domain.geometric_dimension
         num_comp = 1 if self.space is None else prod(self.space.value_shape)
         outputs = Outputs(dim, num_comp, self.inputs.locate(dim))
@@ -231,6 +229,7 @@ class _Lowering:
             (),
             degree,
             work.piece.scheme,
+            estimated,
             residual=outputs.pointwise("residual", graph, work.residual),
             action=outputs.pointwise("action", graph, work.action),
             jacobian=outputs.pointwise("jacobian", graph, work.jacobian),

@@ -1,12 +1,11 @@
 """The calls into UFL.
 
-In order: preprocess, renumber constants, group by subdomain and metadata, differentiate, estimate degrees.
+In order: preprocess, renumber constants, group by subdomain and metadata, differentiate.
 """
 
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,10 +15,8 @@ import ufl
 from ufl.algorithms.analysis import extract_constants
 from ufl.algorithms.apply_derivatives import apply_derivatives
 from ufl.algorithms.compute_form_data import build_integral_data, group_form_integrals, preprocess_form
-from ufl.algorithms.estimate_degrees import estimate_total_polynomial_degree
 from ufl.algorithms.replace import replace
 
-from femgpu.element import collocated_degree
 from femgpu.errors import FemgpuError, FormError
 from femgpu.forms.ufl.show import show
 
@@ -123,54 +120,6 @@ def substitute(integrand: Any, argument: Any, coefficient: Any) -> Any:
     """Replaces a trial function in a preprocessed integrand."""
     with _ufl_errors(integrand):
         return replace(integrand, {argument: coefficient})
-
-
-def scale_degree(domain: Any) -> int:
-    """The degree of det J, by which an integrand's own falls short of that of the integral on the reference cell."""
-    if domain.is_piecewise_linear_simplex_domain():
-        return 0
-    cell = domain.ufl_cell()
-    dim, degree = cell.topological_dimension, domain.ufl_coordinate_element().embedded_superdegree
-    return dim * (degree - 1) if cell.is_simplex else dim * degree - 1
-
-
-def quadrature_degree(piece: Piece, cap: int | None, notes: list[str], scale: int = 0, function_degree: int | None = None) -> int:
-    """The degree that the quadrature of a piece integrates exactly.
-
-    Args:
-        piece: the piece.
-        cap: the largest degree that an estimate may ask for, None for no limit.
-        notes: receives a line when the cap is used, or when the user's degree is more than the vertex rule has.
-        scale: is added to estimate and cap.
-        function_degree: of the functions in whose nodes "GLL" has its points where the user gives no degree; None: the estimate.
-
-    Raises:
-        FormError: if the user's degree is not a whole number.
-    """
-    given = piece.metadata.get("quadrature_degree", -1)
-    if not isinstance(given, int) or given < -1:
-        raise FormError(f"quadrature_degree {given!r} in the metadata of a measure; expected an integer of at least 0")
-    where = "everywhere" if piece.subdomains == ((),) else f"subdomains {piece.subdomains}"
-    kind, measure = ("cell", "dx") if piece.type == "cell" else ("facet", "ds")
-    if piece.scheme == "vertex":
-        if given > 1:
-            notes.append(f"{kind} integral ({where}): quadrature degree {given} is asked for, the vertex rule is exact to degree 1")
-        return 1
-    if given >= 0:
-        return given
-    if piece.scheme == "GLL" and function_degree is not None:
-        return collocated_degree(function_degree)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the walk has refused what UFL does not know
-        estimate = estimate_total_polynomial_degree(piece.integrand)
-    estimate = (max(estimate) if isinstance(estimate, tuple) else estimate) + scale
-    cap = None if cap is None else cap + scale
-    if cap is None or estimate <= cap:
-        return estimate
-    notes.append(
-        f"{kind} integral ({where}): quadrature degree {cap}, UFL's estimate {estimate} is capped; {measure}(degree=n) sets another"
-    )
-    return cap
 
 
 def _subdomains(ids: tuple[Any, ...]) -> tuple[tuple[int, ...], ...]:

@@ -11,7 +11,7 @@ from femgpu.kernels.plan import CONSTANT_TABLE_BYTES, Plan, Step, Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
 
-# Loops over points are unrolled as long as points times rows are at most this many.
+# Loops over points are unrolled as long as points times rows are at most this many, where all of them are short enough.
 _UNROLLED_POINTS = 64
 
 
@@ -31,7 +31,6 @@ class CellPlan(Plan):
         """One launch."""
         work = self.work
         by_rows = work.target == "matrix"
-        unrolled = self.unroll and work.num_qpts * work.num_rows <= _UNROLLED_POINTS
         return (
             Step(
                 name=work.target,
@@ -40,9 +39,16 @@ class CellPlan(Plan):
                 items=self.group_size,
                 group_cells=self.group_size,
                 parts=work.num_rows if by_rows else 1,
-                macros=(("UNROLL_POINTS", int(unrolled)),),
+                macros=(("UNROLL_POINTS", int(self.unrolls_points)),),
             ),
         )
+
+    @property
+    def unrolls_points(self) -> bool:
+        """Whether the loop over points is unrolled; that of element matrices never is."""
+        points, rows = self.work.num_qpts, max(self.work.num_rows, 1)
+        small = points * rows <= _UNROLLED_POINTS and points * self.point_size <= self.unroll
+        return small and self.work.target != "matrix"
 
     @property
     def shape(self) -> str:
@@ -53,7 +59,7 @@ class CellPlan(Plan):
     def tables_in_source(self) -> bool:
         """All items read the same entry at a time, which constant memory hands to all at once."""
         fits = self.table_words * self.itemsize("real") <= CONSTANT_TABLE_BYTES
-        return fits and self.unroll and not self.work.facet
+        return fits and self.unroll > 0 and not self.work.facet
 
 
 class Cell:
