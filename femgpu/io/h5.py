@@ -17,6 +17,7 @@ from petsc4py import PETSc
 
 from femgpu.element import LagrangeElement
 from femgpu.errors import DataError, collective
+from femgpu.io.label_names import quote_labels, unquote_labels
 from femgpu.mesh import Mesh
 from femgpu.mesh.cell_types import cell_names, has_petsc_elements
 from femgpu.mesh.periods import is_periodic, set_periods
@@ -49,6 +50,7 @@ def write_h5(path: Path, functions: Sequence[Function | SubFunction], numbers: M
         raise DataError("the mesh is periodic and its DM does not say with which periods; set them with dm.setPeriodicity()")
     if slashed := [u.name for u in functions if "/" in u.name]:
         raise DataError(f"function names {slashed}: a slash parts groups in HDF5; expected none: Function(V, name=...)")
+    labels = sorted(mesh.labels())
     temporary = path.with_name(f".{path.name}.part")
     with collective(mesh.mpi):
         if mesh.mpi.rank == 0:
@@ -56,6 +58,7 @@ def write_h5(path: Path, functions: Sequence[Function | SubFunction], numbers: M
     try:
         with _viewer(temporary, "w", mesh.comm) as viewer:
             dm = mesh.clone_dm()
+            quote_labels(mesh.label_dm, dm, labels)
             dm.setName(MESH_NAME)
             dm.topologyView(viewer)
             dm.coordinatesView(viewer)
@@ -216,6 +219,7 @@ def _read_mesh(viewer: PETSc.ViewerHDF5, comm: PETSc.Comm) -> tuple[PETSc.DMPlex
     sf = dm.topologyLoad(viewer)
     dm.coordinatesLoad(viewer, sf)
     dm.labelsLoad(viewer, sf)
+    unquote_labels(dm)
     degree, *periods = _read_numbers(viewer, "coordinates", comm)
     if periods:
         lower, period = np.array(periods, np.int32).view(np.float64).reshape(2, -1)

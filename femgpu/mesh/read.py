@@ -13,6 +13,7 @@ from petsc4py import PETSc
 from femgpu.errors import MeshError, collective
 from femgpu.mesh.distribute import distribute
 from femgpu.mesh.gmsh_check import check_gmsh
+from femgpu.mesh.gmsh_names import gmsh_options, label_names, read_names
 
 _EXPECTED = "expected a mesh that PETSc reads, such as .msh of gmsh or .h5 of PETSc"
 
@@ -20,7 +21,9 @@ _EXPECTED = "expected a mesh that PETSc reads, such as .msh of gmsh or .h5 of PE
 def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
     """Reads a mesh file that PETSc knows by its suffix, and distributes it; collective.
 
-    Physical groups of gmsh become the labels "Cell Sets", "Face Sets" and "Vertex Sets".
+    Physical groups of gmsh become values of the labels "Cell Sets", "Face Sets", "Edge Sets" and "Vertex Sets", by dimension; each
+    name becomes a label of its own with these points, which is what `DirichletBC(V, 0, "left")`, `ds("left")` and `dx("steel")` ask
+    for. Names are read from .msh files; names of labels that PETSc itself uses ("depth", "celltype", "dim") are left out.
 
     Args:
         path: the file.
@@ -38,12 +41,15 @@ def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.
 def serial_read(path: str | os.PathLike[str], comm: PETSc.Comm) -> PETSc.DMPlex:
     """As `read`, but the mesh stays where PETSc's reader puts it: on the first rank, for most formats."""
     name = os.fspath(path)
-    _check_file(name, comm.tompi4py())
-    return _read(name, comm)
+    mpi = comm.tompi4py()
+    names = _check_file(name, mpi)
+    dm = _read(name, comm)
+    label_names(dm, names)
+    return dm
 
 
-def _check_file(name: str, mpi: Any) -> None:
-    """Refuses a file that PETSc cannot read; collective.
+def _check_file(name: str, mpi: Any) -> list[tuple[int, int, str]]:
+    """Refuses a file that PETSc cannot read, and returns the names of its physical groups; collective.
 
     PETSc's readers work on the first rank and leave the others waiting for ever when it fails. So on several ranks the
     first one reads the file by itself before all of them do.
@@ -55,13 +61,16 @@ def _check_file(name: str, mpi: Any) -> None:
     Raises:
         MeshError: on all ranks.
     """
+    names: list[tuple[int, int, str]] = []
     with collective(mpi):
         if mpi.rank == 0:
             _check_path(Path(name))
             if name.endswith(".msh"):
                 check_gmsh(Path(name))
+                names = read_names(Path(name))
             if mpi.size > 1:
                 _read(name, PETSc.COMM_SELF).destroy()
+    return mpi.bcast(names)
 
 
 def _check_path(path: Path) -> None:
@@ -77,7 +86,7 @@ def _check_path(path: Path) -> None:
 
 def _read(name: str, comm: PETSc.Comm) -> PETSc.DMPlex:
     try:
-        with _plain_prisms():
+        with _gmsh_options(name):
             dm = PETSc.DMPlex().createFromFile(name, interpolate=True, comm=comm)
     except PETSc.Error as error:
         raise MeshError(f"PETSc cannot read mesh file {name!r}: {describe(error)}; {_EXPECTED}") from error
@@ -87,17 +96,18 @@ def _read(name: str, comm: PETSc.Comm) -> PETSc.DMPlex:
 
 
 @contextmanager
-def _plain_prisms() -> Iterator[None]:
-    """By itself PETSc makes tensor prisms, as for cohesive cells, of gmsh's prisms beside tetrahedra."""
-    options, name = PETSc.Options(), "dm_plex_gmsh_hybrid"
-    given = options.hasName(name)
-    if not given:
-        options.setValue(name, "0")
+def _gmsh_options(name: str) -> Iterator[None]:
+    """Sets PETSc's options for files of gmsh where the user did not."""
+    options = PETSc.Options()
+    wanted = gmsh_options(Path(name)) if name.endswith(".msh") else {}
+    own = {f"dm_plex_gmsh_{key}": value for key, value in wanted.items() if not options.hasName(f"dm_plex_gmsh_{key}")}
+    for key, value in own.items():
+        options.setValue(key, value)
     try:
         yield
     finally:
-        if not given:
-            options.delValue(name)
+        for key in own:
+            options.delValue(key)
 
 
 def describe(error: PETSc.Error) -> str:

@@ -223,7 +223,8 @@ def _cell_terms(form: Form, integral: Integral, mesh: Mesh, block: Block, settin
     rule = choose_rule(block.cell, integral.degree, integral.scheme, _degree(form, block), order)
     cells = None
     if integral.subdomain:
-        numbers, indices = mesh.locate(mesh.cells(integral.subdomain))
+        # A cell of two regions counts in each.
+        numbers, indices = mesh.locate(np.sort(np.concatenate([mesh.cells(region) for region in integral.subdomain])))
         cells = indices[numbers == block.index]
     for affine in (True, False):
         chosen = block.affine if cells is None else block.affine[cells]
@@ -237,7 +238,8 @@ def _cell_terms(form: Form, integral: Integral, mesh: Mesh, block: Block, settin
 def _facet_terms(form: Form, integral: Integral, mesh: Mesh, block: Block, settings: Settings) -> Iterable[Term]:
     order = settings.default_quadrature_order
     rules = choose_facet_rules(block.cell, integral.degree, integral.scheme, _degree(form, block), order)
-    cells, facets = mesh.facets(integral.subdomain or "boundary")
+    parts = [mesh.facets(region) for region in integral.subdomain] or [mesh.exterior[1:]]
+    cells, facets = (np.concatenate(entries) for entries in zip(*parts, strict=True))
     numbers, indices = mesh.locate(cells)
     for rule in rules:
         place = np.full(len(block.reference.facets), -1, np.int32)
