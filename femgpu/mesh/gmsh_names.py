@@ -24,14 +24,14 @@ def gmsh_options(path: Path) -> dict[str, str]:
     Args:
         path: a file of gmsh.
     """
-    # By itself PETSc makes tensor prisms, as for cohesive cells, of gmsh's prisms beside tetrahedra; and it skips points.
-    options = {"hybrid": "0", "mark_vertices_strict": "1"}
+    # By itself PETSc makes tensor prisms, as for cohesive cells, of gmsh's prisms beside tetrahedra.
+    options = {"hybrid": "0"}
     with path.open("rb") as stream:
         head = stream.read(64).split()
-    # From version 4 on a part of the model names all of its groups, of which PETSc takes the first. Before, an element is listed
-    # for each of its groups, and the second number is no group.
+    # From version 4 on a part of the model names all of its groups, of which PETSc takes the first, and none of points. Before, an
+    # element is listed for each of its groups; its second number is no group, which PETSc does not tell apart.
     if head[1:2] and head[1].startswith(b"4"):
-        options["multiple_tags"] = "1"
+        options |= {"multiple_tags": "1", "mark_vertices_strict": "1"}
     return options
 
 

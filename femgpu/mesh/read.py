@@ -15,6 +15,7 @@ from femgpu.mesh.distribute import distribute
 from femgpu.mesh.gmsh_check import check_gmsh
 from femgpu.mesh.gmsh_names import gmsh_options, label_names, read_names
 
+_GMSH_SUFFIXES = (".msh", ".msh2", ".msh4")
 _EXPECTED = "expected a mesh that PETSc reads, such as .msh of gmsh or .h5 of PETSc"
 
 
@@ -23,7 +24,8 @@ def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.
 
     Physical groups of gmsh become values of the labels "Cell Sets", "Face Sets", "Edge Sets" and "Vertex Sets", by dimension; each
     name becomes a label of its own with these points, which is what `DirichletBC(V, 0, "left")`, `ds("left")` and `dx("steel")` ask
-    for. Names are read from .msh files; names of labels that PETSc itself uses ("depth", "celltype", "dim") are left out.
+    for. Names are read from .msh files, those of points from version 4 of the format on; names of labels that PETSc itself uses
+    ("depth", "celltype", "dim") are left out.
 
     Args:
         path: the file.
@@ -65,7 +67,7 @@ def _check_file(name: str, mpi: Any) -> list[tuple[int, int, str]]:
     with collective(mpi):
         if mpi.rank == 0:
             _check_path(Path(name))
-            if name.endswith(".msh"):
+            if name.endswith(_GMSH_SUFFIXES):
                 check_gmsh(Path(name))
                 names = read_names(Path(name))
             if mpi.size > 1:
@@ -99,7 +101,7 @@ def _read(name: str, comm: PETSc.Comm) -> PETSc.DMPlex:
 def _gmsh_options(name: str) -> Iterator[None]:
     """Sets PETSc's options for files of gmsh where the user did not."""
     options = PETSc.Options()
-    wanted = gmsh_options(Path(name)) if name.endswith(".msh") else {}
+    wanted = gmsh_options(Path(name)) if name.endswith(_GMSH_SUFFIXES) else {}
     own = {f"dm_plex_gmsh_{key}": value for key, value in wanted.items() if not options.hasName(f"dm_plex_gmsh_{key}")}
     for key, value in own.items():
         options.setValue(key, value)

@@ -17,7 +17,7 @@ from femgpu.mesh import Mesh
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 pytestmark = pytest.mark.timeout(120)
-parallel = pytest.mark.parallel([1, 2, 3])
+parallel = pytest.mark.parallel([1, 3])
 
 
 @pytest.fixture
@@ -55,15 +55,21 @@ def in_middle(x):
 @pytest.mark.parametrize("name", ["named_plate_2.msh", "named_plate_4.msh"])
 def test_names_of_gmsh_in_measures_and_conditions(name):
     dm = femgpu.mesh.read(DATA / name)
-    check_plate(dm)
-    check_plate(femgpu.mesh.refine(dm))
+    # Version 2 of the format does not tell the groups of points from other numbers.
+    points = ["origin"] * name.endswith("4.msh")
+    check_plate(dm, points)
+    check_plate(femgpu.mesh.refine(dm), points)
 
 
-def check_plate(dm):
+def check_plate(dm, points):
     one = femgpu.Constant(dm, 1.0)
     measures = {ds("left"): 1, ds("right side"): 1, ds("sides"): 3, dx("inclusion"): 0.25, dx("matrix"): 0.75}
     # A region counts as often as it is named.
-    measures |= {ds(("left", "sides")): 4, ds(11, subdomain_data="left"): 1, dx(21) + dx("inclusion") + dx: 1.5}
+    measures |= {
+        ds(("left", "sides")): 4,
+        ds(11, subdomain_data="left"): 1,
+        dx(21, subdomain_data="Cell Sets") + dx("inclusion") + dx: 1.5,
+    }
     for measure, expected in measures.items():
         assert femgpu.assemble(one * measure) == pytest.approx(expected), str(measure)
     V = femgpu.FunctionSpace(dm, "P", 2)
@@ -72,8 +78,8 @@ def check_plate(dm):
         "left": lambda x: x[0] < 1e-9,
         "interface": frame,
         "inclusion": lambda x: in_middle(2 * x - 1),
-        "origin": lambda x: x.sum(axis=0) < 1e-9,
-        ("right side", "origin"): lambda x: (x[0] > 1 - 1e-9) | (x.sum(axis=0) < 1e-9),
+        ("right side", *points): lambda x: (x[0] > 1 - 1e-9) | (bool(points) & (x.sum(axis=0) < 1e-9)),
+        **{point: lambda x: x.sum(axis=0) < 1e-9 for point in points},
         ("Cell Sets", 21): lambda x: in_middle(2 * x - 1),
         "boundary": lambda x: np.abs(2 * x - 1).max(axis=0) > 1 - 1e-9,
     }
@@ -81,7 +87,7 @@ def check_plate(dm):
         np.testing.assert_array_equal(prescribed(femgpu.DirichletBC(V, 0.0, region)), nodes(V, where), err_msg=str(region))
 
 
-@pytest.mark.parallel([1, 3])
+@parallel
 def test_names_of_gmsh_in_three_dimensions(folder, set_options):
     set_options(dm_plex_filename=str(DATA / "named_box.msh"), dm_refine="1")
     V = femgpu.FunctionSpace(femgpu.mesh.create(), "P", 3)
@@ -160,7 +166,7 @@ def test_a_region_may_be_on_one_rank_only():
         assert femgpu.error_norm(u, 6 + x[0] - 2 * x[1], "L2") < 1e-4
 
 
-@pytest.mark.parallel([1, 2])
+@parallel
 def test_regions_that_overlap_count_twice_in_every_operator(set_options):
     dm = femgpu.mesh.box((3, 3), "triangle")
     half = femgpu.mesh.mark, lambda x: x[0] < 0.7
@@ -221,7 +227,7 @@ def test_unknown_names_are_refused_with_those_there_are():
         femgpu.assemble(femgpu.Constant(dm, 1.0) * ds("inlett"))
     with pytest.raises(MeshError, match="'inlet' marks no cells"):
         femgpu.assemble(femgpu.Constant(dm, 1.0) * dx("inlet"))
-    with pytest.raises(MeshError, match="has no node of DG 0"):
+    with pytest.raises(MeshError, match="has no node of DP0"):
         femgpu.DirichletBC(femgpu.FunctionSpace(dm, "DG", 0), 0.0, "inlet")
 
 
@@ -254,7 +260,7 @@ def test_a_region_is_replaced_and_outlives_the_users_dm():
     np.testing.assert_array_equal(prescribed(femgpu.DirichletBC(V, 0.0, "side")), nodes(V, lambda x: x[1] < 1e-9))
 
 
-@pytest.mark.parallel([1, 2])
+@parallel
 def test_both_places_of_a_period_are_found():
     dm = femgpu.mesh.box((4, 3), "triangle", periodic=(True, False))
     V = femgpu.FunctionSpace(dm, "P", 1)
@@ -271,15 +277,18 @@ def test_a_label_called_boundary_is_not_taken_for_the_whole():
     dm = femgpu.mesh.box((3, 3), "triangle")
     V = femgpu.FunctionSpace(dm, "P", 1)
     dm.createLabel("boundary")
-    label, side = dm.getLabel("boundary"), dm.getStratumIS("Face Sets", 2).getIndices()
-    for point in side:
-        label.setValue(point, 3)
+    label = dm.getLabel("boundary")
+
+    def add(*sides):
+        for side in sides:
+            for point in dm.getStratumIS("Face Sets", side).getIndices() if dm.getStratumSize("Face Sets", side) else ():
+                label.setValue(point, 3)
+
+    add(2)
     with pytest.raises(MeshError, match=r"label 'boundary' that marks other facets; write \('boundary', \(3,\)\)"):
         femgpu.DirichletBC(V, 0.0)
     np.testing.assert_array_equal(prescribed(femgpu.DirichletBC(V, 0.0, ("boundary", 3))), nodes(V, lambda x: x[0] > 1 - 1e-9))
-    for value in (1, 3, 4):
-        for point in dm.getStratumIS("Face Sets", value).getIndices() if dm.getStratumSize("Face Sets", value) else ():
-            label.setValue(point, 3)
+    add(1, 3, 4)
     assert len(prescribed(femgpu.DirichletBC(V, 0.0))) == 12
 
 
@@ -319,7 +328,7 @@ def test_boundary_values_are_checked_when_the_condition_is_made():
     assert set(bc.values()) <= {0.5}
 
 
-@pytest.mark.parallel([1, 2])
+@parallel
 def test_the_view_counts_conflicts_of_conditions():
     dm = femgpu.mesh.box((3, 3), "triangle")
     V = femgpu.FunctionSpace(dm, "P", 1)
@@ -340,15 +349,17 @@ def test_pointwise_forms_take_names():
     V = femgpu.FunctionSpace(dm, "P", 1)
     u, v = femgpu.Function(V), ufl.TestFunction(V)
     bodies = {"left": 1, ("sides", "right side"): 2, ("Face Sets", 12): 3, ("sides", 13): 4}
-    form = femgpu.PointwiseForm(V, f0="f0[0] = 0.5;", facets={key: dict(f0=f"f0[0] = {size};") for key, size in bodies.items()})
-    F = 0.5 * v * dx + v * ds("left") + 2 * v * ds(("sides", "right side")) + 3 * v * ds(12) + 4 * v * ds("sides")
+    form = femgpu.PointwiseForm(
+        V, f0="f0[0] = u[0];", g0="g0[0] = 1;", facets={key: dict(f0=f"f0[0] = {size};") for key, size in bodies.items()}
+    )
+    F = u * v * dx + v * ds("left") + 2 * v * ds(("sides", "right side")) + 3 * v * ds(12) + 4 * v * ds("sides")
     vectors = []
-    for each in (form, F + 0 * u * v * dx):
-        problem = femgpu.NonlinearProblem(each, u, J=None, options_prefix="names_")
+    for each in (form, F):
+        problem = femgpu.NonlinearProblem(each, u, options_prefix="names_")
         vectors.append(u.vec.duplicate())
         problem.residual(u.vec, vectors[-1])
     np.testing.assert_allclose(vectors[0].array, vectors[1].array, atol=1e-14)
-    with pytest.raises(FormError, match="an id of 'left' twice"):
+    with pytest.raises(FormError, match=r"has an id of .* twice; expected each once, here \['left'\]"):
         femgpu.PointwiseForm(V, f0="f0[0] = 1;", facets={"left": dict(f0="f0[0] = 1;"), ("left", "sides"): dict(f0="f0[0] = 1;")})
 
 
