@@ -195,7 +195,7 @@ def parse_region(region: Region, label: str = FACET_LABEL) -> tuple[Part, ...]:
     if isinstance(region, tuple | list) and region:
         if all(map(_is_int, region)):
             return (Part(label, tuple(map(int, region))),)  # type: ignore[arg-type]
-        if len(region) > 1 and all(isinstance(entry, str) and entry for entry in region):
+        if all(isinstance(entry, str) and entry for entry in region):
             return tuple(Part(str(name)) for name in region)
         if len(region) == 2 and isinstance(region[0], str):
             values = (region[1],) if _is_int(region[1]) else region[1]

@@ -232,7 +232,7 @@ def test_missing_labels_are_refused_on_all_ranks():
         mesh.cells(("Face Sets", 1))
 
 
-@pytest.mark.parametrize("region", [None, "", (), 1.5, True, ("marker",), ("marker", ()), ("marker", 1.5), (1, "a")])
+@pytest.mark.parametrize("region", [None, "", (), 1.5, True, ("",), ("marker", ()), ("marker", 1.5), (1, "a")])
 def test_malformed_regions(region):
     with pytest.raises(MeshError, match="expected 'boundary'"):
         Mesh.of(box((1, 1), "triangle", comm=PETSc.COMM_SELF)).facets(region)
