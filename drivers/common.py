@@ -71,6 +71,12 @@ def numbers(options, name, default):
     return values
 
 
+def region(options, name, default):
+    """An option with a region of the boundary: a value of "Face Sets", or a name."""
+    text = options.getString(name, str(default))
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
 def bounding_box(dm):
     """Lower and upper corner of the mesh over all ranks."""
     return np.array(dm.getBoundingBox()).T

@@ -17,7 +17,7 @@ its boundary values and, for all v that vanish where u is prescribed,
 In the first three u is prescribed on the whole boundary, and f follows from UFL.
 
 -mu <1.0>, -lambda <1.0>        Lame's parameters
--clamped <1>, -loaded <2>       values of Face Sets
+-clamped <1>, -loaded <2>       regions: values of Face Sets, or names, such as those of gmsh's physical groups
 -force <0,0,0>                  force per volume, as many numbers as the mesh has dimensions
 -traction <0,0,-1>              force per area, likewise
 -near_nullspace <true>          give the rigid-body modes to the preconditioner: algebraic multigrid needs them
@@ -35,7 +35,8 @@ Run lines:
     python drivers/elasticity.py -dm_plex_dim 3 -dm_plex_simplex 0 -dm_plex_box_faces 4,4,4 -pc_type gamg \
         -sol_type elas_uniform_strain
     mpiexec -n 2 python drivers/elasticity.py -dm_plex_filename meshes/bracket.msh -sol_type loaded -mu 8e10 -lambda 1.2e11 \
-        -traction 0,0,-1e7 -ksp_type cg -pc_type gamg -ksp_monitor -output elasticity.vtu
+        -clamped "mounting holes" -loaded "load bore" -traction 0,0,-1e7 -ksp_type cg -pc_type gamg -ksp_monitor \
+        -output elasticity.vtu
 """
 
 import math
@@ -63,7 +64,7 @@ def main():
 
     dm = femgpu.mesh.create()
     if solution == "loaded":
-        clamped, loaded = common.number(options, "clamped", 1), common.number(options, "loaded", 2)
+        clamped, loaded = common.region(options, "clamped", 1), common.region(options, "loaded", 2)
         zeros = [0.0] * (dm.getDimension() - 1)
         forces = common.numbers(options, "force", [*zeros, 0.0]), common.numbers(options, "traction", [*zeros, -1.0])
         problem, exact = load(dm, degree, material, clamped, loaded, *forces), None

@@ -20,7 +20,7 @@ starts from the solution before it, extrapolated.
 
 -mu <1.0>, -lambda <2.0>      Lame's parameters at small strains
 -load_steps <1>
--clamped <1>, -loaded <2>     values of Face Sets
+-clamped <1>, -loaded <2>     regions: values of Face Sets, or names, such as those of gmsh's physical groups
 -force <0,0,0>, -traction <0,0,-0.01>, -displacement <0,0,0.1>   as many numbers as the mesh has dimensions
 
 Run lines:
@@ -61,7 +61,7 @@ def main():
 
     dm = femgpu.mesh.create()
     zeros, exact = [0.0] * (dm.getDimension() - 1), None
-    regions = common.number(options, "clamped", 1), common.number(options, "loaded", 2)
+    regions = common.region(options, "clamped", 1), common.region(options, "loaded", 2)
     if load == "manufactured":
         problem, t, exact = discretise(dm, degree, material)
     elif load == "forces":

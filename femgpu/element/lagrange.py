@@ -140,10 +140,13 @@ class LagrangeElement:
 
     def facet_nodes(self) -> tuple[npt.NDArray[np.int32], ...]:
         """Numbers of the nodes that lie on each facet, facets in PETSc's cone order; increasing, dtype int32."""
-        reference = self.reference
-        parts = [set(part) for part in reference.entities]
-        where = reference.entity_of(self.nodes)
-        return tuple(np.flatnonzero([parts[part] <= set(facet) for part in where]).astype(np.int32) for facet in reference.facets)
+        return self.entity_nodes()[1 : 1 + len(self.reference.facets)]
+
+    def entity_nodes(self) -> tuple[npt.NDArray[np.int32], ...]:
+        """Numbers of the nodes in or on each part of the cell, parts in the order of `ReferenceCell.entities`; as `facet_nodes`."""
+        parts = [set(part) for part in self.reference.entities]
+        where = self.reference.entity_of(self.nodes)
+        return tuple(np.flatnonzero([parts[part] <= whole for part in where]).astype(np.int32) for whole in parts)
 
     def petsc_fe(self, num_comp: int = 1, comm: PETSc.Comm | None = None) -> PETSc.FE:
         """The PetscFE whose dofs this element describes.

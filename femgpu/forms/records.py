@@ -90,7 +90,8 @@ class Integral:
 
     Attributes:
         type: "cell" or "exterior_facet".
-        subdomain: label values that are integrated over, one after the other; empty means everywhere.
+        subdomain: regions that are integrated over, one after the other: values of "Cell Sets" or "Face Sets", names, or
+            (label name, values); empty means everywhere.
         degree: the degree that the quadrature integrates exactly; None asks for PETSc's own points.
         estimated: whether the degree is that of the integrand only, to which cells add the degree of their map's det J.
         scheme: the kind of rule, one of `element.SCHEMES`.
@@ -101,7 +102,7 @@ class Integral:
     """
 
     type: str
-    subdomain: tuple[int, ...]
+    subdomain: tuple[Any, ...]
     degree: int | None
     scheme: str = "default"
     estimated: bool = False

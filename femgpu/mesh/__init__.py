@@ -3,9 +3,10 @@
 from femgpu.mesh.block import Block
 from femgpu.mesh.box import box
 from femgpu.mesh.create import create
+from femgpu.mesh.mark import mark
 from femgpu.mesh.mesh import Mesh
 from femgpu.mesh.read import read
 from femgpu.mesh.refine import refine
 from femgpu.mesh.restriction import FieldShape, set_fields
 
-__all__ = ["Block", "FieldShape", "Mesh", "box", "create", "read", "refine", "set_fields"]
+__all__ = ["Block", "FieldShape", "Mesh", "box", "create", "mark", "read", "refine", "set_fields"]

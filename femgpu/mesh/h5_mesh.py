@@ -10,6 +10,7 @@ from femgpu.element import LagrangeElement
 from femgpu.errors import DataError
 from femgpu.mesh.cell_types import cell_names, has_petsc_elements
 from femgpu.mesh.h5_file import read_integers, write_integers
+from femgpu.mesh.label_names import quote_labels, unquote_labels
 from femgpu.mesh.mesh import Mesh
 from femgpu.mesh.periods import is_periodic, set_periods
 from femgpu.mesh.refine import place_nodes
@@ -27,7 +28,9 @@ def dm_for_file(mesh: Mesh) -> PETSc.DMPlex:
     """
     if mesh.dm.getCoordinatesLocalized() and not is_periodic(mesh.dm):
         raise DataError("the mesh is periodic and its DM does not say with which periods; set them with dm.setPeriodicity()")
+    labels = sorted(mesh.labels())
     dm = mesh.clone_dm()
+    quote_labels(mesh.label_dm, dm, labels)
     dm.setName(_NAME)
     if mesh.has_petsc_elements and mesh.coord_element.custom_nodes:
         dm.createCoordinateSpace(mesh.coord_element.degree, False, True)
@@ -60,6 +63,7 @@ def read_mesh(viewer: PETSc.ViewerHDF5, comm: PETSc.Comm) -> tuple[PETSc.DMPlex,
     sf = dm.topologyLoad(viewer)
     dm.coordinatesLoad(viewer, sf)
     dm.labelsLoad(viewer, sf)
+    unquote_labels(dm)
     degree, *periods = read_integers(viewer, "coordinates", comm)
     if periods:
         lower, period = np.array(periods, np.int32).view(np.float64).reshape(2, -1)

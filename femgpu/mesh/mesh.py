@@ -17,6 +17,7 @@ from femgpu.mesh.cell_types import cell_names, has_petsc_elements
 from femgpu.mesh.coordinates import read_coordinates
 from femgpu.mesh.locate_points import FoundPoints, PointFinder
 from femgpu.mesh.motion import Motion
+from femgpu.mesh.region_parts import find_parts
 from femgpu.mesh.topology import Closure, Topology, check_cells_once, closure
 from femgpu.mesh.user_dm import UserDM
 
@@ -133,7 +134,7 @@ class Mesh:
             self.__dict__.pop("_point_finder", None)
 
     @property
-    def _label_dm(self) -> PETSc.DMPlex:
+    def label_dm(self) -> PETSc.DMPlex:
         """The DM to look labels up in: the user's while it lives, because a clone does not see what is labelled after it."""
         return self._user_dm.alive() or self.dm
 
@@ -221,12 +222,30 @@ class Mesh:
         """
         return self._block.jacobians(points, cells)
 
-    def cells(self, ids: int | tuple[int, ...], label: str = regions.CELL_LABEL) -> npt.NDArray[np.int32]:
-        """Cells with any of the given label values; collective.
+    def points(self, region: regions.Region, label: str = regions.FACET_LABEL) -> npt.NDArray[np.int32]:
+        """(num,) sorted DMPlex points of this rank in a region, int32; arguments and errors as for `parts`; collective."""
+        return regions.region_points(self.label_dm, self.mpi, self.exterior, region, label)
+
+    def parts(self, region: regions.Region) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """The parts of this rank's cells that lie in a region, facets between two cells included; collective.
 
         Args:
-            ids: values of the label.
-            label: name of the label.
+            region: "boundary", the name of a region, a value of the label "Face Sets", several names or values, or
+                (label name, values).
+
+        Returns:
+            The cell of each part and the part's number in `ReferenceCell.entities`, both (num,) int32.
+
+        Raises:
+            MeshError: on all ranks, when the mesh has no such region; lists the labels and values that exist.
+        """
+        return find_parts(self.dm, self.mpi, self.blocks, lambda: self.topology, self.points(region))
+
+    def cells(self, region: regions.Region) -> npt.NDArray[np.int32]:
+        """Cells of a region; collective.
+
+        Args:
+            region: as for `parts`; plain values are those of the label "Cell Sets".
 
         Returns:
             (num,) sorted cell numbers of this rank, int32.
@@ -234,16 +253,13 @@ class Mesh:
         Raises:
             MeshError: on all ranks, when no rank has such cells; lists the labels and values that exist.
         """
-        values = (ids,) if isinstance(ids, int | np.integer) else tuple(ids)
-        return regions.labelled_cells(self._label_dm, self.mpi, label, tuple(int(value) for value in values))
+        return regions.labelled_cells(self.dm, self.mpi, self.points(region, regions.CELL_LABEL), region)
 
     def facets(self, region: regions.Region) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Facets of a part of the boundary; collective.
-
-        Facets between two cells are never part of it, whatever their label.
+        """Facets of a region on the boundary, none of those between two cells; collective.
 
         Args:
-            region: "boundary", a value or a tuple of values of the label "Face Sets", or (label name, values).
+            region: as for `parts`.
 
         Returns:
             The cell of each facet and the facet's number in that cell (PETSc's cone order), both (num,) int32.
@@ -251,12 +267,8 @@ class Mesh:
         Raises:
             MeshError: on all ranks, when no rank has such facets; lists the labels and values that exist.
         """
-        parsed = regions.parse_region(region)
-        exterior = self.exterior
-        if parsed is None:
-            return exterior.cells, exterior.local_facets
-        found = regions.labelled_facets(self._label_dm, self.mpi, exterior, *parsed)
-        return exterior.cells[found], exterior.local_facets[found]
+        found = regions.labelled_facets(self.mpi, self.exterior, self.points(region), region)
+        return self.exterior.cells[found], self.exterior.local_facets[found]
 
     def find_points(self, points: npt.ArrayLike) -> FoundPoints:
         """Finds the cells that points lie in; collective.
@@ -279,7 +291,7 @@ class Mesh:
 
     def labels(self) -> dict[str, list[int]]:
         """The labels of the mesh and their values over all ranks; collective."""
-        return regions.labels(self._label_dm, self.mpi)
+        return regions.labels(self.label_dm, self.mpi)
 
     def view(self) -> str:
         """One line for `-femgpu_view`; collective."""

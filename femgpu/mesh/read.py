@@ -13,9 +13,11 @@ from petsc4py import PETSc
 from femgpu.errors import DataError, MeshError, collective, petsc_words
 from femgpu.mesh.distribute import distribute
 from femgpu.mesh.gmsh_check import check_gmsh
+from femgpu.mesh.gmsh_names import gmsh_options, label_names, read_names
 from femgpu.mesh.h5_file import check_h5, h5_viewer, is_own
 from femgpu.mesh.h5_mesh import read_mesh
 
+_GMSH_SUFFIXES = (".msh", ".msh2", ".msh4")
 _EXPECTED = "expected a mesh that PETSc reads, such as .msh of gmsh or .h5 of PETSc"
 _FOR_VIEWERS = (".vtu", ".pvtu", ".pvd")
 
@@ -23,9 +25,14 @@ _FOR_VIEWERS = (".vtu", ".pvtu", ".pvd")
 def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
     """Reads a mesh file that PETSc knows by its suffix, and distributes it; collective.
 
-    Physical groups of gmsh become the labels "Cell Sets", "Face Sets" and "Vertex Sets". Files of gmsh are of version 2.2 or 4.1,
-    ASCII or binary, and plane meshes lie in planes z = const. An .h5 that `femgpu.write` made gives the mesh that its functions
-    live on, with labels and periods; `femgpu.io.read_h5` reads the functions with it.
+    Physical groups of gmsh become values of the labels "Cell Sets", "Face Sets", "Edge Sets" and "Vertex Sets", by dimension; each
+    name becomes a label of its own with these points, which is what `DirichletBC(V, 0, "left")`, `ds("left")` and `dx("steel")` ask
+    for. Names are read from .msh files, those of points from version 4 of the format on; names of labels that PETSc itself uses
+    ("depth", "celltype", "dim") are left out. Files of gmsh are of version 2.2 or 4.1, ASCII or binary, and plane meshes lie in
+    planes z = const.
+
+    An .h5 that `femgpu.write` made gives the mesh that its functions live on, with labels and periods; `femgpu.io.read_h5` reads
+    the functions with it.
 
     Args:
         path: the file.
@@ -49,8 +56,10 @@ def serial_read(path: str | os.PathLike[str], comm: PETSc.Comm) -> PETSc.DMPlex:
             _check_path(Path(name))
     if name.endswith(".h5") and (dm := _read_own_h5(Path(name), comm)) is not None:
         return dm
-    _check_file(name, mpi)
-    return _read(name, comm)
+    names = _check_file(name, mpi)
+    dm = _read(name, comm)
+    label_names(dm, names)
+    return dm
 
 
 def _read_own_h5(path: Path, comm: PETSc.Comm) -> PETSc.DMPlex | None:
@@ -63,8 +72,8 @@ def _read_own_h5(path: Path, comm: PETSc.Comm) -> PETSc.DMPlex | None:
         raise MeshError(f"mesh file {error}") from error
 
 
-def _check_file(name: str, mpi: Any) -> None:
-    """Refuses a file that PETSc cannot read; collective.
+def _check_file(name: str, mpi: Any) -> list[tuple[int, int, str]]:
+    """Refuses a file that PETSc cannot read, and returns the names of its physical groups; collective.
 
     PETSc's readers work on the first rank and leave the others waiting for ever when it fails. So on several ranks the
     first one reads the file by itself before all of them do.
@@ -76,12 +85,15 @@ def _check_file(name: str, mpi: Any) -> None:
     Raises:
         MeshError: on all ranks.
     """
+    names: list[tuple[int, int, str]] = []
     with collective(mpi):
         if mpi.rank == 0:
-            if name.endswith(".msh"):
+            if name.endswith(_GMSH_SUFFIXES):
                 check_gmsh(Path(name))
+                names = read_names(Path(name))
             if mpi.size > 1:
                 _read(name, PETSc.COMM_SELF).destroy()
+    return mpi.bcast(names)
 
 
 def _check_path(path: Path) -> None:
@@ -102,7 +114,7 @@ def _check_path(path: Path) -> None:
 
 def _read(name: str, comm: PETSc.Comm) -> PETSc.DMPlex:
     try:
-        with _plain_prisms():
+        with _gmsh_options(name):
             dm = PETSc.DMPlex().createFromFile(name, interpolate=True, comm=comm)
     except PETSc.Error as error:
         raise MeshError(f"PETSc cannot read mesh file {name!r}: {petsc_words(error)}; {_EXPECTED}") from error
@@ -112,14 +124,15 @@ def _read(name: str, comm: PETSc.Comm) -> PETSc.DMPlex:
 
 
 @contextmanager
-def _plain_prisms() -> Iterator[None]:
-    """By itself PETSc makes tensor prisms, as for cohesive cells, of gmsh's prisms beside tetrahedra."""
-    options, name = PETSc.Options(), "dm_plex_gmsh_hybrid"
-    given = options.hasName(name)
-    if not given:
-        options.setValue(name, "0")
+def _gmsh_options(name: str) -> Iterator[None]:
+    """Sets PETSc's options for files of gmsh where the user did not."""
+    options = PETSc.Options()
+    wanted = gmsh_options(Path(name)) if name.endswith(_GMSH_SUFFIXES) else {}
+    own = {f"dm_plex_gmsh_{key}": value for key, value in wanted.items() if not options.hasName(f"dm_plex_gmsh_{key}")}
+    for key, value in own.items():
+        options.setValue(key, value)
     try:
         yield
     finally:
-        if not given:
-            options.delValue(name)
+        for key in own:
+            options.delValue(key)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
 from petsc4py import PETSc
 
 
@@ -25,3 +27,25 @@ def shared_points(dm: PETSc.DMPlex) -> np.ndarray:
         mask[: len(degree)] = np.asarray(degree) > 0
         mask[shared_leaves(dm)] = True
     return mask[start:]
+
+
+def any_rank(dm: PETSc.DMPlex, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Marks of any rank on all ranks that have the point; collective.
+
+    Args:
+        dm: the DMPlex.
+        mask: (num_points,) over the chart of this rank.
+    """
+    if dm.getComm().getSize() == 1 or not dm.isDistributed():
+        return mask
+    start, end = dm.getChart()
+    leaves = np.zeros(end, np.int32)
+    leaves[start:] = mask
+    roots = leaves.copy()
+    sf = dm.getPointSF()
+    sf.reduceBegin(MPI.INT, leaves, roots, MPI.MAX)
+    sf.reduceEnd(MPI.INT, leaves, roots, MPI.MAX)
+    leaves[:] = roots
+    sf.bcastBegin(MPI.INT, roots, leaves, MPI.REPLACE)
+    sf.bcastEnd(MPI.INT, roots, leaves, MPI.REPLACE)
+    return leaves[start:] > 0

@@ -243,12 +243,14 @@ def _terms(form: Form, integral: Integral, mesh: Mesh, block: Block, order: int)
 def _cells(integral: Integral, mesh: Mesh, block: Block) -> tuple[Any, Any]:
     """The cells of a block that an integral is over, None for all, and which of their facets, None for integrals over cells."""
     if integral.type != "cell":
-        cells, facets = mesh.facets(integral.subdomain or "boundary")
+        parts = [mesh.facets(region) for region in integral.subdomain] or [mesh.exterior[1:]]
+        cells, facets = (np.concatenate(entries) for entries in zip(*parts, strict=True))
         numbers, indices = mesh.locate(cells)
         return indices[numbers == block.index], facets[numbers == block.index]
     if not integral.subdomain:
         return None, None
-    numbers, indices = mesh.locate(mesh.cells(integral.subdomain))
+    # A cell of two regions counts in each.
+    numbers, indices = mesh.locate(np.sort(np.concatenate([mesh.cells(region) for region in integral.subdomain])))
     return indices[numbers == block.index], None
 
 

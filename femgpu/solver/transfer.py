@@ -15,6 +15,9 @@ from femgpu.runtime import Kernel, Runtime, Scalars
 from femgpu.solver.halo import Halo
 from femgpu.spaces import DirichletBC, Space
 
+# Values that differ by less, relative to the largest one, are the same.
+_ROUNDING = 1e-10
+
 
 class BoundaryRows:
     """The prescribed dofs of a problem: where they stand in L and T, and their values.
@@ -28,6 +31,7 @@ class BoundaryRows:
         owned: (m,) int32 positions in this rank's T-vector; dofs constrained by the section have none.
         values: (n,) float64 at `local`.
         owned_values: (m,) float64 at `owned`.
+        num_conflicts: of the owned, those for which two conditions had different values when last evaluated.
     """
 
     def __init__(self, space: Space, bcs: Sequence[DirichletBC]):
@@ -46,6 +50,7 @@ class BoundaryRows:
         self._is_owned = (numbering.global_of_local[self.local] >= 0) & (numbers >= 0) & (numbers < numbering.num_owned)
         self.owned = numbers[self._is_owned].astype(np.int32)
         self.values = np.zeros(len(self.local))
+        self.num_conflicts = 0
 
     @property
     def owned_values(self) -> npt.NDArray[np.float64]:
@@ -71,9 +76,14 @@ class BoundaryRows:
             petsc_c.insert_boundary_values(self.space.dm, vector)
             dense[:] = vector.array_r
             self.space.dm.restoreLocalVec(vector)
+        given, conflict = np.zeros(len(dense), bool), np.zeros(len(dense), bool)
         for bc in self.bcs:
-            dense[bc.local_rows] = bc.values()
+            rows, values = bc.local_rows, bc.values()
+            size = max(np.abs(values).max(initial=0), np.abs(dense[rows]).max(initial=0))
+            conflict[rows] |= given[rows] & (np.abs(dense[rows] - values) > _ROUNDING * size)
+            given[rows], dense[rows] = True, values
         self.values = dense[self.local]
+        self.num_conflicts = int(conflict[self.local][self._is_owned].sum())
 
 
 class Transfer:

@@ -43,8 +43,10 @@ def view(operator: GlobalOperator, vec: PETSc.Vec, assembled: bool) -> str:
 
 
 def _rows(operator: GlobalOperator) -> str:
-    rows = operator.local.space.mesh.mpi.allreduce(len(operator.rows.owned))
-    return f"{rows} prescribed (rows scaled by {operator.transfer.scale:.3g})"
+    mpi, own = operator.local.space.mesh.mpi, operator.rows
+    rows, conflicts = mpi.allreduce(np.array([len(own.owned), own.num_conflicts]))
+    several = f", {conflicts} of them to different values by several conditions, of which the last rules" if conflicts else ""
+    return f"{rows} prescribed{several} (rows scaled by {operator.transfer.scale:.3g})"
 
 
 def _host_work(vec: PETSc.Vec, assembled: bool) -> str:

@@ -8,19 +8,23 @@ import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
-from femgpu.errors import DataError, collective
+from femgpu.errors import DataError, MeshError, collective
+from femgpu.mesh.regions import BOUNDARY, choose
 from femgpu.spaces.constant import Constant
 from femgpu.spaces.expressions import ExpressionValues, expression_values, is_expression, write_nodal
 from femgpu.spaces.function import Function
 from femgpu.spaces.function_space import FunctionSpace
-from femgpu.spaces.interpolation import node_values
+from femgpu.spaces.interpolation import node_values, shaped_values
 from femgpu.spaces.space import SingleSpace, Space
 
 _WHAT = "boundary values"
 
 
 class DirichletBC:
-    """Prescribes a space's functions on a part of the boundary.
+    """Prescribes a space's functions on a part of the boundary, or on any other part of the mesh.
+
+    Where several conditions of a problem prescribe the same dof, the last of them rules; `-femgpu_view` counts the dofs for which
+    their values differ.
 
     Args:
         space: the space of the unknown, or a field of it: `W.sub("velocity")`.
@@ -29,12 +33,15 @@ class DirichletBC:
             on. It is evaluated anew before each solve, with the values that Functions and Constants have then. Where an expression
             differs between the cells that share a node, as gradients do, the last of these cells rules, of the rank that owns the
             node.
-        region: value(s) of the label "Face Sets", `(label name, values)`, or `"boundary"`.
+        region: `"boundary"`; the name of a region, such as a physical group of gmsh or what `femgpu.mesh.mark` named; value(s) of
+            the label "Face Sets"; `(label name, values)`; a tuple of names; or a callable of x (dim, num_points), the space's
+            nodes, which returns (num_points,) booleans. Labels may mark facets, those inside the mesh included, edges, vertices or
+            whole cells: all nodes in and on these are prescribed.
         component: the one component that is prescribed; all where None. The value then is scalar.
 
     Raises:
-        MeshError: when the mesh lacks the label or the value.
-        DataError: for a component that does not exist, or an expression of another shape or mesh.
+        MeshError: when the mesh lacks the region, or the region has no node; lists the regions that there are.
+        DataError: for a component that does not exist, values of another shape, complex ones, or an expression on another mesh.
         FormError: for an expression that is not supported.
     """
 
@@ -54,6 +61,10 @@ class DirichletBC:
         self._nodes = self._find_nodes()
         self._points: npt.NDArray[np.float64] | None = None
         self._moves = 0
+        if self._expression is None and not self._is_unknown_like(value):
+            points = self._current_points()
+            with collective(space.mesh.mpi):
+                shaped_values(value, points, self._shape, _WHAT)
 
     def _lower(self) -> ExpressionValues | None:
         """The value where it is an expression, and not simply entries of a vector like the unknown's."""
@@ -71,16 +82,32 @@ class DirichletBC:
         return isinstance(value, Function) and value.space is self.space.root
 
     def _find_nodes(self) -> npt.NDArray[np.int32]:
-        """Positions in the L-vector of component 0 of the nodes on the region, ghosts included; sorted."""
-        space = self.space
-        cells, facets = space.mesh.facets(self.region)
-        numbers, indices = space.mesh.locate(cells)
+        """Positions in the L-vector of component 0 of the nodes in the region, ghosts included; sorted."""
+        space, mpi = self.space, self.space.mesh.mpi
         mark = np.zeros(space.num_local)
+        if callable(self.region):
+            with collective(mpi):
+                positions, points = space.nodes()
+                mark[positions[choose(self.region, points)]] = 1
+        else:
+            self._mark_parts(mark)
+        nodes = np.flatnonzero(_spread(space, mark)).astype(np.int32)
+        if mpi.allreduce(len(nodes)) == 0 and self.region != BOUNDARY:
+            raise MeshError(
+                f"the region {self.region!r} has no node of {space}; expected a part of the mesh with nodes on it (those of degree "
+                "0 lie inside of cells)"
+            )
+        return nodes
+
+    def _mark_parts(self, mark: npt.NDArray[np.float64]) -> None:
+        """Marks the nodes on the parts of cells that a label marks; collective."""
+        space = self.space
+        cells, parts = space.mesh.parts(self.region)
+        numbers, indices = space.mesh.locate(cells)
         for number, (element, offsets) in enumerate(zip(space.field.elements, space.field.offsets, strict=True)):
-            for facet, nodes in enumerate(element.facet_nodes()):
-                chosen = indices[(numbers == number) & (facets == facet)]
+            for part, nodes in enumerate(element.entity_nodes()):
+                chosen = indices[(numbers == number) & (parts == part)]
                 mark[offsets[chosen][:, nodes]] = 1
-        return np.flatnonzero(_spread(space, mark)).astype(np.int32)
 
     @property
     def local_rows(self) -> npt.NDArray[np.int32]:

@@ -50,6 +50,8 @@ class Constant(ufl.Constant):
 
 
 def _numbers(value: Any) -> npt.NDArray[np.float64]:
+    if np.iscomplexobj(value):
+        raise DataError(f"Constant {value!r} is complex; this PETSc has real scalars: expected real numbers")
     try:
         return np.array(value, np.float64)
     except (TypeError, ValueError) as error:

@@ -50,14 +50,26 @@ def node_values(source: Any, points: npt.NDArray[np.float64], shape: tuple[int, 
         (num_points, num_comp).
 
     Raises:
-        DataError: for a wrong shape or values that are not finite.
+        DataError: for a wrong shape, complex values, or values that are not finite.
     """
+    values = shaped_values(source, points, shape, what)
+    if not np.isfinite(values).all():
+        bad = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+        raise DataError(f"{what} are not finite, first at the point {points[bad].tolist()}: {values[bad].tolist()}")
+    return values
+
+
+def shaped_values(source: Any, points: npt.NDArray[np.float64], shape: tuple[int, ...], what: str) -> npt.NDArray[np.float64]:
+    """As `node_values`, but the values need not be finite."""
     num_points, num_comp = len(points), int(np.prod(shape, dtype=int))
     if isinstance(source, Constant):
         source = source.value
     raw = source(np.ascontiguousarray(points.T)) if callable(source) else source
     try:
-        values = np.asarray(raw, np.float64)
+        values = np.asarray(raw)
+        if np.iscomplexobj(values):
+            raise DataError(f"{what} are complex; this PETSc has real scalars: expected real numbers, for example their .real")
+        values = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"{what} are {raw!r}; expected numbers, {num_comp} per node ({error})") from None
     if values.shape == () or (not callable(source) and values.size == num_comp):
@@ -65,8 +77,4 @@ def node_values(source: Any, points: npt.NDArray[np.float64], shape: tuple[int, 
     legal = [(num_comp, num_points), (*shape, num_points)] + ([(num_points,)] if num_comp == 1 else [])
     if values.shape not in legal:
         raise DataError(f"{what} have shape {values.shape}; expected {' or '.join(map(str, dict.fromkeys(legal)))}")
-    values = values.reshape(num_comp, num_points).T
-    if not np.isfinite(values).all():
-        bad = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
-        raise DataError(f"{what} are not finite, first at the point {points[bad].tolist()}: {values[bad].tolist()}")
-    return values
+    return values.reshape(num_comp, num_points).T

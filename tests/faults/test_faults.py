@@ -214,7 +214,7 @@ def test_facets_that_are_not_there(space):
         NonlinearProblem(F - v * ufl.ds(77), u)
     with pytest.raises(MeshError, match="no value 77"):
         NonlinearProblem(PointwiseForm(space, f0="f0[0] = 1;", facets={77: {"f0": "f0[0] = 1;"}}), u)
-    with pytest.raises(FormError, match=r"dS \(integrals over interior_facets\) is not supported"):
+    with pytest.raises(FormError, match=r"dS \(interior facet integrals\) is not supported"):
         NonlinearProblem(F - ufl.avg(v) * ufl.dS, u)
 
 

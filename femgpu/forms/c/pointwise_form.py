@@ -21,12 +21,13 @@ from typing import Any
 
 import ufl
 
-from femgpu.errors import FormError
+from femgpu.errors import FormError, MeshError
 from femgpu.forms.c.bodies import F_NAMES, G_NAMES, Body, Part, read_bodies
 from femgpu.forms.c.context import Context, action_writes, direction_reads, writes
 from femgpu.forms.records import Form, Integral, Kind, Pointwise, Read, Write, components
 from femgpu.forms.ufl.check import check_space, simple_elements
 from femgpu.forms.ufl.show import show
+from femgpu.mesh.regions import BOUNDARY, FACET_LABEL, parse_region
 from femgpu.spaces import SubFunction, time_derivative, time_shift
 
 _DIFFERENCE = "pointwise functions without g0 to g3: the Jacobian action is a matrix-free difference of residuals"
@@ -50,8 +51,9 @@ class PointwiseForm:
         g3: C body that writes g3, or such a dict.
         aux: Functions behind `a` and `a_x`, in order, of any degree; each field of a mixed one counts on its own.
         constants: Constants behind `constants`, flattened in order.
-        facets: more of f0 to g3 for exterior facets, by value(s) of the label "Face Sets", or "boundary" for all facets:
-            `{3: dict(f0="..."), (1, 2): dict(f0="...", g0="...")}`.
+        facets: more of f0 to g3 for exterior facets, by value(s) of the label "Face Sets", name(s) of regions, (label, values), or
+            "boundary" for all facets: `{3: dict(f0="..."), ("inlet", "outlet"): dict(f0="...", g0="...")}`. A facet in two
+            regions counts twice.
         t: the Constant behind `t`; default: t is 0.
         degree: quadrature degree; default: PETSc's points.
 
@@ -79,7 +81,7 @@ class PointwiseForm:
         self.parts = _parts(V)
         cells = read_bodies({"f0": f0, "f1": f1, "g0": g0, "g1": g1, "g2": g2, "g3": g3}, self.parts)
         groups = {("exterior_facet", ids): bodies for ids, bodies in _read_facets(facets, self.parts).items()}
-        self.groups: dict[tuple[str, tuple[int, ...]], tuple[Body, ...]] = {("cell", ()): cells} if cells else {}
+        self.groups: dict[tuple[str, tuple[Any, ...]], tuple[Body, ...]] = {("cell", ()): cells} if cells else {}
         self.groups |= groups
         self.aux = tuple(aux)
         self.constants = tuple(constants)
@@ -220,16 +222,18 @@ def _parts(space: Any) -> tuple[Part, ...]:
     return tuple(Part(field.name, field.offset, field.num_comp) for field in space.fields)  # type: ignore[attr-defined]
 
 
-def _read_facets(facets: Mapping[Any, Any] | None, parts: tuple[Part, ...]) -> dict[tuple[int, ...], tuple[Body, ...]]:
-    """Bodies by label values; the empty tuple stands for all facets."""
-    found: dict[tuple[int, ...], tuple[Body, ...]] = {}
+def _read_facets(facets: Mapping[Any, Any] | None, parts: tuple[Part, ...]) -> dict[tuple[Any, ...], tuple[Body, ...]]:
+    """Bodies by regions; the empty tuple stands for all facets."""
+    found: dict[tuple[Any, ...], tuple[Body, ...]] = {}
     if not isinstance(facets, Mapping | None):
         raise FormError(f"PointwiseForm: facets is of type {type(facets).__name__}; expected a dict such as {{3: dict(f0=...)}}")
     for key, given in (facets or {}).items():
         ids = _facet_ids(key)
         earlier = [entry for other in found for entry in other]
         if ids in found or len({*ids, *earlier}) < len(ids) + len(earlier):
-            raise FormError(f"PointwiseForm: facets has an id of {key!r} twice; expected each once, here {sorted(earlier)} before")
+            raise FormError(
+                f"PointwiseForm: facets has an id of {key!r} twice; expected each once, here {sorted(earlier, key=str)} before"
+            )
         legal = F_NAMES + G_NAMES
         if not isinstance(given, Mapping) or not set(given) <= set(legal):
             raise FormError(f"PointwiseForm: facets[{key!r}] is {given!r}; expected a dict with some of {', '.join(legal)}")
@@ -239,16 +243,19 @@ def _read_facets(facets: Mapping[Any, Any] | None, parts: tuple[Part, ...]) -> d
     return found
 
 
-def _facet_ids(key: Any) -> tuple[int, ...]:
-    if key == "boundary":
+def _facet_ids(key: Any) -> tuple[Any, ...]:
+    """The regions that a key names; none for all facets."""
+    if key == BOUNDARY:
         return ()
-    ids = key if isinstance(key, tuple) else (key,)
-    if not ids or not all(hasattr(entry, "__index__") and not isinstance(entry, bool) for entry in ids):
-        raise FormError(
-            f"PointwiseForm: facets has the key {key!r}; expected a value of the label 'Face Sets', a tuple of values, or "
-            "'boundary'"
-        )
-    return tuple(int(entry) for entry in ids)
+    try:
+        parts = parse_region(key)
+    except MeshError as error:
+        raise FormError(f"PointwiseForm: facets has the key {key!r}: {error}") from None
+    return tuple(
+        region
+        for label, values in parts
+        for region in ((label,) if values is None else values if label == FACET_LABEL else ((label, value) for value in values))
+    )
 
 
 def _aux_fields(function: Any, starts: Mapping[Any, int]) -> list[tuple[int, int]]:

@@ -7,16 +7,14 @@ from typing import Any
 import ufl
 from ufl.corealg.traversal import unique_pre_traversal
 from ufl.domain import extract_domains
+from ufl.measure import integral_type_to_measure_name
 
 from femgpu.element import SCHEMES
 from femgpu.errors import FormError
 from femgpu.forms.records import Lowered
+from femgpu.forms.ufl.regions import LABELS, check_regions
 from femgpu.forms.ufl.show import show
 from femgpu.spaces import Constant, Function
-
-# Integral types, and the label that their subdomain ids refer to.
-_LABELS = {"cell": "Cell Sets", "exterior_facet": "Face Sets"}
-_NEVER = {"interior_facet": "dS"}
 
 
 def check_form(form: Any, num_arguments: int, what: str) -> None:
@@ -40,6 +38,7 @@ def check_form(form: Any, num_arguments: int, what: str) -> None:
         raise FormError(f"{what} is zero: so are all of its integrands")
     for integral in form.integrals():
         _check_integral(integral, what)
+    check_regions(form, what)
     _check_meshes([*form.ufl_domains(), *(d for entry in form.integrals() for d in extract_domains(entry.integrand()))], what)
     _check_arguments(form, num_arguments, what)
     for coefficient in form.coefficients():
@@ -111,16 +110,9 @@ def polynomial_degree(space: Any) -> int:
 def _check_integral(integral: Any, what: str) -> None:
     kind = integral.integral_type()
     integrand = show(integral.integrand())
-    if kind not in _LABELS:
-        name = _NEVER.get(kind, kind)
-        raise FormError(f"{what}: {name} (integrals over {kind}s) is not supported; expected dx or ds: {integrand}")
-    if integral.subdomain_data() is not None:
-        raise FormError(
-            f"{what}: subdomain_data of type {type(integral.subdomain_data()).__name__} is not supported; "
-            f"{'dx' if kind == 'cell' else 'ds'}(id) refers to the values of the mesh's label {_LABELS[kind]!r}: {integrand}"
-        )
-    if integral.subdomain_id() == "otherwise":
-        raise FormError(f"{what}: the subdomain 'otherwise' is not supported; expected label values or 'everywhere': {integrand}")
+    if kind not in LABELS:
+        name, places = integral_type_to_measure_name[kind], kind.replace("_", " ")
+        raise FormError(f"{what}: {name} ({places} integrals) is not supported; expected dx or ds: {integrand}")
     rule = integral.metadata().get("quadrature_rule")
     if rule is not None and rule not in SCHEMES:
         legal = ", ".join(map(repr, SCHEMES))

@@ -6,7 +6,7 @@ In order: preprocess, renumber constants, group by subdomain and metadata, diffe
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from ufl.algorithms.compute_form_data import build_integral_data, group_form_int
 from ufl.algorithms.replace import replace
 
 from femgpu.errors import FemgpuError, FormError
+from femgpu.forms.ufl.regions import number_regions
 from femgpu.forms.ufl.show import show
 
 # UFL orders operands by the text of a Constant, in which "9" comes after "10". Stand-ins whose numbers all have the
@@ -32,14 +33,14 @@ class Piece:
     Attributes:
         integrand: a scalar expression of terminals, gradients, indexing and scalar operations.
         type: "cell" or "exterior_facet".
-        subdomains: tuples of label values, the empty tuple for everywhere; the piece is integrated over each of them.
+        subdomains: tuples of regions, the empty tuple for everywhere; the piece is integrated over each of them.
         metadata: the user's.
         domain: the ufl.Mesh.
     """
 
     integrand: Any
     type: str
-    subdomains: tuple[tuple[int, ...], ...]
+    subdomains: tuple[tuple[Any, ...], ...]
     metadata: dict[str, Any]
     domain: Any
 
@@ -80,13 +81,14 @@ def split(form: Any, constants: Constants) -> list[Piece]:
         lowered = preprocess_form(form, False)
         if constants.stand_ins:
             lowered = replace(lowered, constants.stand_ins)
+        lowered, regions = number_regions(lowered)
         grouped = group_form_integrals(lowered, lowered.ufl_domains(), do_append_everywhere_integrals=False)
         data = build_integral_data(grouped.integrals())
     return [
         Piece(
             integral.integrand(),
             entry.integral_type,
-            _subdomains(integral.subdomain_id()),
+            _subdomains(integral.subdomain_id(), regions),
             dict(integral.metadata()),
             entry.domain,
         )
@@ -122,11 +124,11 @@ def substitute(integrand: Any, argument: Any, coefficient: Any) -> Any:
         return replace(integrand, {argument: coefficient})
 
 
-def _subdomains(ids: tuple[Any, ...]) -> tuple[tuple[int, ...], ...]:
+def _subdomains(ids: tuple[Any, ...], regions: Mapping[int, Any]) -> tuple[tuple[Any, ...], ...]:
     # UFL merges equal integrands over everywhere and over labels: (1, 2, "otherwise")
-    labels = tuple(int(entry) for entry in ids if entry != "otherwise")
-    everywhere: tuple[tuple[int, ...], ...] = ((),) if "otherwise" in ids else ()
-    return everywhere + ((labels,) if labels else ())
+    named = tuple(regions.get(entry, int(entry)) for entry in ids if entry != "otherwise")
+    everywhere: tuple[tuple[Any, ...], ...] = ((),) if "otherwise" in ids else ()
+    return everywhere + ((named,) if named else ())
 
 
 @contextmanager
