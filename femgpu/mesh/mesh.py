@@ -262,10 +262,11 @@ class Mesh:
         Raises:
             DataError: on all ranks, for points of another shape, not finite, or not the same on all ranks.
         """
-        return self._point_finder.find(points)
+        return self.point_finder.find(points)
 
     @cached_property
-    def _point_finder(self) -> PointFinder:
+    def point_finder(self) -> PointFinder:
+        """What finds the cells of points."""
         return PointFinder(self.blocks, self.mpi)
 
     def labels(self) -> dict[str, list[int]]:

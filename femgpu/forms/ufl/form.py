@@ -18,7 +18,7 @@ from femgpu.errors import FormError
 from femgpu.forms.c.pointwise_form import PointwiseForm
 from femgpu.forms.graph.graph import Graph
 from femgpu.forms.records import Form, Integral
-from femgpu.forms.ufl.check import check_form, check_space, polynomial_degree
+from femgpu.forms.ufl.check import check_form, check_same_space, check_space, polynomial_degree
 from femgpu.forms.ufl.inputs import Inputs
 from femgpu.forms.ufl.linear import Slots
 from femgpu.forms.ufl.outputs import Outputs
@@ -82,6 +82,31 @@ def lower_form(F: Any, u: Any = None, J: Any = None, max_degree: int | None = No
 
 
 @deep_recursion()
+def bilinear_form(a: Any, max_degree: int | None = None) -> Form:
+    """Lowers a form with a test and a trial function, a matrix to assemble.
+
+    Args:
+        a: ufl.Form with a test and a trial function of one space.
+        max_degree: as for `lower_form`.
+
+    Returns:
+        The form; its integrals have `jacobian` and `action`.
+
+    Raises:
+        FormError: for what is not supported, by name and with the expression.
+    """
+    a = _whole(a)
+    check_form(a, 2, "the bilinear form")
+    check_same_space(a, "the bilinear form")
+    space = a.arguments()[0].ufl_function_space()
+    lowering = _Lowering(space, None, Constants(a))
+    work = [lowering.given_jacobian(piece) for piece in split(a, lowering.constants)]
+    if not any(entry.jacobian for entry in work):
+        raise FormError(f"the bilinear form is zero: {show(a.integrals()[0].integrand())}")
+    return lowering.form(work, polynomial_degree(space), max_degree)
+
+
+@deep_recursion()
 def functional(F: Any, max_degree: int | None = None) -> Form:
     """Lowers a form without test function, a number to assemble.
 
@@ -135,12 +160,7 @@ def _check(F: Any, u: Any, J: Any, rates: Mapping[Any, Any]) -> Any:
         if u is None:
             raise FormError("J is given without the unknown u; expected both")
         check_form(J, 2, "the Jacobian")
-        for argument in J.arguments():
-            if argument.ufl_function_space() != space:
-                raise FormError(
-                    f"{show(argument)} in the Jacobian lives in {argument.ufl_element()}; expected the space of the "
-                    f"unknown, {space.ufl_element()}"
-                )
+        check_same_space(J, "the Jacobian", space)
     return space
 
 
@@ -164,7 +184,7 @@ class _Lowering:
         self.unknown = unknown
         self.constants = constants
         self.rates = rates or {}
-        self.direction = None if unknown is None else ufl.Coefficient(space)
+        self.direction = None if space is None else ufl.Coefficient(space)
         self.inputs = Inputs(unknown, self.direction)
 
     def residual(self, piece: Piece) -> _Work:
