@@ -108,7 +108,9 @@ def _finite_points(points: npt.ArrayLike, dim: int) -> _Floats:
     except (TypeError, ValueError) as error:
         raise DataError(f"points {points!r}: expected numbers of shape (num_points, {dim}) ({error})") from None
     if array.ndim != 2 or array.shape[1] != dim:
-        raise DataError(f"points of shape {array.shape} on a mesh of dimension {dim}; expected (num_points, {dim})")
+        raise DataError(
+            f"points of shape {array.shape} on a mesh of dimension {dim}; expected (num_points, {dim}), or ({dim},) for one point"
+        )
     bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
     if len(bad):
         raise DataError(f"point {bad[0]}, {array[bad[0]].tolist()}, is not finite ({len(bad)} of {len(array)}); expected numbers")

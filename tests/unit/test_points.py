@@ -172,8 +172,8 @@ def check_points_that_are_refused():
     np.testing.assert_array_equal(values, [[0, 0], [np.nan, np.nan]])
     with pytest.raises(DataError, match="outside='zero': expected 'raise' or 'nan'"):
         u.evaluate([[0.5, 0.5]], outside="zero")
-    with pytest.raises(DataError, match=r"shape \(2,\).*\(num_points, 2\)"):
-        u.evaluate([0.5, 0.5])
+    with pytest.raises(DataError, match=r"shape \(3,\).*\(num_points, 2\), or \(2,\) for one point"):
+        u.evaluate([0.5, 0.5, 0.5])
     with pytest.raises(DataError, match=r"shape \(1, 3\).*\(num_points, 2\)"):
         u.evaluate([[0.5, 0.5, 0.5]])
     with pytest.raises(DataError, match=r"point 1, \[nan, 0.0\], is not finite \(1 of 2\)"):

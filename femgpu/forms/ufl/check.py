@@ -110,7 +110,7 @@ def check_same_space(form: Any, what: str, space: Any = None) -> None:
     space = form.arguments()[0].ufl_function_space() if space is None else space
     for argument in form.arguments():
         if argument.ufl_function_space() != space:
-            where = ", on another mesh" if argument.ufl_domain() != space.ufl_domain() else ""
+            where = ", on another mesh" if argument.ufl_function_space().ufl_domain() != space.ufl_domain() else ""
             raise FormError(
                 f"{what}: {show(argument)} lives in {argument.ufl_element()}{where}; expected {space.ufl_element()} for test and "
                 "trial function; forms between two spaces are parts of one on a femgpu.MixedSpace"

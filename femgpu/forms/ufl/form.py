@@ -190,25 +190,25 @@ class _Lowering:
     def residual(self, piece: Piece) -> _Work:
         """Walks a piece of the residual."""
         work = self._work(piece)
-        work.residual = work.walk.lower(piece.integrand)
+        work.residual = work.walk.lower(piece.integrand, 1)
         return work
 
     def functional(self, piece: Piece) -> _Work:
         """Walks a piece of a functional."""
         work = self._work(piece)
-        work.functional = work.walk.lower(piece.integrand)
+        work.functional = work.walk.lower(piece.integrand, 0)
         return work
 
     def derivative(self, work: _Work) -> None:
         """Differentiates a piece of the residual, and walks the results into the same graph."""
-        work.action = work.walk.lower(self._differentiate(work.piece.integrand, self.direction))
-        work.jacobian = work.walk.lower(self._differentiate(work.piece.integrand, ufl.TrialFunction(self.space)))
+        work.action = work.walk.lower(self._differentiate(work.piece.integrand, self.direction), 1)
+        work.jacobian = work.walk.lower(self._differentiate(work.piece.integrand, ufl.TrialFunction(self.space)), 2)
 
     def given_jacobian(self, piece: Piece) -> _Work:
         """Walks a piece of the user's Jacobian."""
         work = self._work(piece)
-        work.jacobian = work.walk.lower(piece.integrand)
-        work.action = work.walk.lower(substitute(piece.integrand, ufl.TrialFunction(self.space), self.direction))
+        work.jacobian = work.walk.lower(piece.integrand, 2)
+        work.action = work.walk.lower(substitute(piece.integrand, ufl.TrialFunction(self.space), self.direction), 1)
         return work
 
     def form(self, work: list[_Work], function_degree: int | None, cap: int | None, scale: int = 0) -> Form:
