@@ -34,8 +34,7 @@ def assemble(form: Any, bcs: Conditions = None, diagonal: float = 1.0, options_p
     give symmetric matrices. A vector alone has zeros there, which is right for conditions of value zero; others move columns of
     the matrix to the right-hand side, which takes both forms.
 
-    The quadrature is exact for UFL's estimate of the integrand's degree, but see `quadrature` in the README; `dx(degree=n)` sets
-    another.
+    Quadrature is that of problems and functionals; `dx(degree=n)` sets another.
 
     Args:
         form: ufl.Form or an equation, over dx, ds, and the values of labels: dx(1), ds((2, 3)).
