@@ -114,7 +114,7 @@ def discretise(dm, degree, viscosity, solution="manufactured"):
         exact = prescribed, of_pressure = vortices(dm)
         F -= inner(-nu * div(grad(prescribed)) + grad(of_pressure), v) * dx
     problem = femgpu.NonlinearProblem(F, w, bcs=[femgpu.DirichletBC(space.sub("velocity"), prescribed, "boundary")])
-    problem.set_nullspace(constant_pressure(space))
+    problem.set_nullspace(femgpu.constant_modes(space.sub("pressure")))
     precondition(problem, pressure, nu)
     return problem, exact
 
@@ -136,24 +136,14 @@ def lid(dm):
     return ufl.as_vector([conditional(on_lid, 1.0, 0.0), *[0.0] * (dm.getDimension() - 1)])
 
 
-def constant_pressure(space):
-    """The null space: no velocity, and the same pressure everywhere."""
-    mode = femgpu.Function(space)
-    mode.sub("pressure").interpolate(1.0)
-    mode.vec.normalize()
-    return PETSc.NullSpace().create(vectors=[mode.vec], comm=space.comm)
-
-
 def precondition(problem, pressure, nu):
     """Hands the pressure's mass matrix over -nu to PETSc, which approximates the Schur complement by it."""
     pc = problem.snes.getKSP().getPC()
     if pc.getType() != "fieldsplit" or PETSc.Options().hasName("pc_fieldsplit_schur_precondition"):
         return
-    PETSc.Options().setValue("mass_femgpu_jacobian", "assembled")
-    p, q = femgpu.Function(pressure), ufl.TestFunction(pressure)
-    mass = femgpu.NonlinearProblem(-p * q / nu * dx, p, options_prefix="mass_")
-    mass.linearise(p.vec)
-    pc.setFieldSplitSchurPreType(PETSc.PC.FieldSplitSchurPreType.USER, mass.jacobian)
+    p, q = ufl.TrialFunction(pressure), ufl.TestFunction(pressure)
+    mass = femgpu.assemble(-p * q / nu * dx, options_prefix="mass_")
+    pc.setFieldSplitSchurPreType(PETSc.PC.FieldSplitSchurPreType.USER, mass)
 
 
 def errors(problem, exact):

@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from femgpu import mesh
     from femgpu.forms import PointwiseForm
     from femgpu.io import write
-    from femgpu.operators import assemble, error_norm
-    from femgpu.solver import AssembledPC, FormMatrix, NonlinearProblem, TimeProblem, project
+    from femgpu.operators import error_norm, norm
+    from femgpu.solver import AssembledPC, FormMatrix, LinearProblem, NonlinearProblem, TimeProblem, assemble, project
     from femgpu.spaces import (
         Constant,
         DirichletBC,
         Function,
         FunctionSpace,
         MixedSpace,
+        constant_modes,
         coordinates,
         rigid_body_modes,
         time_derivative,
@@ -31,14 +32,17 @@ __all__ = [
     "FormMatrix",
     "Function",
     "FunctionSpace",
+    "LinearProblem",
     "MixedSpace",
     "NonlinearProblem",
     "PointwiseForm",
     "TimeProblem",
     "assemble",
+    "constant_modes",
     "coordinates",
     "error_norm",
     "mesh",
+    "norm",
     "project",
     "rigid_body_modes",
     "time_derivative",
@@ -49,14 +53,15 @@ __all__ = [
 _HOMES = {
     "forms": ("PointwiseForm",),
     "io": ("write",),
-    "operators": ("assemble", "error_norm"),
-    "solver": ("AssembledPC", "FormMatrix", "NonlinearProblem", "TimeProblem", "project"),
+    "operators": ("error_norm", "norm"),
+    "solver": ("AssembledPC", "FormMatrix", "LinearProblem", "NonlinearProblem", "TimeProblem", "assemble", "project"),
     "spaces": (
         "Constant",
         "DirichletBC",
         "Function",
         "FunctionSpace",
         "MixedSpace",
+        "constant_modes",
         "coordinates",
         "rigid_body_modes",
         "time_derivative",

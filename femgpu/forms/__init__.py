@@ -1,7 +1,7 @@
 """Weak forms to pointwise functions: UFL or C bodies in, records with OpenCL C text out. No petsc4py, no device.
 
-Public: `lower_form`, `functional`, `lower_expression`, `ExpressionValues`, `pull_back`, `split_states`, `PointwiseForm` and
-the records. Functions take UFL expressions once this is imported.
+Public: `lower_form`, `bilinear_form`, `functional`, `LinearSystem`, `lower_expression`, `ExpressionValues`, `pull_back`,
+`split_states`, `PointwiseForm` and the records. Functions take UFL expressions once this is imported.
 
 Folders: `ufl` the front end, `c` the user's bodies, `graph` the expression graph that both stand on, `state` the cut of a
 Jacobian action between state and direction. `pull_back` takes pointwise functions to reference coordinates.
@@ -11,23 +11,33 @@ from femgpu.forms.c.pointwise_form import PointwiseForm
 from femgpu.forms.pull_back import pull_back
 from femgpu.forms.records import Expression, Form, Integral, Pointwise
 from femgpu.forms.state.split import StateSplit, split_states
+from femgpu.forms.ufl.check import check_inputs, rank
 from femgpu.forms.ufl.expression import lower_expression
 from femgpu.forms.ufl.expression_values import ExpressionValues
-from femgpu.forms.ufl.form import functional, lower_form
+from femgpu.forms.ufl.form import bilinear_form, functional, lower_form
+from femgpu.forms.ufl.system import LinearSystem, constants_in, functions_in, is_equation, residual_form
 from femgpu.spaces import expressions
 
 __all__ = [
     "Expression",
     "ExpressionValues",
     "Form",
+    "LinearSystem",
     "Integral",
     "Pointwise",
     "PointwiseForm",
     "StateSplit",
+    "bilinear_form",
+    "check_inputs",
+    "constants_in",
     "functional",
+    "functions_in",
+    "is_equation",
     "lower_expression",
     "lower_form",
     "pull_back",
+    "rank",
+    "residual_form",
     "split_states",
 ]
 

@@ -56,12 +56,15 @@ class PointFinder:
     Args:
         blocks: the cells of this rank.
         mpi: the mesh's mpi4py communicator.
+
+    Attributes:
+        mpi: the communicator.
     """
 
     def __init__(self, blocks: Sequence[Block], mpi: Any):
         self._blocks = tuple(blocks)
         self._dim = self._blocks[0].dim
-        self._mpi = mpi
+        self.mpi = mpi
 
     def find(self, points: npt.ArrayLike) -> FoundPoints:
         """Finds the cells of points; collective.
@@ -76,24 +79,25 @@ class PointFinder:
             DataError: on all ranks, for points of another shape, not finite, or not the same on all ranks.
         """
         where = self._checked(points)
-        with collective(self._mpi):
-            cells, reference = self._here.find(where)
-        holder = np.where(cells >= 0, self._mpi.rank, self._mpi.size).astype(np.int32)
-        self._mpi.Allreduce(MPI.IN_PLACE, holder, op=MPI.MIN)
-        other = holder != self._mpi.rank
+        with collective(self.mpi):
+            cells, reference = self.here.find(where)
+        holder = np.where(cells >= 0, self.mpi.rank, self.mpi.size).astype(np.int32)
+        self.mpi.Allreduce(MPI.IN_PLACE, holder, op=MPI.MIN)
+        other = holder != self.mpi.rank
         cells[other], reference[other] = -1, 0
-        return FoundPoints(cells, reference, holder < self._mpi.size)
+        return FoundPoints(cells, reference, holder < self.mpi.size)
 
     @cached_property
-    def _here(self) -> _CellSearch:
-        return _CellSearch(self._blocks)
+    def here(self) -> CellSearch:
+        """The search among the cells of this rank."""
+        return CellSearch(self._blocks)
 
     def _checked(self, points: npt.ArrayLike) -> _Floats:
-        with collective(self._mpi):
+        with collective(self.mpi):
             array = _finite_points(points, self._dim)
-        if self._mpi.size > 1:
-            with collective(self._mpi):
-                if self._mpi.bcast(array).tobytes() != array.tobytes():
+        if self.mpi.size > 1:
+            with collective(self.mpi):
+                if self.mpi.bcast(array).tobytes() != array.tobytes():
                     raise DataError(f"the {len(array)} points differ from those of rank 0; expected the same points on all ranks")
         return array
 
@@ -104,15 +108,21 @@ def _finite_points(points: npt.ArrayLike, dim: int) -> _Floats:
     except (TypeError, ValueError) as error:
         raise DataError(f"points {points!r}: expected numbers of shape (num_points, {dim}) ({error})") from None
     if array.ndim != 2 or array.shape[1] != dim:
-        raise DataError(f"points of shape {array.shape} on a mesh of dimension {dim}; expected (num_points, {dim})")
+        raise DataError(
+            f"points of shape {array.shape} on a mesh of dimension {dim}; expected (num_points, {dim}), or ({dim},) for one point"
+        )
     bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
     if len(bad):
         raise DataError(f"point {bad[0]}, {array[bad[0]].tolist()}, is not finite ({len(bad)} of {len(array)}); expected numbers")
     return array
 
 
-class _CellSearch:
-    """Finds points among the cells of this rank."""
+class CellSearch:
+    """Finds points among the cells of this rank.
+
+    Attributes:
+        box: (2, dim) the smallest and largest coordinates of all cells, a little enlarged; infinite, the larger first, without any.
+    """
 
     def __init__(self, blocks: tuple[Block, ...]):
         self._blocks = blocks
@@ -121,6 +131,7 @@ class _CellSearch:
         lower, upper = np.empty((num_cells, dim)), np.empty((num_cells, dim))
         for block in blocks:
             lower[block.ids], upper[block.ids] = _boxes(block)
+        self.box = np.array([lower.min(axis=0, initial=np.inf), upper.max(axis=0, initial=-np.inf)])
         self._centres, self._extents = 0.5 * (lower + upper), upper - lower
         self._tree = BoxTree(lower, upper)
 

@@ -76,6 +76,7 @@ class Mesh:
             for block in self.blocks:
                 block.check_orientation()
         self.motion = Motion(self.dm, self._user_dm, self.blocks, self.mpi)
+        self._point_finder: PointFinder | None = None
 
     def _read_blocks(self, cells: tuple[str, ...]) -> tuple[Block, ...]:
         if self.has_petsc_elements:
@@ -131,7 +132,7 @@ class Mesh:
     def update(self) -> None:
         """Reads the coordinates again if they changed, as `Motion.update`; all that computes with coordinates does so first."""
         if self.motion.update():
-            self.__dict__.pop("_point_finder", None)
+            self._point_finder = None
 
     @property
     def label_dm(self) -> PETSc.DMPlex:
@@ -146,31 +147,21 @@ class Mesh:
     @property
     def cell(self) -> str:
         """Name of the cell type of a mesh that has one; raises a MeshError where there are several."""
-        return self._block.cell
+        return self.block.cell
 
     @property
     def reference(self) -> ReferenceCell:
         """The reference cell of a mesh of one cell type."""
-        return self._block.reference
+        return self.block.reference
 
     @property
     def coord_element(self) -> LagrangeElement:
         """The element of the coordinates of a mesh of one cell type; degree above 1 on curved meshes."""
-        return self._block.coord_element
+        return self.block.coord_element
 
     @property
-    def coord_dofs(self) -> npt.NDArray[np.int32]:
-        """(num_cells, coord_element.num_basis) nodes of each cell of a mesh of one cell type, int32."""
-        return self._block.coord_dofs
-
-    @property
-    def affine(self) -> npt.NDArray[np.bool_]:
-        """(num_cells,) mask of cells whose map is affine, on a mesh of one cell type."""
-        return self._block.affine
-
-    @property
-    def _block(self) -> Block:
-        """The one block of a mesh of one cell type."""
+    def block(self) -> Block:
+        """The cells of a mesh of one cell type; raises a MeshError where there are several."""
         if len(self.blocks) > 1:
             names = ", ".join(block.cell for block in self.blocks)
             raise MeshError(f"the mesh has cells of several types ({names}); expected one type here: go over Mesh.blocks instead")
@@ -197,30 +188,6 @@ class Mesh:
     def exterior(self) -> regions.ExteriorFacets:
         """The facets on the boundary that this rank integrates over; collective on first use."""
         return regions.exterior_facets(self.dm)
-
-    def physical_points(self, points: npt.ArrayLike, cells: slice | npt.NDArray = slice(None)) -> npt.NDArray[np.float64]:
-        """Images of reference points in cells of a mesh of one cell type.
-
-        Args:
-            points: (num_points, dim) points of the reference cell.
-            cells: which cells, default all.
-
-        Returns:
-            (num_cells, num_points, dim), float64.
-        """
-        return self._block.physical_points(points, cells)
-
-    def jacobians(self, points: npt.ArrayLike, cells: slice | npt.NDArray = slice(None)) -> npt.NDArray[np.float64]:
-        """Jacobians J[i, k] = dx_i / dX_k of the map from the reference cell, on a mesh of one cell type.
-
-        Args:
-            points: (num_points, dim) points of the reference cell.
-            cells: which cells, default all.
-
-        Returns:
-            (num_cells, num_points, dim, dim), float64.
-        """
-        return self._block.jacobians(points, cells)
 
     def points(self, region: regions.Region, label: str = regions.FACET_LABEL) -> npt.NDArray[np.int32]:
         """(num,) sorted DMPlex points of this rank in a region, int32; arguments and errors as for `parts`; collective."""
@@ -282,12 +249,15 @@ class Mesh:
         Raises:
             DataError: on all ranks, for points of another shape, not finite, or not the same on all ranks.
         """
-        self.update()
-        return self._point_finder.find(points)
+        return self.point_finder.find(points)
 
-    @cached_property
-    def _point_finder(self) -> PointFinder:
-        return PointFinder(self.blocks, self.mpi)
+    @property
+    def point_finder(self) -> PointFinder:
+        """What finds the cells of points; collective."""
+        self.update()
+        if self._point_finder is None:
+            self._point_finder = PointFinder(self.blocks, self.mpi)
+        return self._point_finder
 
     def labels(self) -> dict[str, list[int]]:
         """The labels of the mesh and their values over all ranks; collective."""

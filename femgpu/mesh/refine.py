@@ -92,7 +92,7 @@ def _children(cell: str) -> npt.NDArray[np.float64]:
     """(num_children, num_vertices, dim) vertices of the cells into which PETSc refines the reference cell."""
     plex = LagrangeElement(cell, 1).petsc_fe().getDualSpace().getDM().refine()
     mesh = Mesh(plex)
-    return mesh.physical_points(mesh.reference.vertices)
+    return mesh.block.physical_points(mesh.reference.vertices)
 
 
 def _vertices(dm: PETSc.DMPlex, coarse: Mesh, points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -121,7 +121,7 @@ def place_nodes(coarse: Mesh, fine: PETSc.DMPlex, template: npt.NDArray[np.float
     element, coords, dofs = read_coordinates(fine.clone(), coarse.cell, coarse.mpi)
     corners = LagrangeElement(coarse.cell, 1).tabulate(element.nodes)[0]
     inside = np.matmul(corners, template).reshape(-1, coarse.dim)
-    coords[dofs] = coarse.physical_points(inside).reshape(-1, element.num_basis, coarse.dim)
+    coords[dofs] = coarse.block.physical_points(inside).reshape(-1, element.num_basis, coarse.dim)
     cdm = fine.getCoordinateDM()
     local, owned = cdm.createLocalVec(), cdm.createGlobalVec()
     local.setArray(coords.reshape(-1))

@@ -1,9 +1,9 @@
 """Operators on L-vectors: residual, Jacobian action, diagonal, element matrices, functionals, and their numpy twin."""
 
 from femgpu.operators.form_operator import FormOperator
-from femgpu.operators.functional import assemble
-from femgpu.operators.norms import error_norm
+from femgpu.operators.functional import integrate
+from femgpu.operators.norms import error_norm, norm
 from femgpu.operators.symmetry import is_symmetric
 from femgpu.operators.term import Term, make_terms
 
-__all__ = ["FormOperator", "Term", "assemble", "error_norm", "is_symmetric", "make_terms"]
+__all__ = ["FormOperator", "Term", "error_norm", "integrate", "is_symmetric", "make_terms", "norm"]

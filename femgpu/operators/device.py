@@ -18,7 +18,7 @@ def on_device(vec: PETSc.Vec) -> bool:
 
 
 def choose_runtime(settings: Settings, vectors: Iterable[PETSc.Vec], mpi: Any) -> Runtime:
-    """The runtime of this process; collective.
+    """The runtime of this process, which dumps kernels where the options say; collective.
 
     Args:
         settings: the options.
@@ -29,8 +29,13 @@ def choose_runtime(settings: Settings, vectors: Iterable[PETSc.Vec], mpi: Any) -
         DeviceError: on all ranks, when no device fits.
     """
     shared = next((vec for vec in vectors if on_device(vec)), None)
-    if shared is None:
-        return for_comm(settings.device, mpi)
+    runtime = for_comm(settings.device, mpi) if shared is None else _of_petsc(shared, mpi)
+    runtime.dump_folder = settings.kernel_dump
+    return runtime
+
+
+def _of_petsc(shared: PETSc.Vec, mpi: Any) -> Runtime:
+    """The runtime over PETSc's context and queue."""
     with collective(mpi):
         count = sum(1 for device, _ in devices() if device.is_gpu)
         if mpi.size > 1 and count > 1:

@@ -8,8 +8,7 @@ import numpy as np
 
 from femgpu import options
 from femgpu.errors import DataError, collective
-from femgpu.forms import functional
-from femgpu.forms.ufl.check import check_inputs
+from femgpu.forms import check_inputs, functional
 from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays, scalar_type
 from femgpu.operators.device import choose_runtime
@@ -19,8 +18,8 @@ from femgpu.operators.ways import choose_plan
 from femgpu.operators.work import make_work
 
 
-def assemble(form: Any, options_prefix: str = "") -> float:
-    """The value of a form without arguments, for example `assemble((u - exact) ** 2 * dx)`; collective.
+def integrate(form: Any, options_prefix: str = "") -> float:
+    """The value of a form without arguments, for example `integrate((u - exact) ** 2 * dx)`; collective.
 
     Cells and facets are integrated on the device and summed in double precision. The quadrature is exact for polynomials of degree
     30 or less; for other integrands it takes UFL's estimate of their degree, at most 2 k + 2 with k the largest degree of the

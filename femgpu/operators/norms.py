@@ -1,4 +1,4 @@
-"""Norms of errors."""
+"""Norms of functions and of errors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,35 @@ from femgpu.forms import ExpressionValues
 from femgpu.forms.ufl import builders
 from femgpu.mesh import Mesh
 from femgpu.mesh.geometry import chunks
-from femgpu.operators.functional import assemble
+from femgpu.operators.functional import integrate
+from femgpu.spaces import Function, SubFunction
 
 KINDS = ("L2", "H1", "H10", "Linf")
+
+
+def norm(u: Any, kind: str = "L2", degree: int | None = None, options_prefix: str = "") -> float:
+    """A norm of u; collective.
+
+    Args:
+        u: a Function, a field of one, or a UFL expression.
+        kind: "L2", "H10", "H1" or "Linf" as in `error_norm`; or "l2", the Euclidean norm of the vector of a Function or of the
+            entries of a field.
+        degree: of the quadrature, as in `error_norm`.
+        options_prefix: prefix of the options.
+
+    Raises:
+        DataError: for another kind, for "l2" of what has no vector, or numbers that are not finite.
+        FormError: for what is not supported.
+    """
+    if kind != "l2":
+        return error_norm(u, 0.0, kind, degree, options_prefix)
+    if isinstance(u, SubFunction):
+        u = u.collapse()
+    if not isinstance(u, Function):
+        raise DataError(
+            f"the l2 norm of {u!r} of type {type(u).__name__}; expected a Function or a field of one, which has a vector"
+        )
+    return float(u.vec.norm())
 
 
 def error_norm(u: Any, exact: Any = 0.0, kind: str = "L2", degree: int | None = None, options_prefix: str = "") -> float:
@@ -39,7 +65,7 @@ def error_norm(u: Any, exact: Any = 0.0, kind: str = "L2", degree: int | None = 
         FormError: for what is not supported.
     """
     if kind not in KINDS:
-        raise DataError(f"norm of kind {kind!r}; expected one of {', '.join(KINDS)}")
+        raise DataError(f"norm of kind {kind!r}; expected one of {', '.join(KINDS)}, or l2 for femgpu.norm")
     mesh, k = builders.mesh_and_degree(u, "u")
     error = u - builders.as_expression(exact, mesh, tuple(u.ufl_shape), k, "the exact solution")
     degree = max(2 * (k + 1) + 2, 2 * builders.mesh_and_degree(error, "the error")[1]) if degree is None else degree
@@ -50,7 +76,7 @@ def error_norm(u: Any, exact: Any = 0.0, kind: str = "L2", degree: int | None = 
     if kind == "Linf":
         return float(np.sqrt(_largest(values, mesh, degree)))
     # Rounding may leave a sum just below zero where forms cancel.
-    return float(np.sqrt(max(assemble(builders.integral(square, mesh, degree), options_prefix), 0.0)))
+    return float(np.sqrt(max(integrate(builders.integral(square, mesh, degree), options_prefix), 0.0)))
 
 
 def _largest(values: ExpressionValues, mesh: Mesh, degree: int) -> float:

@@ -59,7 +59,6 @@ class BoundForm:
             if not form.has_jacobian:
                 raise FormError(f"-{prefix}femgpu_form {self.name}: the PointwiseForm has no Jacobian; give it g0 to g3")
         runtime = choose_runtime(settings, [u.vec], mpi)
-        runtime.dump_folder = settings.kernel_dump
         self.template = dm.createGlobalVec()
         self.operator = GlobalOperator(form, bcs, settings, runtime, scale=1.0)
 
@@ -122,14 +121,14 @@ def _load_file(path: Path) -> Any:
     return module
 
 
-def _call(function: Callable[[FunctionSpace], Any], space: FunctionSpace, name: str) -> tuple[Any, Function, list[Any]]:
+def _call(function: Callable[[FunctionSpace], Any], space: FunctionSpace, name: str) -> tuple[Any, Function, Any]:
     result = function(space)
     if not isinstance(result, tuple) or len(result) != 3 or not isinstance(result[1], Function):
         raise FormError(f"-femgpu_form {name} returned {result!r}; expected (F, u, bcs) with u a Function of the given space")
     residual, u, bcs = result
     if u.space is not space:
         raise FormError(f"-femgpu_form {name}: the unknown {u} is in another space ({u.space}); make it on the space that is given")
-    return residual, u, list(bcs)
+    return residual, u, bcs
 
 
 def _describe(state: Any) -> str:

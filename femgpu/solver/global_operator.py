@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,10 @@ from femgpu.forms import Form
 from femgpu.operators.device import on_device
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
+from femgpu.solver.conditions import Conditions
 from femgpu.solver.device_operator import DeviceOperator
 from femgpu.solver.device_vec import Staging
 from femgpu.solver.transfer import BoundaryRows
-from femgpu.spaces import DirichletBC
 
 
 class GlobalOperator:
@@ -46,7 +45,7 @@ class GlobalOperator:
     def __init__(
         self,
         form: Form,
-        bcs: Sequence[DirichletBC],
+        bcs: Conditions,
         settings: Settings,
         runtime: Runtime,
         scale: float | None = None,

@@ -74,7 +74,7 @@ class JacobianPair:
             pc = snes.getKSP().getPC().getType() or PETSc.Options().getString(self._prefix + "pc_type", "")
             pmat = "none" if pc in _NO_ENTRIES else "assembled"
         if kind == "assembled" or pmat == "assembled":
-            self._refuse_mixed_vectors()
+            refuse_mixed_vectors(self._template, self._prefix)
             self._assembled = AssembledJacobian(self._operator, self._template)
             self.pmat = self._assembled.mat
         if kind == "assembled":
@@ -107,12 +107,16 @@ class JacobianPair:
                 f"or take -{self._prefix}pc_type none, shell or python"
             )
 
-    def _refuse_mixed_vectors(self) -> None:
-        """On several ranks PETSc copies and multiplies ViennaCL and host vectors wrongly, without a word; most PCs do both."""
-        if on_device(self._template) and self._template.comm.size > 1:
-            raise DeviceError(
-                "ViennaCL vectors on several ranks do not go with an assembled matrix: PETSc 3.26 mixes them with host vectors, "
-                f"wrongly. Use host vectors (without -dm_vec_type viennacl), -{self._prefix}pc_type jacobi, or "
-                f"-{self._prefix}pc_type python -{self._prefix}pc_python_type femgpu.AssembledPC "
-                f"-{self._prefix}assembled_pc_type ..., which copies"
-            )
+
+def refuse_mixed_vectors(template: PETSc.Vec, prefix: str) -> None:
+    """On several ranks PETSc copies and multiplies ViennaCL and host vectors wrongly, without a word; most PCs do both.
+
+    Raises:
+        DeviceError: for ViennaCL vectors on several ranks.
+    """
+    if on_device(template) and template.comm.size > 1:
+        raise DeviceError(
+            "ViennaCL vectors on several ranks do not go with an assembled matrix: PETSc 3.26 mixes them with host vectors, "
+            f"wrongly. Use host vectors (without -dm_vec_type viennacl), -{prefix}pc_type jacobi, or -{prefix}pc_type python "
+            f"-{prefix}pc_python_type femgpu.AssembledPC -{prefix}assembled_pc_type ..., which copies"
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,32 +11,36 @@ from petsc4py import PETSc
 
 from femgpu import log, options, petsc_c
 from femgpu.errors import DataError, SolverError, collective
-from femgpu.forms import Form, lower_form
+from femgpu.forms import Form, lower_form, residual_form
 from femgpu.mesh import Mesh
 from femgpu.operators import is_symmetric
 from femgpu.operators.device import choose_runtime
 from femgpu.operators.inputs import check_finite
+from femgpu.solver.conditions import Conditions
+from femgpu.solver.given_options import GivenOptions, with_given_options
 from femgpu.solver.global_operator import GlobalOperator
-from femgpu.solver.held_fields import HeldField
 from femgpu.solver.jacobian_pair import JacobianPair
 from femgpu.solver.matrix import AssembledJacobian
 from femgpu.solver.nullspace import give_near_nullspace, give_nullspace
 from femgpu.solver.outcome import outcome, own_errors, precision_hint
 from femgpu.solver.view import view
-from femgpu.spaces import DirichletBC, Function
+from femgpu.spaces import Function
 
 
 class NonlinearProblem:
     """Find u with F(u; v) = 0 for all v, and u = value on the prescribed parts of the boundary.
 
     Args:
-        F: a UFL residual, linear in its test function, or a `PointwiseForm`.
+        F: a UFL residual, linear in its test function, or a `PointwiseForm`. `F == 0` and linear problems `a == L` with a trial
+            function in a are taken, too; `LinearProblem` solves these without Newton's method.
         u: the unknown; holds the initial guess and, after `solve`, the solution.
-        bcs: Dirichlet conditions, or a single one.
+        bcs: Dirichlet conditions, or a single one; None: none.
         J: a bilinear UFL form to use as the Jacobian; default the derivative of F.
         options_prefix: prefix of this problem's options.
         snes: the user's own SNES, whose prefix and options then rule; default one of the problem's own. Before each SNESSolve that
             the user starts, `insert_boundary_values(x)` sets the boundary entries of x and evaluates the conditions anew.
+        petsc_options: options of this problem alone, values by name without prefix: {"ksp_type": "cg", "ksp_monitor": None}.
+            They are PETSc's while the problem is made and in its `solve`; the command line overrides them.
 
     Attributes:
         snes: the PETSc.SNES.
@@ -44,6 +48,7 @@ class NonlinearProblem:
         bcs: the Dirichlet conditions.
         form: the lowered form.
         settings: femgpu's options as they were read.
+        given_options: the options that came as `petsc_options`.
 
     Raises:
         FemgpuError: on all ranks, for forms, options, devices or data that do not fit; the message names the remedy.
@@ -53,26 +58,29 @@ class NonlinearProblem:
         self,
         F: Any,
         u: Function,
-        bcs: Sequence[DirichletBC] | DirichletBC = (),
+        bcs: Conditions = None,
         J: Any = None,
         options_prefix: str = "",
         snes: PETSc.SNES | None = None,
+        petsc_options: Mapping[str, Any] | None = None,
     ):
         check_unknown(u)
         if snes is not None and not isinstance(snes, PETSc.SNES):
             raise DataError(f"snes is of type {type(snes).__name__}; expected a PETSc.SNES")
+        self.given_options = GivenOptions(options_prefix if snes is None else snes.getOptionsPrefix() or "", petsc_options)
         let_go(u.space.mesh)
         self._own = snes is None
         self.snes = PETSc.SNES().create(comm=u.space.comm) if snes is None else snes
         if snes is None:
             self.snes.setOptionsPrefix(options_prefix)
-        self._prepare(u, bcs, lambda: lower_form(F, u, J))
+        self._prepare(u, bcs, lambda: lower_form(residual_form(F, u), u, J))
         self._attach()
 
+    @with_given_options
     def _prepare(
         self,
         u: Function,
-        bcs: Sequence[DirichletBC] | DirichletBC,
+        bcs: Conditions,
         lower: Callable[[], Form],
         scale: float | None = None,
     ) -> None:
@@ -85,12 +93,8 @@ class NonlinearProblem:
         if PETSc.Options().hasName("help"):
             log.show(mesh.comm, options.help_text())
         self.runtime = choose_runtime(self.settings, [u.vec], mesh.mpi)
-        self.runtime.dump_folder = self.settings.kernel_dump
-        self.bcs = (bcs,) if isinstance(bcs, DirichletBC) else tuple(bcs)
-        for bc in self.bcs:
-            if not isinstance(bc, DirichletBC | HeldField):
-                raise DataError(f"bcs holds {bc!r}; expected femgpu.DirichletBC(space, value, region)")
-        self.operator = GlobalOperator(self.form, self.bcs, self.settings, self.runtime, scale)
+        self.operator = GlobalOperator(self.form, bcs, self.settings, self.runtime, scale)
+        self.bcs = self.operator.rows.bcs
         self._residual_vec = u.vec.duplicate()
 
     @property
@@ -165,6 +169,7 @@ class NonlinearProblem:
         """Gives algebraic multigrid the modes of small energy, such as `rigid_body_modes(space)`."""
         give_near_nullspace(self._pair.matrices, nullspace)
 
+    @with_given_options
     def solve(self) -> Function:
         """Solves by SNESSolve with u as initial guess, boundary values inserted first; collective.
 
@@ -202,6 +207,7 @@ class NonlinearProblem:
         rows, constrained = self.operator.rows, self.u.space.numbering.constrained
         self.u.set_constrained(rows.values[np.searchsorted(rows.local, constrained)])
 
+    @with_given_options
     def _attach(self) -> None:
         """Hands callbacks and matrices to SNES."""
         self.snes.setDM(self.u.space.dm)

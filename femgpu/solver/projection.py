@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
-
-from petsc4py import PETSc
 
 from femgpu import options
 from femgpu.errors import DataError
 from femgpu.forms.ufl import builders
-from femgpu.solver.problem import NonlinearProblem
-from femgpu.spaces import DirichletBC, Function, FunctionSpace
+from femgpu.solver.conditions import Conditions
+from femgpu.solver.linear_problem import LinearProblem
+from femgpu.spaces import Function, FunctionSpace
 
 
-def project(
-    expr: Any, V: FunctionSpace, bcs: Sequence[DirichletBC] | DirichletBC = (), options_prefix: str = "project_"
-) -> Function:
+def project(expr: Any, V: FunctionSpace, bcs: Conditions = None, options_prefix: str = "project_") -> Function:
     """The function of a space that is nearest to an expression in the L2 norm; collective.
 
     Solves with the mass matrix, matrix-free on the device, by conjugate gradients with Jacobi preconditioning to a relative
@@ -42,21 +38,11 @@ def project(
             f"projection into {V}: expected a FunctionSpace; project the fields of a mixed space into spaces of their own"
         )
     expression = builders.as_expression(expr, V.mesh, V.value_shape, V.degree, "the expression to project")
-    u = Function(V, "projection")
-    problem = NonlinearProblem(builders.projection(u, expression), u, bcs, snes=_solver(V, options_prefix))
+    rtol = 1e-12 if options.read(options_prefix).precision == "double" else 1e-6
+    usual = {"ksp_type": "cg", "ksp_rtol": rtol, "ksp_atol": 0.0, "pc_type": "jacobi"}
+    problem = LinearProblem(
+        builders.projection(V, expression), None, bcs, Function(V, "projection"), options_prefix, petsc_options=usual
+    )
     problem.solve()
     problem.snes.destroy()
-    return u
-
-
-def _solver(V: FunctionSpace, prefix: str) -> PETSc.SNES:
-    """One linear solve, with PETSc's options above these choices."""
-    snes = PETSc.SNES().create(comm=V.comm)
-    snes.setOptionsPrefix(prefix)
-    snes.setType(PETSc.SNES.Type.KSPONLY)
-    ksp = snes.getKSP()
-    ksp.setType(PETSc.KSP.Type.CG)
-    ksp.setTolerances(rtol=1e-12 if options.read(prefix).precision == "double" else 1e-6, atol=0.0)
-    ksp.getPC().setType(PETSc.PC.Type.JACOBI)
-    snes.setFromOptions()
-    return snes
+    return problem.u

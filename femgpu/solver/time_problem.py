@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from petsc4py import PETSc
@@ -12,7 +12,8 @@ from femgpu import log, petsc_c
 from femgpu.errors import DataError, FormError, SolverError, collective
 from femgpu.forms import PointwiseForm, lower_form
 from femgpu.operators.inputs import check_finite
-from femgpu.solver.held_fields import consistent_bcs
+from femgpu.solver.conditions import Conditions, consistent_bcs
+from femgpu.solver.given_options import GivenOptions, with_given_options
 from femgpu.solver.integrator import Integrator
 from femgpu.solver.jacobian_pair import JacobianPair
 from femgpu.solver.outcome import outcome, own_errors, precision_hint, reason_name
@@ -21,7 +22,7 @@ from femgpu.solver.progress import progress
 from femgpu.solver.stage_operator import StageOperator
 from femgpu.solver.time_output import Recorder
 from femgpu.solver.time_span import TimeSpan
-from femgpu.spaces import Constant, DirichletBC, Function, SubFunction, is_rate, time_derivative, time_shift
+from femgpu.spaces import Constant, Function, SubFunction, is_rate, time_derivative, time_shift
 
 
 class TimeProblem(NonlinearProblem):
@@ -47,6 +48,7 @@ class TimeProblem(NonlinearProblem):
         t: the Constant that stands for the time in F and in boundary values; its value is the initial time. Default: a new one,
             from 0.
         options_prefix: prefix of this problem's options.
+        petsc_options: options of this problem alone, as for `NonlinearProblem`.
 
     Attributes:
         ts: the PETSc.TS.
@@ -61,9 +63,10 @@ class TimeProblem(NonlinearProblem):
         self,
         F: Any,
         u: Function,
-        bcs: Sequence[DirichletBC] | DirichletBC = (),
+        bcs: Conditions = None,
         t: Constant | None = None,
         options_prefix: str = "",
+        petsc_options: Mapping[str, Any] | None = None,
     ):
         check_unknown(u)
         let_go(u.space.mesh)
@@ -73,6 +76,7 @@ class TimeProblem(NonlinearProblem):
             t = F.t if pointwise and F.t is not None else Constant(u.space.dm, 0.0)
         self.t: Constant = t
         self._form_given = F.at_time(t) if pointwise else F
+        self.given_options = GivenOptions(options_prefix, petsc_options)
         self._integrator = Integrator(u, options_prefix)
         self.ts = self._integrator.ts
         self.snes = self.ts.getSNES()
@@ -159,6 +163,7 @@ class TimeProblem(NonlinearProblem):
         """
         self._span.restart(**self._recorder.restart(path, tuple(self._span.numbers())))
 
+    @with_given_options
     def make_consistent(self, *names: str) -> None:
         """Solves for algebraic fields at the initial time, all others held at their values; collective.
 
@@ -179,6 +184,7 @@ class TimeProblem(NonlinearProblem):
         rate.vec.set(0)
         NonlinearProblem(self._form_given, self.u, bcs, options_prefix=f"{self._prefix}consistent_").solve()
 
+    @with_given_options
     def solve(self, t_end: float | None = None, dt: float | None = None) -> Function:
         """Integrates from `t.value`, with u there, by TSSolve; collective.
 
@@ -236,6 +242,7 @@ class TimeProblem(NonlinearProblem):
             raise FormError(f"the form does not contain time_derivative({u.name}) (u_t); take NonlinearProblem for what is steady")
         return form
 
+    @with_given_options
     def _attach(self) -> None:
         """Hands callbacks and matrices to TS, and reads its options."""
         self._integrator.attach(self._stage, self._residual_vec, self._monitor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,9 @@ from femgpu import petsc_c
 from femgpu.errors import DataError
 from femgpu.kernels import vector_kernels
 from femgpu.runtime import Kernel, Runtime, Scalars
+from femgpu.solver.conditions import Conditions, as_tuple
 from femgpu.solver.halo import Halo
-from femgpu.spaces import DirichletBC, Space
+from femgpu.spaces import Space
 
 # Values that differ by less, relative to the largest one, are the same.
 _ROUNDING = 1e-10
@@ -24,9 +24,10 @@ class BoundaryRows:
 
     Args:
         space: the space.
-        bcs: the conditions; where two prescribe one dof, the later rules.
+        bcs: the conditions, or a single one; where two prescribe one dof, the later rules. None: none.
 
     Attributes:
+        bcs: the conditions.
         local: (n,) int32 positions in the L-vector, ghosts and dofs that the section constrains included.
         owned: (m,) int32 positions in this rank's T-vector; dofs constrained by the section have none.
         values: (n,) float64 at `local`.
@@ -34,15 +35,15 @@ class BoundaryRows:
         num_conflicts: of the owned, those for which two conditions had different values when last evaluated.
     """
 
-    def __init__(self, space: Space, bcs: Sequence[DirichletBC]):
-        for bc in bcs:
+    def __init__(self, space: Space, bcs: Conditions):
+        self.bcs = as_tuple(bcs)
+        for bc in self.bcs:
             if bc.space.root is not space:
                 raise DataError(
                     f"a boundary condition is on another space ({bc.space}) than the unknown ({space}); expected the very object: "
                     "DirichletBC(u.space, ...), or u.space.sub(name)"
                 )
         self.space = space
-        self.bcs = tuple(bcs)
         numbering = space.numbering
         rows = [bc.local_rows for bc in self.bcs] + [numbering.constrained]
         self.local = np.unique(np.concatenate(rows)).astype(np.int32)

@@ -7,9 +7,9 @@ from femgpu.spaces.field import Field
 from femgpu.spaces.function import Function, SubFunction, fields_of
 from femgpu.spaces.function_space import FunctionSpace
 from femgpu.spaces.mixed_space import MixedSpace, SubSpace
+from femgpu.spaces.modes import constant_modes, rigid_body_modes
 from femgpu.spaces.numbering import Numbering
 from femgpu.spaces.rate import is_rate, rate_of, time_derivative, time_shift
-from femgpu.spaces.rigid_body import rigid_body_modes
 from femgpu.spaces.space import SingleSpace, Space, coordinates, mesh_of, ufl_mesh
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "SubFunction",
     "SubSpace",
     "cell_quantity",
+    "constant_modes",
     "coordinates",
     "fields_of",
     "is_rate",

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import ufl
+from petsc4py import PETSc
 
 from femgpu import petsc_c
 from femgpu.errors import DataError
 from femgpu.spaces.field import Field, copy_nodes
 from femgpu.spaces.interpolation import interpolate
 from femgpu.spaces.mixed_space import MixedSpace, SubSpace
-from femgpu.spaces.point_values import point_values
+from femgpu.spaces.point_values import interpolate_between, point_values
 from femgpu.spaces.space import SingleSpace, Space
 
 
@@ -36,9 +38,11 @@ class Function(ufl.Coefficient):
             raise DataError(
                 f"a Function in {space}: expected a FunctionSpace or a MixedSpace; sub(name).collapse() makes a field one"
             )
+        if not isinstance(name, str):
+            raise DataError(f"the name of a Function is {name!r} of type {type(name).__name__}; expected a string")
         super().__init__(space)
         self.name = name
-        self.vec = space.dm.createGlobalVec()
+        self._vec = space.dm.createGlobalVec()
         self.vec.setName(name)
         self._constrained: npt.NDArray[np.float64] | None = None
         self._parts: dict[str, SubFunction] = {}
@@ -48,54 +52,108 @@ class Function(ufl.Coefficient):
         """The space."""
         return self.ufl_function_space()
 
-    def sub(self, name: str) -> SubFunction:
+    @property
+    def vec(self) -> PETSc.Vec:
+        """The T-vector. To set it copies: `u.vec = 2 * v.vec` leaves u the vector that solvers know."""
+        return self._vec
+
+    @vec.setter
+    def vec(self, values: PETSc.Vec) -> None:
+        if not isinstance(values, PETSc.Vec) or values.getSizes() != self._vec.getSizes():
+            given = values.getSizes() if isinstance(values, PETSc.Vec) else repr(values)
+            raise DataError(
+                f"{self.name}.vec = {given}; expected a PETSc.Vec of sizes {self._vec.getSizes()} (on this rank, in all)"
+            )
+        if values.handle != self._vec.handle:
+            values.copy(self._vec)
+
+    def sub(self, name: str | int) -> SubFunction:
         """One field of a function in a mixed space: to interpolate, to write, and for forms.
 
+        Args:
+            name: of the field, or its number from 0.
+
         Raises:
-            FormError: for a name that is not a field's.
+            FormError: for a name or number that is not a field's.
             DataError: when the space has one field only.
         """
         if not isinstance(self.space, MixedSpace):
             raise DataError(f"{self.name} in {self.space} has no field {name!r}: sub() takes functions of a MixedSpace apart")
-        if name not in self._parts:
-            self._parts[name] = SubFunction(self, self.space.sub(name))
-        return self._parts[name]
+        space = self.space.sub(name)
+        return self._parts.setdefault(space.place.name, SubFunction(self, space))
 
-    def interpolate(self, source: Any) -> None:
+    def split(self) -> tuple[SubFunction, ...]:
+        """All fields of a function in a mixed space, in order; see `sub`. `ufl.split` gives their components for forms.
+
+        Raises:
+            DataError: when the space has one field only.
+        """
+        return tuple(self.sub(number) for number in range(len(self.space.fields)))
+
+    def assign(self, source: Any) -> None:
+        """Takes the numbers of a function in an equal space on the same mesh, or a number for all; collective.
+
+        Args:
+            source: a Function, a field of one, or a number.
+
+        Raises:
+            DataError: for anything else, which `interpolate` may take.
+        """
+        if isinstance(source, Function) and source.space is self.space:
+            source.vec.copy(self.vec)
+            self._constrained = None if source._constrained is None else source._constrained.copy()
+            return
+        local = self.local_array()
+        _assign(local, self.space, source, self.name)
+        self.set_local(local)
+
+    def copy(self, name: str | None = None) -> Function:
+        """A new Function with the same numbers in the same space; collective.
+
+        Args:
+            name: for output; default that of this one.
+        """
+        result = Function(self.space, self.name if name is None else name)
+        result.assign(self)
+        return result
+
+    def interpolate(self, source: Any, outside: str = "raise") -> None:
         """Sets the nodal values; collective.
 
         Args:
-            source: a callable of x (dim, num_points) that returns (num_points,) or (num_comp, num_points), a number, one number per
-                component, or a UFL expression of the space's value shape: of Functions in any spaces of the mesh, their
-                gradients, Constants, coordinates, conditionals and so on, evaluated at the nodes of each cell. Where an expression
-                differs between the cells that share a node, as gradients do, the last cell of the rank that owns the node rules:
-                `femgpu.project` averages instead.
+            source: a callable of x (dim, num_points) that returns (num_points,), (num_comp, num_points), or for each component an
+                array or a plain number; a number; one number per component; a Function, or a field of one, on this or another mesh
+                (where several of its cells share a point, one of them gives the value); or a UFL expression of the space's value
+                shape: of Functions in any spaces of the mesh, their gradients, Constants, coordinates, conditionals and so on,
+                evaluated at the nodes of each cell. Where an expression differs between the cells that share a node, as gradients
+                do, the last cell of the rank that owns the node rules: `femgpu.project` averages instead.
+            outside: of nodes that a Function's other mesh does not hold: "raise", or "keep" their values.
 
         Raises:
             DataError: when the values have another shape, belong to another mesh, or are not finite.
             FormError: for expressions that are not supported.
         """
         if isinstance(source, Function) and source.space is self.space:
-            source.vec.copy(self.vec)
-            self._constrained = source._constrained
+            self.assign(source)
             return
         if not isinstance(self.space, SingleSpace):
             names = ", ".join(f"{self.name}.sub({field.name!r})" for field in self.space.fields)
             raise DataError(f"{self.name} has several fields; interpolate into each: {names}")
-        local = np.zeros(self.space.num_local)
-        interpolate(local, self.space, source, self.name)
+        local = self.local_array()
+        _interpolate(local, self.space, source, self.name, outside)
         self.set_local(local)
 
     def evaluate(self, points: npt.ArrayLike, outside: str = "raise") -> npt.NDArray[np.float64]:  # type: ignore[override]
         """Values at points of the mesh; collective.
 
         Args:
-            points: (num_points, dim), the same on all ranks. A point that several cells share takes its value from one of them.
+            points: (num_points, dim), or (dim,) for one point, the same on all ranks. A point that several cells share takes its
+                value from one of them.
             outside: "raise" refuses points outside of the mesh, "nan" makes their values not a number. What is outside by less than
                 1e-10 of a cell's size counts as inside.
 
         Returns:
-            (num_points, *value_shape) on all ranks; of a mixed function (num_points, num_comp).
+            (num_points, *value_shape) on all ranks, of one point value_shape; a mixed function has the value shape (num_comp,).
 
         Raises:
             DataError: on all ranks, naming the first point that lies outside, or for points of another shape, not finite, or not
@@ -169,17 +227,16 @@ class SubFunction(ufl.Coefficient):
         """A copy of the mixed function's L-vector, which the space's positions refer to; collective."""
         return self.parent.local_array()
 
-    def interpolate(self, source: Any) -> None:
+    def assign(self, source: Any) -> None:
+        """Takes the numbers of a function in an equal space, or one number, and leaves other fields; see `Function.assign`."""
+        local = self.local_array()
+        _assign(local, self.space, source, self.name)
+        self.parent.set_local(local)
+
+    def interpolate(self, source: Any, outside: str = "raise") -> None:
         """Sets the field's nodal values and leaves the others; collective. See `Function.interpolate`."""
         local = self.local_array()
-        if (
-            isinstance(source, Function)
-            and source.space.ufl_element() == self.space.ufl_element()
-            and source.space.mesh is self.space.mesh
-        ):
-            copy_nodes(source.local_array(), source.space.field.offsets, local, self.space.field.offsets, self.space.num_comp)
-        else:
-            interpolate(local, self.space, source, self.name)
+        _interpolate(local, self.space, source, self.name, outside)
         self.parent.set_local(local)
 
     def evaluate(self, points: npt.ArrayLike, outside: str = "raise") -> npt.NDArray[np.float64]:  # type: ignore[override]
@@ -189,9 +246,7 @@ class SubFunction(ufl.Coefficient):
     def collapse(self) -> Function:
         """A copy of the field as a Function with a vector of its own; collective."""
         copy = Function(self.space.collapse(), self.name)
-        local = np.zeros(copy.space.num_local)
-        copy_nodes(self.local_array(), self.space.field.offsets, local, copy.space.field.offsets, self.space.num_comp)
-        copy.set_local(local)
+        copy.assign(self)
         return copy
 
     def __str__(self) -> str:
@@ -203,3 +258,37 @@ def fields_of(u: Function | SubFunction) -> list[Function | SubFunction]:
     if isinstance(u, Function) and isinstance(u.space, MixedSpace):
         return [u.sub(field.name) for field in u.space.fields]
     return [u]
+
+
+def _assign(local: npt.NDArray[np.float64], space: Space, source: Any, name: str) -> None:
+    """Writes the numbers of an equal space's function, or one number, into an L-vector at a space's dofs; collective."""
+    if _is_equal(source, space):
+        values = source.local_array()
+        for field, origin in zip(space.fields, source.space.fields, strict=True):
+            copy_nodes(values, origin.offsets, local, field.offsets, field.num_comp)
+    elif isinstance(source, Real):
+        for field in space.fields:
+            for block in space.mesh.blocks:
+                local[field.dofs(block.index)] = float(source)
+    else:
+        raise DataError(
+            f"{name} in {space} is assigned {source} of type {type(source).__name__}; expected a number, or a function in an equal "
+            "space on the same mesh; interpolate() takes others"
+        )
+
+
+def _interpolate(local: npt.NDArray[np.float64], space: SingleSpace, source: Any, name: str, outside: str) -> None:
+    """Writes the nodal values of any source into an L-vector; collective."""
+    if _is_equal(source, space):
+        _assign(local, space, source, name)
+    elif isinstance(source, Function | SubFunction) and source.space.mesh is not space.mesh:
+        interpolate_between(local, space, source, name, outside)
+    else:
+        interpolate(local, space, source, name)
+
+
+def _is_equal(source: Any, space: Space) -> bool:
+    """Whether a source is a function whose nodes are those of a space."""
+    if not isinstance(source, Function | SubFunction):
+        return False
+    return bool(source.space.mesh is space.mesh and source.space.ufl_element() == space.ufl_element())

@@ -41,7 +41,8 @@ def node_values(source: Any, points: npt.NDArray[np.float64], shape: tuple[int, 
     """Values of a callable, number, sequence or Constant at nodes.
 
     Args:
-        source: callable of x (dim, num_points), number, num_comp numbers, or a Constant of them.
+        source: callable of x (dim, num_points), number, num_comp numbers, or a Constant of them. A callable may return plain
+            numbers, alone or beside arrays: `lambda x: (x[1], 0)`.
         points: (num_points, dim).
         shape: of one value, with num_comp entries.
         what: names the values in messages.
@@ -66,15 +67,26 @@ def shaped_values(source: Any, points: npt.NDArray[np.float64], shape: tuple[int
         source = source.value
     raw = source(np.ascontiguousarray(points.T)) if callable(source) else source
     try:
-        values = np.asarray(raw)
+        values = np.asarray(_spread(raw, num_points) if callable(source) and _has_arrays(raw) else raw)
         if np.iscomplexobj(values):
             raise DataError(f"{what} are complex; this PETSc has real scalars: expected real numbers, for example their .real")
         values = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"{what} are {raw!r}; expected numbers, {num_comp} per node ({error})") from None
-    if values.shape == () or (not callable(source) and values.size == num_comp):
+    if values.shape in ((), tuple(shape)) or (not callable(source) and values.size == num_comp):
         values = np.broadcast_to(values.reshape(-1, 1), (num_comp, num_points))
     legal = [(num_comp, num_points), (*shape, num_points)] + ([(num_points,)] if num_comp == 1 else [])
     if values.shape not in legal:
         raise DataError(f"{what} have shape {values.shape}; expected {' or '.join(map(str, dict.fromkeys(legal)))}")
     return values.reshape(num_comp, num_points).T
+
+
+def _has_arrays(raw: Any) -> bool:
+    return any(map(_has_arrays, raw)) if isinstance(raw, tuple | list) else np.ndim(raw) > 0
+
+
+def _spread(raw: Any, num_points: int) -> Any:
+    """What a callable returned, plain numbers as arrays of one number per point: of `(x[1], 0)` the 0."""
+    if isinstance(raw, tuple | list):
+        return [_spread(entry, num_points) for entry in raw]
+    return raw if np.ndim(raw) else np.broadcast_to(raw, (num_points,))

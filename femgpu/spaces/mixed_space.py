@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from femgpu.errors import FormError
 from femgpu.mesh.restriction import FieldShape, set_fields
 from femgpu.spaces.field import Field
@@ -44,14 +46,19 @@ class MixedSpace(Space):
             field.name: SubSpace(self, field, space.ufl_element()) for field, space in zip(fields, spaces.values(), strict=True)
         }
 
-    def sub(self, name: str) -> SubSpace:
+    def sub(self, name: str | int) -> SubSpace:
         """One field as a space, for boundary conditions.
 
+        Args:
+            name: of the field, or its number from 0.
+
         Raises:
-            FormError: for a name that is not a field's.
+            FormError: for a name or number that is not a field's.
         """
-        if name not in self._parts:
-            raise FormError(f"field {name!r} of a mixed space; its fields are {', '.join(self._parts)}")
+        if isinstance(name, int | np.integer) and 0 <= name < len(self.fields):
+            name = self.fields[name].name
+        if not isinstance(name, str) or name not in self._parts:
+            raise FormError(f"field {name!r} of a mixed space; its fields are {', '.join(self._parts)}, numbered from 0")
         return self._parts[name]
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from femgpu.errors import DataError
+from femgpu.errors import DataError, collective
 from femgpu.mesh.geometry import chunks
 from femgpu.mesh.locate_points import FoundPoints
-from femgpu.spaces.space import Space
+from femgpu.mesh.remote_points import values_at
+from femgpu.spaces.space import SingleSpace, Space
 
 
 def point_values(space: Space, local: npt.NDArray[np.float64], points: npt.ArrayLike, outside: str) -> npt.NDArray[np.float64]:
@@ -18,11 +21,11 @@ def point_values(space: Space, local: npt.NDArray[np.float64], points: npt.Array
     Args:
         space: of the function.
         local: (num_local,) its L-vector.
-        points: (num_points, dim), the same on all ranks.
+        points: (num_points, dim), or (dim,) for one, the same on all ranks.
         outside: what to do with points outside of the mesh: "raise", or "nan" as their value.
 
     Returns:
-        (num_points, *value_shape) on all ranks.
+        (num_points, *value_shape), of one point value_shape, on all ranks.
 
     Raises:
         DataError: on all ranks, for points outside of the mesh, of another shape, not finite, or not the same on all ranks.
@@ -30,6 +33,8 @@ def point_values(space: Space, local: npt.NDArray[np.float64], points: npt.Array
     if outside not in ("raise", "nan"):
         raise DataError(f"outside={outside!r}: expected 'raise' or 'nan'")
     mesh = space.mesh
+    if _is_one(points, mesh.dim):
+        return point_values(space, local, np.asarray(points)[None], outside)[0]
     found = mesh.find_points(points)
     missing = np.flatnonzero(~found.inside)
     if len(missing) and outside == "raise":
@@ -42,6 +47,45 @@ def point_values(space: Space, local: npt.NDArray[np.float64], points: npt.Array
     mesh.mpi.Allreduce(MPI.IN_PLACE, values, op=MPI.SUM)
     values[missing] = np.nan
     return values.reshape(len(values), *space.value_shape)
+
+
+def interpolate_between(local: npt.NDArray[np.float64], space: SingleSpace, source: Any, name: str, outside: str) -> None:
+    """Writes the values that a function on another mesh has at the nodes of a space into an L-vector; collective.
+
+    Args:
+        local: (num_local,), written at the space's dofs.
+        space: the space, or a field of a mixed one.
+        source: the function, or a field of one, of the space's value shape.
+        name: of the function that takes the values, for messages.
+        outside: what to do with nodes outside of the other mesh: "raise", or "keep" the values that are there.
+
+    Raises:
+        DataError: on all ranks, for nodes outside of the other mesh, or another value shape.
+    """
+    if outside not in ("raise", "keep"):
+        raise DataError(f"outside={outside!r}: expected 'raise' or 'keep'")
+    origin = source.space
+    if origin.value_shape != space.value_shape:
+        raise DataError(f"values of {name} are {source.name} of shape {origin.value_shape}; expected {space.value_shape}")
+    positions, points = space.nodes()
+    given = source.local_array()
+    values, inside = values_at(origin.mesh.point_finder, points, origin.num_comp, lambda found: _values_here(origin, given, found))
+    with collective(space.mesh.mpi):
+        missing = np.flatnonzero(~inside)
+        if len(missing) and outside == "raise":
+            raise DataError(
+                f"{len(missing)} of {len(points)} nodes of {name} lie outside of the mesh of {source.name}, the first at "
+                f"{points[missing[0]].tolist()}; expected a mesh within that one, or outside='keep'"
+            )
+    for component in range(space.num_comp):
+        local[positions[inside] + component] = values[inside, component]
+
+
+def _is_one(points: Any, dim: int) -> bool:
+    try:
+        return np.shape(points) == (dim,)
+    except ValueError:  # rows of different lengths
+        return False
 
 
 def _values_here(space: Space, local: npt.NDArray[np.float64], found: FoundPoints) -> npt.NDArray[np.float64]:

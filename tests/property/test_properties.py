@@ -101,7 +101,7 @@ def test_mass_action_on_one_sums_to_the_volume(seed, element, schedule):
 
 def polytope_volume(mesh):
     """The volume from the vertices: by the divergence theorem over facets, cell by cell; twisted facets are integrated exactly."""
-    vertices = mesh.coords[mesh.coord_dofs]
+    vertices = mesh.coords[mesh.block.coord_dofs]
     if mesh.dim == 1:
         return float(np.abs(np.diff(vertices[..., 0])).sum())
     if mesh.dim == 2:

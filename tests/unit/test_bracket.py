@@ -16,7 +16,7 @@ def test_bracket_is_the_part_that_its_readme_describes():
     assert mesh.num_cells_global == 48748
     assert {"Cell Sets": [1], "Face Sets": [1, 2, 3]}.items() <= mesh.labels().items()
     rule = basix_rule("tetrahedron", 1)
-    volume = mesh.mpi.allreduce(float((np.linalg.det(mesh.jacobians(rule.points)) @ rule.weights).sum()))
+    volume = mesh.mpi.allreduce(float((np.linalg.det(mesh.block.jacobians(rule.points)) @ rule.weights).sum()))
     assert volume == pytest.approx(2.145e-4, rel=1e-3)
     areas = {value: mesh.mpi.allreduce(area(mesh, value)) for value in (1, 2)}
     assert areas[1] == pytest.approx(4 * 2 * math.pi * 5.5e-3 * 12e-3, rel=0.01)
@@ -25,7 +25,7 @@ def test_bracket_is_the_part_that_its_readme_describes():
 
 def area(mesh, value):
     cells, facets = mesh.facets(value)
-    corners = mesh.physical_points(mesh.reference.vertices, cells)
+    corners = mesh.block.physical_points(mesh.reference.vertices, cells)
     which = np.array(mesh.reference.facets)[facets]
     a, b, c = (corners[np.arange(len(cells)), which[:, i]] for i in range(3))
     return 0.5 * float(np.linalg.norm(np.cross(b - a, c - a), axis=1).sum())

@@ -224,7 +224,7 @@ def check_curved(folder, cell, suffix):
     mesh = u.space.mesh
     assert mesh.coord_element.degree == 2
     write(folder / f"u.{suffix}", u)
-    expected = mesh.physical_points(2.0 * inside(cell)[:, : mesh.dim] - 1.0).reshape(-1, mesh.dim)
+    expected = mesh.block.physical_points(2.0 * inside(cell)[:, : mesh.dim] - 1.0).reshape(-1, mesh.dim)
     expected = np.concatenate(WORLD.allgather(expected))
     if WORLD.rank > 0:
         return

@@ -25,7 +25,7 @@ def counts(cell):
 
 def volume(mesh, degree=6):
     rule = basix_rule(mesh.cell, degree)
-    return mesh.mpi.allreduce(float((np.linalg.det(mesh.jacobians(rule.points)) @ rule.weights).sum()))
+    return mesh.mpi.allreduce(float((np.linalg.det(mesh.block.jacobians(rule.points)) @ rule.weights).sum()))
 
 
 def space(mesh, degree, num_comp=1):
@@ -46,7 +46,7 @@ def test_dofs_land_on_one_point_from_all_cells():
 def check_dofs(mesh, degree):
     element, dm, offsets, size = space(mesh, degree)
     assert offsets.shape == (mesh.num_cells, element.num_basis) and offsets.dtype == np.int32
-    points = mesh.physical_points(element.nodes)
+    points = mesh.block.physical_points(element.nodes)
     placed = np.full((size, mesh.dim), np.nan)
     placed[offsets] = points
     np.testing.assert_allclose(placed[offsets], points, atol=1e-12)
@@ -94,7 +94,7 @@ def check_box(cell):
     assert volume(mesh) == pytest.approx(np.prod(np.subtract(upper, lower)), rel=1e-13)
     split = {"triangle": 2, "tetrahedron": 6, "prism": 2}.get(cell, 1)
     assert mesh.num_cells_global == split * np.prod(counts(cell)) == mesh.mpi.allreduce(mesh.num_cells)
-    assert mesh.affine.all()
+    assert mesh.block.affine.all()
     sides = {1: ((1, 2),), 2: ((4, 2), (1, 3)), 3: ((6, 5), (3, 4), (1, 2))}[dim]
     assert mesh.labels()["Face Sets"] == sorted(itertools.chain(*sides))
     for axis, values in enumerate(sides):
@@ -110,7 +110,7 @@ def facet_centres(mesh, region):
     cell, local = mesh.facets(region)
     assert cell.dtype == local.dtype == np.int32
     corners = np.array([mesh.reference.vertices[list(facet)].mean(axis=0) for facet in mesh.reference.facets])
-    return np.array([mesh.physical_points(corners[k : k + 1], [c])[0, 0] for c, k in zip(cell, local, strict=True)]).reshape(
+    return np.array([mesh.block.physical_points(corners[k : k + 1], [c])[0, 0] for c, k in zip(cell, local, strict=True)]).reshape(
         -1, mesh.dim
     )
 
@@ -141,9 +141,9 @@ def check_surface(cell):
         corners = mesh.reference.vertices[list(mesh.reference.loops[k])]
         normal = outward(mesh.reference, corners)
         centre = corners.mean(axis=0)[None]
-        jacobian = mesh.jacobians(centre, [c])[0, 0]
+        jacobian = mesh.block.jacobians(centre, [c])[0, 0]
         measure = np.linalg.det(jacobian) * np.linalg.solve(jacobian.T, normal)
-        total += mesh.physical_points(centre, [c])[0, 0] @ measure
+        total += mesh.block.physical_points(centre, [c])[0, 0] @ measure
     assert mesh.mpi.allreduce(total) == pytest.approx(mesh.dim, rel=1e-12)
 
 
@@ -210,8 +210,8 @@ def check_few_cells(cell):
     assert empty == max(0, mesh.mpi.size - mesh.num_cells_global)
     element, _, offsets, _ = space(mesh, 2, num_comp=2)
     assert offsets.shape == (mesh.num_cells, element.num_basis)
-    assert mesh.jacobians(element.nodes).shape == (mesh.num_cells, element.num_basis, dim, dim)
-    assert mesh.affine.shape == (mesh.num_cells,)
+    assert mesh.block.jacobians(element.nodes).shape == (mesh.num_cells, element.num_basis, dim, dim)
+    assert mesh.block.affine.shape == (mesh.num_cells,)
     assert volume(mesh) == pytest.approx(1)
     assert mesh.mpi.allreduce(len(mesh.facets(1)[0])) >= 1
     assert mesh.num_cells_global >= 1 and cell in mesh.view()
@@ -271,10 +271,10 @@ def check_affine(cell):
     moved = np.abs(x[:, 0] - 1000) < 1e-3
     x[moved, 0] -= 1e-4 * np.sin(7 * x[moved, 1])
     mesh = Mesh.of(dm)
-    assert mesh.mpi.allreduce(int(mesh.affine.sum())) == mesh.num_cells_global * 7 // 8
+    assert mesh.mpi.allreduce(int(mesh.block.affine.sum())) == mesh.num_cells_global * 7 // 8
     corner = mesh.reference.vertices
-    spread = np.ptp(mesh.jacobians(corner), axis=1).max(axis=(1, 2))
-    np.testing.assert_array_equal(mesh.affine, spread < 1e-9)
+    spread = np.ptp(mesh.block.jacobians(corner), axis=1).max(axis=(1, 2))
+    np.testing.assert_array_equal(mesh.block.affine, spread < 1e-9)
 
 
 @cells

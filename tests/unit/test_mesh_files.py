@@ -23,7 +23,7 @@ parallel = pytest.mark.parallel([1, 2, 3])
 
 def volume(mesh, degree=9):
     rule = basix_rule(mesh.cell, degree)
-    return mesh.mpi.allreduce(float((np.linalg.det(mesh.jacobians(rule.points)) @ rule.weights).sum()))
+    return mesh.mpi.allreduce(float((np.linalg.det(mesh.block.jacobians(rule.points)) @ rule.weights).sum()))
 
 
 def nodes_agree(mesh, degree):
@@ -33,7 +33,7 @@ def nodes_agree(mesh, degree):
     dm.setField(0, element.petsc_fe(1, mesh.comm))
     dm.createDS()
     offsets, _, size = petsc_c.local_offsets(dm)
-    points = mesh.physical_points(element.nodes)
+    points = mesh.block.physical_points(element.nodes)
     placed = np.zeros((size, mesh.dim))
     placed[offsets] = points
     return np.abs(placed[offsets] - points).max(initial=0)
@@ -57,7 +57,7 @@ def test_curved_volumes_are_those_that_gmsh_integrates():
         mesh = Mesh.of(read(DATA / name))
         assert mesh.coord_element.degree == int(name[-5]), name
         assert volume(mesh) == pytest.approx(expected, rel=1e-11), name
-        assert not mesh.affine.all() or mesh.mpi.size > 1, name
+        assert not mesh.block.affine.all() or mesh.mpi.size > 1, name
         assert nodes_agree(mesh, 3) < 1e-12, name
         labels = mesh.labels()
         assert labels["Cell Sets"] == [7] and labels["Face Sets"] == [5]
@@ -70,7 +70,7 @@ def test_curved_boundary_is_on_the_ball():
     cells, facets = mesh.facets(5)
     nodes = mesh.coord_element.facet_nodes()
     for cell, facet in zip(cells, facets, strict=True):
-        points = mesh.coords[mesh.coord_dofs[cell, nodes[facet]]]
+        points = mesh.coords[mesh.block.coord_dofs[cell, nodes[facet]]]
         assert np.linalg.norm(points, axis=1) == pytest.approx(1, abs=1e-9)
 
 
@@ -102,7 +102,7 @@ def check_periodic(dim):
     plex = PETSc.DMPlex().createBoxMesh([4, 3, 3][:dim], simplex=False, periodic=[True] * dim, interpolate=True)
     plex.distribute(0)
     mesh = Mesh.of(plex)
-    assert volume(mesh) == pytest.approx(1) and mesh.affine.all()
+    assert volume(mesh) == pytest.approx(1) and mesh.block.affine.all()
     assert mesh.mpi.allreduce(len(mesh.facets("boundary")[0])) == 0
     dm = mesh.clone_dm()
     dm.setField(0, LagrangeElement(mesh.cell, 2).petsc_fe(1, mesh.comm))
@@ -194,7 +194,7 @@ def check_format(folder, version, binary):
     assert mesh.labels() == {"Cell Sets": [4], "Face Sets": [3]}
     cells, facets = mesh.facets(3)
     for cell, facet in zip(cells, facets, strict=True):
-        corners = mesh.coords[mesh.coord_dofs[cell, list(mesh.reference.facets[facet])]]
+        corners = mesh.coords[mesh.block.coord_dofs[cell, list(mesh.reference.facets[facet])]]
         np.testing.assert_allclose(corners[:, 0], 2)
     assert mesh.mpi.allreduce(len(cells)) > 0
 

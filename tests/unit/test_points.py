@@ -83,7 +83,7 @@ def check_every_point_has_one_cell_of_one_rank():
     np.testing.assert_array_equal(holders, found.inside)
     here = found.cells >= 0
     basis = mesh.coord_element.tabulate(found.reference[here])[0]
-    images = np.einsum("nb,nbd->nd", basis, mesh.coords[mesh.coord_dofs[found.cells[here]]])
+    images = np.einsum("nb,nbd->nd", basis, mesh.coords[mesh.block.coord_dofs[found.cells[here]]])
     np.testing.assert_allclose(images, points[here], atol=1e-14)
 
 
@@ -172,8 +172,8 @@ def check_points_that_are_refused():
     np.testing.assert_array_equal(values, [[0, 0], [np.nan, np.nan]])
     with pytest.raises(DataError, match="outside='zero': expected 'raise' or 'nan'"):
         u.evaluate([[0.5, 0.5]], outside="zero")
-    with pytest.raises(DataError, match=r"shape \(2,\).*\(num_points, 2\)"):
-        u.evaluate([0.5, 0.5])
+    with pytest.raises(DataError, match=r"shape \(3,\).*\(num_points, 2\), or \(2,\) for one point"):
+        u.evaluate([0.5, 0.5, 0.5])
     with pytest.raises(DataError, match=r"shape \(1, 3\).*\(num_points, 2\)"):
         u.evaluate([[0.5, 0.5, 0.5]])
     with pytest.raises(DataError, match=r"point 1, \[nan, 0.0\], is not finite \(1 of 2\)"):

@@ -74,7 +74,7 @@ def test_order_six(tmp_path, version, binary):
     x, y = ((1 + points[:, None]) / 2, (1 - points[:, None]) * (1 + points) / 4)
     rule = np.stack([np.broadcast_to(x, y.shape), y], axis=-1).reshape(-1, 2)
     weight = (weights[:, None] * weights * (1 - points[:, None]) / 8).ravel()
-    area = (np.linalg.det(mesh.jacobians(2 * rule - 1)) @ weight).sum() * 4
+    area = (np.linalg.det(mesh.block.jacobians(2 * rule - 1)) @ weight).sum() * 4
     assert mesh.coord_element.degree == 6
     assert area == pytest.approx(np.pi, abs=1e-7)
 
@@ -168,7 +168,7 @@ def test_the_remedy_for_shuffled_cells_works(cell, rng):
         Mesh.of(build(dim, cells, points, comm=PETSc.COMM_SELF))
     cells[wrong, :2] = cells[wrong, 1::-1]
     mesh = Mesh.of(build(dim, cells, points, comm=PETSc.COMM_SELF))
-    assert np.linalg.det(mesh.jacobians(np.zeros((1, dim)))).sum() * 2**dim == pytest.approx({2: 2, 3: 6}[dim])
+    assert np.linalg.det(mesh.block.jacobians(np.zeros((1, dim)))).sum() * 2**dim == pytest.approx({2: 2, 3: 6}[dim])
 
 
 def test_a_mesh_of_gmsh_the_wrong_way_round(tmp_path):

@@ -93,7 +93,7 @@ def integral(integrand: Any, mesh: Mesh, degree: int) -> Any:
     return integrand * ufl.dx(ufl_mesh(mesh), degree=degree)
 
 
-def projection(u: Function, expression: Any) -> Any:
-    """The residual of the L2 projection of an expression: (u - expression, v) for all v of u's space."""
-    v = ufl.TestFunction(u.space)
-    return ufl.inner(u - expression, v) * ufl.dx
+def projection(space: FunctionSpace, expression: Any) -> Any:
+    """The L2 projection of an expression: (u - expression, v) = 0 for all v of a space, u its trial function."""
+    u, v = ufl.TrialFunction(space), ufl.TestFunction(space)
+    return ufl.inner(u - expression, v) * ufl.dx == 0

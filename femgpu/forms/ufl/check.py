@@ -95,6 +95,32 @@ def check_space(space: Any, what: str) -> None:
             )
 
 
+def check_same_space(form: Any, what: str, space: Any = None) -> None:
+    """Checks that all arguments of a form live in one space.
+
+    Args:
+        form: a form that has passed `check_form`.
+        what: how messages name it.
+        space: the space; default that of the test function.
+
+    Raises:
+        FormError: naming the argument that does not.
+    """
+    space = form.arguments()[0].ufl_function_space() if space is None else space
+    for argument in form.arguments():
+        if argument.ufl_function_space() != space:
+            where = ", on another mesh" if argument.ufl_function_space().ufl_domain() != space.ufl_domain() else ""
+            raise FormError(
+                f"{what}: {show(argument)} lives in {argument.ufl_element()}{where}; expected {space.ufl_element()} for test and "
+                "trial function; forms between two spaces are parts of one on a femgpu.MixedSpace"
+            )
+
+
+def rank(form: Any) -> int | None:
+    """The number of a form's arguments, parts of one counted once; None for what is no form."""
+    return len({argument.number() for argument in _arguments(form)}) if isinstance(form, ufl.Form) else None
+
+
 def simple_elements(element: Any) -> list[Any]:
     """The elements that a mixed element is made of, in order; any other element itself."""
     if not isinstance(element.pullback, ufl.pullback.MixedPullback):

@@ -18,7 +18,7 @@ from femgpu.errors import FormError
 from femgpu.forms.c.pointwise_form import PointwiseForm
 from femgpu.forms.graph.graph import Graph
 from femgpu.forms.records import Form, Integral
-from femgpu.forms.ufl.check import check_form, check_space, polynomial_degree
+from femgpu.forms.ufl.check import check_form, check_same_space, check_space, polynomial_degree
 from femgpu.forms.ufl.degrees import quadrature_degree
 from femgpu.forms.ufl.inputs import Inputs
 from femgpu.forms.ufl.linear import Slots
@@ -76,6 +76,30 @@ def lower_form(F: Any, u: Any = None, J: Any = None, rates: Mapping[Any, Any] | 
         reason = f"F does not depend on the unknown {show(u)}" if J is None else show(J.integrals()[0].integrand())
         raise FormError(f"the Jacobian {'' if J is None else 'J '}is zero: {reason}")
     return lowering.form(work, _highest_degree(F, J), polynomial_degree(space))
+
+
+@deep_recursion()
+def bilinear_form(a: Any) -> Form:
+    """Lowers a form with a test and a trial function, a matrix to assemble.
+
+    Args:
+        a: ufl.Form with a test and a trial function of one space.
+
+    Returns:
+        The form; its integrals have `jacobian` and `action`.
+
+    Raises:
+        FormError: for what is not supported, by name and with the expression.
+    """
+    a = _whole(a)
+    check_form(a, 2, "the bilinear form")
+    check_same_space(a, "the bilinear form")
+    space = a.arguments()[0].ufl_function_space()
+    lowering = _Lowering(space, None, Constants(a))
+    work = [lowering.given_jacobian(piece) for piece in split(a, lowering.constants)]
+    if not any(entry.jacobian for entry in work):
+        raise FormError(f"the bilinear form is zero: {show(a.integrals()[0].integrand())}")
+    return lowering.form(work, _highest_degree(a), polynomial_degree(space))
 
 
 @deep_recursion()
@@ -137,12 +161,7 @@ def _check(F: Any, u: Any, J: Any, rates: Mapping[Any, Any]) -> Any:
         if u is None:
             raise FormError("J is given without the unknown u; expected both")
         check_form(J, 2, "the Jacobian")
-        for argument in J.arguments():
-            if argument.ufl_function_space() != space:
-                raise FormError(
-                    f"{show(argument)} in the Jacobian lives in {argument.ufl_element()}; expected the space of the "
-                    f"unknown, {space.ufl_element()}"
-                )
+        check_same_space(J, "the Jacobian", space)
     return space
 
 
@@ -166,31 +185,31 @@ class _Lowering:
         self.unknown = unknown
         self.constants = constants
         self.rates = rates or {}
-        self.direction = None if unknown is None else ufl.Coefficient(space)
+        self.direction = None if space is None else ufl.Coefficient(space)
         self.inputs = Inputs(unknown, self.direction)
 
     def residual(self, piece: Piece) -> _Work:
         """Walks a piece of the residual."""
         work = self._work(piece)
-        work.residual = work.walk.lower(piece.integrand)
+        work.residual = work.walk.lower(piece.integrand, 1)
         return work
 
     def functional(self, piece: Piece) -> _Work:
         """Walks a piece of a functional."""
         work = self._work(piece)
-        work.functional = work.walk.lower(piece.integrand)
+        work.functional = work.walk.lower(piece.integrand, 0)
         return work
 
     def derivative(self, work: _Work) -> None:
         """Differentiates a piece of the residual, and walks the results into the same graph."""
-        work.action = work.walk.lower(self._differentiate(work.piece.integrand, self.direction))
-        work.jacobian = work.walk.lower(self._differentiate(work.piece.integrand, ufl.TrialFunction(self.space)))
+        work.action = work.walk.lower(self._differentiate(work.piece.integrand, self.direction), 1)
+        work.jacobian = work.walk.lower(self._differentiate(work.piece.integrand, ufl.TrialFunction(self.space)), 2)
 
     def given_jacobian(self, piece: Piece) -> _Work:
         """Walks a piece of the user's Jacobian."""
         work = self._work(piece)
-        work.jacobian = work.walk.lower(piece.integrand)
-        work.action = work.walk.lower(substitute(piece.integrand, ufl.TrialFunction(self.space), self.direction))
+        work.jacobian = work.walk.lower(piece.integrand, 2)
+        work.action = work.walk.lower(substitute(piece.integrand, ufl.TrialFunction(self.space), self.direction), 1)
         return work
 
     def form(self, work: list[_Work], highest: int, nodal: int | None) -> Form:

@@ -77,7 +77,7 @@ def split(form: Any, constants: Constants) -> list[Piece]:
     Raises:
         FormError: with UFL's message if UFL refuses the form.
     """
-    with _ufl_errors(form):
+    with ufl_errors(form):
         lowered = preprocess_form(form, False)
         if constants.stand_ins:
             lowered = replace(lowered, constants.stand_ins)
@@ -103,7 +103,7 @@ def preprocess(expression: Any, constants: Constants) -> Any:
     Raises:
         FormError: with UFL's message if UFL refuses the expression.
     """
-    with _ufl_errors(expression):
+    with ufl_errors(expression):
         lowered = preprocess_form(expression, False)
         return replace(lowered, constants.stand_ins) if constants.stand_ins else lowered
 
@@ -114,13 +114,13 @@ def differentiate(integrand: Any, unknown: Any, direction: Any) -> Any:
     Raises:
         FormError: with UFL's message if UFL cannot differentiate.
     """
-    with _ufl_errors(integrand):
+    with ufl_errors(integrand):
         return apply_derivatives(ufl.derivative(integrand, unknown, direction))
 
 
 def substitute(integrand: Any, argument: Any, coefficient: Any) -> Any:
     """Replaces a trial function in a preprocessed integrand."""
-    with _ufl_errors(integrand):
+    with ufl_errors(integrand):
         return replace(integrand, {argument: coefficient})
 
 
@@ -147,7 +147,8 @@ def deep_recursion(depth: int = 20_000) -> Iterator[None]:
 
 
 @contextmanager
-def _ufl_errors(expression: Any) -> Iterator[None]:
+def ufl_errors(expression: Any) -> Iterator[None]:
+    """Turns what UFL raises over a form or an expression into a FormError that shows it."""
     try:
         yield
     except FemgpuError:

@@ -37,8 +37,12 @@ class Walk:
         self._known: dict[tuple[Any, ...], Value] = {}
         self._keep: list[Any] = []  # the expressions whose identities are in _known
 
-    def lower(self, integrand: Any) -> Slots:
+    def lower(self, integrand: Any, num_arguments: int) -> Slots:
         """Lowers one scalar integrand.
+
+        Args:
+            integrand: an expression that is linear in each argument.
+            num_arguments: how many arguments each of its terms has.
 
         Returns:
             Nodes that do not vanish identically, by the slots of the arguments; without arguments the only key is ().
@@ -47,9 +51,15 @@ class Walk:
             FormError: for expressions that femgpu does not support.
         """
         value = self.value(integrand, (), {})
-        if isinstance(value, dict):
-            return value
-        return {} if self.linear.is_zero(value) else {(): value}
+        slots: Slots = value if isinstance(value, dict) else {(): value}
+        if not isinstance(value, dict) and self.linear.is_zero(value):
+            slots = {}
+        if any(len(key) != num_arguments for key in slots):
+            expected = ("neither", "the test function", "test and trial function")[num_arguments]
+            raise FormError(
+                f"not linear, some term is without test or trial function; expected {expected} in each: {show(integrand)}"
+            )
+        return slots
 
     def value(self, e: Any, comp: Component, env: Indices) -> Value:
         """The value of one component of an expression, given the values of its free indices."""

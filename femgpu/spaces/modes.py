@@ -1,4 +1,4 @@
-"""Rigid-body modes of a displacement space: what algebraic multigrid needs to know of elasticity."""
+"""Modes that operators map to zero, or to little: constants, and the motions of a rigid body."""
 
 from __future__ import annotations
 
@@ -12,8 +12,33 @@ from petsc4py import PETSc
 from femgpu.errors import FormError
 from femgpu.spaces.function import Function
 from femgpu.spaces.function_space import FunctionSpace
+from femgpu.spaces.space import SingleSpace
 
 Mode = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
+
+
+def constant_modes(space: SingleSpace) -> PETSc.NullSpace:
+    """The functions that are the same everywhere, orthonormal; collective.
+
+    Args:
+        space: a FunctionSpace, or a field of a mixed one: all other fields are zero then.
+
+    Returns:
+        A null space of one vector per component, for `NonlinearProblem.set_nullspace`: that of a problem whose boundary conditions
+        fix derivatives only, of the pressure in an enclosed flow (`constant_modes(W.sub("pressure"))`), and so on.
+
+    Raises:
+        FormError: for a mixed space.
+    """
+    if not isinstance(space, SingleSpace):
+        raise FormError(f"constant modes of {space}: expected a FunctionSpace, or a field: W.sub(name)")
+    vectors = []
+    for unit in np.eye(space.num_comp):
+        function = Function(space.root)
+        (function if space.root is space else function.sub(space.field.name)).interpolate(unit)
+        function.vec.normalize()
+        vectors.append(function.vec)
+    return PETSc.NullSpace().create(constant=False, vectors=vectors, comm=space.comm)
 
 
 def rigid_body_modes(space: FunctionSpace) -> PETSc.NullSpace:

@@ -1,15 +1,15 @@
-"""Whole fields that are prescribed: what an algebraic field is solved against."""
+"""What prescribes dofs: Dirichlet conditions, and whole fields that an algebraic field is solved against."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.errors import FormError
+from femgpu.errors import DataError, FormError
 from femgpu.spaces import DirichletBC, Function, MixedSpace, SubSpace
 
 
@@ -34,6 +34,25 @@ class HeldField:
     def values(self) -> npt.NDArray[np.float64]:
         """(num_rows,) values at `local_rows`; collective."""
         return self.u.local_array()[self.local_rows]
+
+
+Conditions = Sequence[DirichletBC] | DirichletBC | None
+
+
+def as_tuple(bcs: Conditions) -> tuple[Any, ...]:
+    """The conditions that a user gave: several, a single one, or None.
+
+    Raises:
+        DataError: for anything else.
+    """
+    found = () if bcs is None else (bcs,) if isinstance(bcs, DirichletBC) else bcs
+    if not isinstance(found, Iterable) or isinstance(found, str):
+        raise DataError(f"bcs is {bcs!r}; expected a list of femgpu.DirichletBC(space, value, region)")
+    found = tuple(found)
+    for bc in found:
+        if not isinstance(bc, DirichletBC | HeldField):
+            raise DataError(f"bcs holds {bc!r}; expected femgpu.DirichletBC(space, value, region)")
+    return found
 
 
 def consistent_bcs(u: Function, bcs: Sequence[DirichletBC], names: Sequence[str]) -> list[Any]:

@@ -1,0 +1,91 @@
+"""Linear problems: one solve by KSP, with a matrix that is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mpi4py import MPI
+from petsc4py import PETSc
+
+from femgpu.forms import LinearSystem, constants_in, functions_in
+from femgpu.solver.conditions import Conditions
+from femgpu.solver.problem import NonlinearProblem, check_unknown
+from femgpu.spaces import Function
+
+
+class LinearProblem(NonlinearProblem):
+    """Find u with a(u, v) = L(v) for all v, and u = value on the prescribed parts of the boundary.
+
+    One solve by KSP from u as it is, to a residual of 1e-10 of the first (1e-6 where kernels compute in single precision) unless
+    -ksp_rtol says otherwise. The matrix, assembled or matrix-free as the options say, and its preconditioner are kept from solve
+    to solve for as long as the Functions and Constants in a keep their values; those in L and in boundary values may change.
+
+    Args:
+        a: a bilinear form; an equation `a == L` or `F == 0`; or a form F with bilinear and linear terms.
+        L: the linear form, where a is bilinear; None: zero, or in a.
+        bcs: Dirichlet conditions, or a single one; None: none.
+        u: the unknown, in the space of the trial function; default a new Function.
+        options_prefix: prefix of this problem's options.
+        petsc_options: options of this problem alone, as for `NonlinearProblem`.
+
+    Attributes:
+        a: the bilinear form.
+        L: the linear form; None where it is zero.
+        ksp: the PETSc.KSP.
+
+    Raises:
+        FemgpuError: as for `NonlinearProblem`; also for forms that contain u beside the trial function.
+    """
+
+    def __init__(
+        self,
+        a: Any,
+        L: Any = None,
+        bcs: Conditions = None,
+        u: Function | None = None,
+        options_prefix: str = "",
+        petsc_options: Mapping[str, Any] | None = None,
+    ):
+        if u is not None:
+            check_unknown(u)
+        system = LinearSystem.of(a, L)
+        self.a, self.L = system.a, system.L
+        self._inputs = functions_in(self.a), constants_in(self.a)
+        self._seen: Any = None
+        self._outdated = True
+        u = Function(system.space) if u is None else u
+        super().__init__(system.residual(u), u, bcs, options_prefix=options_prefix, petsc_options=petsc_options)
+
+    @property
+    def ksp(self) -> PETSc.KSP:
+        """The linear solver."""
+        return self.snes.getKSP()
+
+    def insert_boundary_values(self, x: PETSc.Vec) -> None:
+        """Sets the prescribed entries of a T-vector to their values, evaluated anew; collective."""
+        self._look()
+        if self._outdated:
+            self.operator.refresh()
+        else:
+            self.operator.refresh_values()
+        self.operator.insert_values(x)
+
+    def _attach(self) -> None:
+        """Hands callbacks and matrices to a SNES that is one linear solve."""
+        self.snes.setType(PETSc.SNES.Type.KSPONLY)
+        self.ksp.setTolerances(rtol=1e-10 if self.settings.precision == "double" else 1e-6)
+        super()._attach()
+
+    def _form_jacobian(self, snes: PETSc.SNES, x: PETSc.Vec, J: PETSc.Mat, P: PETSc.Mat) -> None:
+        self._look()
+        if self._outdated:
+            super()._form_jacobian(snes, x, J, P)
+            self._outdated = False
+
+    def _look(self) -> None:
+        """Notices, on all ranks together, whether what the bilinear form reads has changed."""
+        functions, constants = self._inputs
+        now = [function.vec.stateGet() for function in functions], [constant.flat.tolist() for constant in constants]
+        self._outdated |= self.u.space.mesh.mpi.allreduce(now != self._seen, op=MPI.LOR)
+        self._seen = now
