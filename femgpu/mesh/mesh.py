@@ -15,9 +15,10 @@ from femgpu.mesh import geometry, regions
 from femgpu.mesh.block import Block, places
 from femgpu.mesh.cell_types import cell_names, has_petsc_elements
 from femgpu.mesh.coordinates import read_coordinates, read_vertices
+from femgpu.mesh.garbage import clean_up, keep_aside
 from femgpu.mesh.locate_points import FoundPoints, PointFinder
 from femgpu.mesh.topology import Closure, Topology, closure
-from femgpu.mesh.user_dm import UserDM
+from femgpu.mesh.user_dm import UserDM, check_dm
 
 _ATTRIBUTE = "__femgpu__"
 
@@ -54,6 +55,7 @@ class Mesh:
             MeshError: when the mesh is not supported, or cells are inverted; on all ranks.
         """
         self.comm = dm.getComm()
+        clean_up(self.comm)
         self.mpi = self.comm.tompi4py()
         self._cells = cell_names(dm, self.mpi)
         self.has_petsc_elements = has_petsc_elements(self._cells)
@@ -69,6 +71,11 @@ class Mesh:
         with collective(self.mpi):
             for block in self.blocks:
                 block.check_orientation()
+
+    def __del__(self) -> None:
+        # The user's DM holds this object: PETSc may be about to destroy that one.
+        if "dm" in self.__dict__:
+            keep_aside(self.dm)
 
     def _read_blocks(self, cells: tuple[str, ...]) -> tuple[Block, ...]:
         if self.has_petsc_elements:
@@ -104,10 +111,7 @@ class Mesh:
         Raises:
             MeshError: when the mesh is not supported, or cells are inverted.
         """
-        if not isinstance(dm, PETSc.DM):
-            raise MeshError(
-                f"a mesh is {dm!r} of type {type(dm).__name__}; expected a PETSc.DMPlex: `space.dm` of a function space is one"
-            )
+        check_dm(dm)
         mesh = dm.getAttr(_ATTRIBUTE)
         if mesh is None or mesh._user_dm.has_moved(dm):
             mesh = cls(dm)
@@ -118,6 +122,7 @@ class Mesh:
 
     def clone_dm(self) -> PETSc.DMPlex:
         """A new clone of the DM for one space, without fields; `Mesh.of` knows it. Collective."""
+        clean_up(self.comm)
         dm = self.dm.clone()
         if self._user_dm.is_same(dm):  # the user's DM is gone, and its handle has come back
             self._user_dm.forget()
@@ -128,11 +133,6 @@ class Mesh:
     def _label_dm(self) -> PETSc.DMPlex:
         """The DM to look labels up in: the user's while it lives, because a clone does not see what is labelled after it."""
         return self._user_dm.alive() or self.dm
-
-    @cached_property
-    def halo_comm(self) -> Any:
-        """A duplicate of `mpi` for the messages of halo exchanges alone; collective on first use."""
-        return self.mpi.Dup()
 
     @property
     def cell(self) -> str:

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import ufl
+from petsc4py import PETSc
 
 from femgpu import petsc_c
 from femgpu.errors import DataError
+from femgpu.mesh.garbage import clean_up
 from femgpu.spaces.field import Field, copy_nodes
 from femgpu.spaces.interpolation import interpolate
 from femgpu.spaces.mixed_space import MixedSpace, SubSpace
@@ -25,9 +27,6 @@ class Function(ufl.Coefficient):
         name: for output.
 
     Attributes:
-        vec: the T-vector, a PETSc.Vec on the host unless the space's DM says otherwise. Kernels see what is written by
-            `u.vec.array[:] = ...` or `u.vec.setArray(...)`; after writing through a view that was kept from before, call
-            `u.vec.stateIncrease()`: PETSc cannot notice that.
         name: for output.
     """
 
@@ -38,10 +37,25 @@ class Function(ufl.Coefficient):
             )
         super().__init__(space)
         self.name = name
-        self.vec = space.dm.createGlobalVec()
-        self.vec.setName(name)
+        clean_up(space.comm)
+        self._vec = space.dm.createGlobalVec()
+        self._vec.setName(name)
         self._constrained: npt.NDArray[np.float64] | None = None
         self._parts: dict[str, SubFunction] = {}
+
+    @property
+    def vec(self) -> PETSc.Vec:
+        """The T-vector, on the host unless the space's DM says otherwise.
+
+        Kernels see what is written by `u.vec.array[:] = ...` or `u.vec.setArray(...)`; after writing through a view that was kept
+        from before, call `u.vec.stateIncrease()`: PETSc cannot notice that.
+
+        Raises:
+            DataError: when it was destroyed.
+        """
+        if not self._vec.handle:
+            raise DataError(f"the vector of {self.name} was destroyed (u.vec.destroy()); expected it to live as long as u")
+        return self._vec
 
     @property
     def space(self) -> Any:
