@@ -1,4 +1,4 @@
-"""Kernel caches: PoCL's damaged one is emptied after the abort, folders that cannot be written are replaced, and say so otherwise."""
+"""Kernel caches: a damaged one of PoCL is emptied after the abort, and folders that cannot be written are replaced or named."""
 
 import os
 import subprocess

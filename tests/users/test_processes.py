@@ -4,7 +4,12 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
 from conftest import CHILD_ENVIRONMENT
+
+from femgpu import runtime
+from femgpu.errors import DeviceError
+from femgpu.solver.form_binding import load
 
 # The others wait in a reduction; `solve` has the exception come from inside PETSc.
 _LEAVING = """
@@ -124,3 +129,34 @@ def test_a_child_forked_too_late_is_told_so(tmp_path):
     first, *late = out.splitlines()
     assert first == "solved" and len(late) == 2, error
     assert all(line.startswith("this process was forked from one that had started PETSc, MPI or OpenCL") for line in late)
+
+
+_FORM = """
+from __future__ import annotations
+from dataclasses import dataclass
+from beside_the_form import number
+
+@dataclass
+class Answer:
+    value: int
+
+def form(space):
+    from late_beside_the_form import other
+    return Answer(number + other)
+"""
+
+
+def test_a_form_file_may_import_its_neighbours(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "form.py").write_text(_FORM)
+    (tmp_path / "beside_the_form.py").write_text("number = 3")
+    (tmp_path / "late_beside_the_form.py").write_text("other = 4")
+    assert load(f"{tmp_path}/form.py:form")(None).value == 7
+
+
+@pytest.mark.parametrize(
+    "selector, what", [("²", "no device has this"), ("٣", "no device has this"), ("9" * 5000, "no such index")]
+)
+def test_odd_digits_are_no_index_of_a_device(selector, what):
+    with pytest.raises(DeviceError, match=f"-femgpu_device .*{what}.*devices are"):
+        runtime.select(selector, 0)
