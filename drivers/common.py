@@ -9,6 +9,8 @@ from pathlib import Path
 
 import petsc4py
 
+import femgpu  # before MPI starts, which loads PoCL: its cache is chosen here
+
 petsc4py.init(sys.argv)
 
 import numpy as np  # noqa: E402
@@ -16,7 +18,6 @@ import ufl  # noqa: E402
 from mpi4py import MPI  # noqa: E402
 from petsc4py import PETSc  # noqa: E402
 
-import femgpu  # noqa: E402
 from femgpu.errors import FemgpuError, OptionError  # noqa: E402
 
 

@@ -1,11 +1,14 @@
 """Finite elements for PETSc on GPUs: weak forms in, OpenCL kernels out, SNES and KSP on top.
 
 Public names are loaded on their first use, so that `femgpu doctor` runs also where PETSc or OpenCL cannot be loaded.
+What must be settled before these load is settled here.
 """
 
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+from femgpu import caches, forks, leaving
 
 if TYPE_CHECKING:
     from femgpu import mesh
@@ -67,6 +70,10 @@ _HOMES = {
         "time_derivative",
     ),
 }
+
+caches.prepare()
+forks.watch()
+leaving.watch()
 
 
 def __getattr__(name: str) -> Any:

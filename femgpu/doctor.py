@@ -1,17 +1,18 @@
 """Looks at everything that femgpu stands on, and says what is missing and how to mend it.
 
-Nothing is imported before its own check, so that the checks run also where PETSc or OpenCL cannot be loaded.
+No library is imported before its own check, so that the checks run also where PETSc or OpenCL cannot be loaded.
 """
 
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
+
+from femgpu.caches import cache_folder, refusal
 
 PYTHON = (3, 11)
 # Distribution, module, and how its version must begin.
@@ -187,22 +188,13 @@ def _check_kernel() -> Findings:
 
 def check_cache() -> Findings:
     """Where built kernels are kept."""
-    try:
-        from femgpu.runtime.program import cache_folder
-    except (ImportError, OSError):
-        yield Finding("warn", "kernel cache", "not looked at: it needs pyopencl", "mend pyopencl first")
-        return
     folder = cache_folder()
     if folder is None:
         text = "off (FEMGPU_CACHE_DIR=0): every run compiles its kernels"
         yield Finding("warn", "kernel cache", text, "unset FEMGPU_CACHE_DIR")
         return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        yield Finding("fail", "kernel cache", str(error), "set FEMGPU_CACHE_DIR to a writable folder, or to 0")
+    if why := refusal(folder):
+        yield Finding("fail", "kernel cache", why, "set FEMGPU_CACHE_DIR to a writable folder, or to 0")
         return
     entries = list(folder.glob("*.bin"))
     size = sum(entry.stat().st_size for entry in entries) / 2**20

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 from unittest import mock
 
+from femgpu.caches import cache_folder
 from femgpu.errors import DataError
-from femgpu.runtime.program import cache_folder
 from femgpu.solver import NonlinearProblem
 
 

@@ -15,11 +15,12 @@ from femgpu.mesh import regions
 from femgpu.mesh.block import Block, places, straight_blocks
 from femgpu.mesh.cell_types import cell_names, has_petsc_elements
 from femgpu.mesh.coordinates import read_coordinates
+from femgpu.mesh.garbage import clean_up, keep_aside
 from femgpu.mesh.locate_points import FoundPoints, PointFinder
 from femgpu.mesh.motion import Motion
 from femgpu.mesh.region_parts import find_parts
 from femgpu.mesh.topology import Closure, Topology, check_cells_once, closure
-from femgpu.mesh.user_dm import UserDM
+from femgpu.mesh.user_dm import UserDM, check_dm
 
 _ATTRIBUTE = "__femgpu__"
 
@@ -58,6 +59,7 @@ class Mesh:
             MeshError: when the mesh is not supported, or cells are inverted; on all ranks.
         """
         self.comm = dm.getComm()
+        clean_up(self.comm)
         self.mpi = self.comm.tompi4py()
         self._cells = cell_names(dm, self.mpi)
         with collective(self.mpi):
@@ -77,6 +79,11 @@ class Mesh:
                 block.check_orientation()
         self.motion = Motion(self.dm, self._user_dm, self.blocks, self.mpi)
         self._point_finder: PointFinder | None = None
+
+    def __del__(self) -> None:
+        # The user's DM holds this object: PETSc may be about to destroy that one.
+        if "dm" in self.__dict__:
+            keep_aside(self.dm)
 
     def _read_blocks(self, cells: tuple[str, ...]) -> tuple[Block, ...]:
         if self.has_petsc_elements:
@@ -105,10 +112,7 @@ class Mesh:
         Raises:
             MeshError: when the mesh is not supported, or cells are inverted.
         """
-        if not isinstance(dm, PETSc.DM):
-            raise MeshError(
-                f"a mesh is {dm!r} of type {type(dm).__name__}; expected a PETSc.DMPlex: `space.dm` of a function space is one"
-            )
+        check_dm(dm)
         mesh = dm.getAttr(_ATTRIBUTE)
         if mesh is not None and mesh._user_dm.has_other_element(dm):
             mesh._user_dm.forget()
@@ -122,6 +126,7 @@ class Mesh:
 
     def clone_dm(self) -> PETSc.DMPlex:
         """A new clone of the DM for one space, without fields; `Mesh.of` knows it. Collective."""
+        clean_up(self.comm)
         dm = self.dm.clone()
         if self._user_dm.is_same(dm):  # the user's DM is gone, and its handle has come back
             self._user_dm.forget()
@@ -138,11 +143,6 @@ class Mesh:
     def label_dm(self) -> PETSc.DMPlex:
         """The DM to look labels up in: the user's while it lives, because a clone does not see what is labelled after it."""
         return self._user_dm.alive() or self.dm
-
-    @cached_property
-    def halo_comm(self) -> Any:
-        """A duplicate of `mpi` for the messages of halo exchanges alone; collective on first use."""
-        return self.mpi.Dup()
 
     @property
     def cell(self) -> str:

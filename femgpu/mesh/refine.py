@@ -23,6 +23,7 @@ from femgpu.mesh.geometry import map_points
 from femgpu.mesh.mesh import Mesh
 from femgpu.mesh.periods import is_periodic
 from femgpu.mesh.topology import Topology, closure
+from femgpu.mesh.user_dm import check_dm
 
 
 def is_curved(dm: PETSc.DMPlex) -> bool:
@@ -42,6 +43,7 @@ def refine(dm: PETSc.DMPlex) -> PETSc.DMPlex:
     Raises:
         MeshError: when a curved mesh is not supported, or PETSc numbers the new cells in an unknown way.
     """
+    check_dm(dm)
     if not is_curved(dm):
         return _refine_periodic(dm) if is_periodic(dm) else dm.refine()
     coarse = Mesh(dm)

@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import weakref
+from typing import Any
 
 from petsc4py import PETSc
 
+from femgpu.errors import MeshError
 from femgpu.mesh.coordinates import coordinate_degree
+
+
+def check_dm(dm: Any) -> None:
+    """Refuses what is no DM, and one that was destroyed, which crashes at any use.
+
+    Raises:
+        MeshError: saying what it is.
+    """
+    if not isinstance(dm, PETSc.DM):
+        raise MeshError(
+            f"a mesh is {dm!r} of type {type(dm).__name__}; expected a PETSc.DMPlex: `space.dm` of a function space is one"
+        )
+    if not dm.handle:
+        raise MeshError("the DM was destroyed (dm.destroy()), or never created; expected a DMPlex with a mesh")
 
 
 class UserDM:

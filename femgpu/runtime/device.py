@@ -9,6 +9,7 @@ from typing import Any
 
 import pyopencl as cl
 
+from femgpu.caches import pocl_folder, refusal
 from femgpu.errors import DeviceError
 from femgpu.model import Limits, ceiling
 
@@ -19,6 +20,8 @@ _STACK_BYTES = 1 << 20
 # Instructions that loops are unrolled to, so that no build takes more than 3 s: an estimate until `bench build` measures it.
 # The one slow build that is known, 125 unrolled points of an error norm on Q2, took 36 s and has 14000 to 46000 by the same count.
 _UNROLL = 3072
+# Of an index of a device, leading zeros and all.
+_DIGITS = 9
 # Cells whose words a GPU interleaves: as many as items that read memory together.
 _BLOCK = 32
 
@@ -122,7 +125,9 @@ def devices() -> list[tuple[Device, cl.Device]]:
     order = {cl.device_type.GPU: 0, cl.device_type.ACCELERATOR: 1}
     handles.sort(key=lambda handle: order.get(handle.type, 2))
     if not handles:
-        raise DeviceError("OpenCL platforms are installed but none offers a device; run `femgpu doctor`")
+        why = refusal(pocl_folder())
+        full = f" (PoCL offers none where it cannot write its cache: {why}; set POCL_CACHE_DIR to another folder)" if why else ""
+        raise DeviceError(f"OpenCL platforms are installed but none offers a device{full}; run `femgpu doctor`")
     return [(describe(handle, index), handle) for index, handle in enumerate(handles)]
 
 
@@ -161,8 +166,8 @@ def choose(found: list[tuple[Device, cl.Device]], selector: str, rank: int) -> t
     if not selector:
         gpus = [entry for entry in found if entry[0].is_gpu]
         return (gpus or found)[rank % len(gpus or found)]
-    if selector.isdigit():
-        if int(selector) >= len(found):
+    if selector.isdecimal() and selector.isascii():
+        if len(selector) > _DIGITS or int(selector) >= len(found):
             raise DeviceError(f"-femgpu_device {selector}: no such index; devices are {listing}")
         return found[int(selector)]
     for entry in found:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyopencl as cl
 
+from femgpu import forks
 from femgpu.errors import DeviceError, collective
 from femgpu.runtime.device import choose, describe, devices, local_rank, require_fp64, warn_shared
 from femgpu.runtime.runtime import Runtime
@@ -33,6 +34,7 @@ def start(selector: str = "", rank: int = 0, handles: tuple[int, int] | None = N
         DeviceError: when no device fits, or an earlier choice contradicts this one.
     """
     global _current
+    forks.refuse()
     if handles is not None:
         if _current is None or _current.context.int_ptr != handles[0]:
             if _current is not None and _current.allocated_bytes:

@@ -1,7 +1,8 @@
 """Programs: build, keep the binary on disk unless the driver does, dump the source.
 
-A cache file is a header line (magic, SHA-256 of the payload) and the binary. Files are written under a temporary name and
-renamed, so that concurrent jobs never read half a file; a damaged one is built anew, with a warning.
+A cache file is a header line (magic, key of the program, SHA-256 of the binary) and the binary. Files are written under a temporary
+name and renamed, so that concurrent jobs never read half a file; one that is damaged, or another program's, is built anew, with a
+warning.
 """
 
 from __future__ import annotations
@@ -16,29 +17,20 @@ from typing import TYPE_CHECKING
 import pyopencl as cl
 
 from femgpu import log
+from femgpu.caches import cache_folder, pocl_folder, refusal
 from femgpu.errors import BuildError, OptionError
 
 if TYPE_CHECKING:
     from femgpu.runtime.device import Device
 
 OPTIONS = ("-cl-mad-enable", "-cl-std=CL1.2")
-_MAGIC = b"femgpu-program-1"
+_MAGIC = b"femgpu-program-2"
 
 
 def key(source: str, device: Device) -> str:
     """Everything that decides about the binary: source, build options, device and driver."""
     text = "\0".join([source, *OPTIONS, device.platform, device.name, device.driver, device.opencl])
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def cache_folder() -> Path | None:
-    """Where binaries are kept: `FEMGPU_CACHE_DIR`, else the user's cache directory; None when it is `0`."""
-    folder = os.environ.get("FEMGPU_CACHE_DIR")
-    if folder == "0":
-        return None
-    if folder:
-        return Path(folder)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "femgpu"
 
 
 def build(context: cl.Context, device: Device, source: str, name: str, digest: str, dump_folder: str) -> tuple[cl.Program, bool]:
@@ -65,7 +57,7 @@ def build(context: cl.Context, device: Device, source: str, name: str, digest: s
         handle = context.devices[0]
         folder = None if device.caches_programs else cache_folder()
         path = folder / f"{digest}.bin" if folder else None
-        binary = _load(path) if path else None
+        binary = _load(path, digest) if path else None
         if binary is not None:
             try:
                 return cl.Program(context, [handle], [binary]).build(options=list(OPTIONS)), False
@@ -82,7 +74,7 @@ def build(context: cl.Context, device: Device, source: str, name: str, digest: s
             text = program.get_build_info(handle, cl.program_build_info.LOG) or ""
             _dump(Path(dump_folder) / f"{name}-{digest[:12]}.log", text)
         if path:
-            _store(path, program.get_info(cl.program_info.BINARIES)[0])
+            _store(path, digest, program.get_info(cl.program_info.BINARIES)[0])
         return program, True
 
 
@@ -96,32 +88,41 @@ def _dump(path: Path, text: str) -> None:
 
 
 def _failure(error: Exception, source: str, name: str, digest: str, dump_folder: str) -> BuildError:
-    folder = Path(dump_folder or tempfile.gettempdir())
-    path = folder / f"femgpu-{name}-{digest[:12]}.cl"
-    _write(path, source.encode())
+    path = Path(dump_folder or tempfile.gettempdir()) / f"femgpu-{name}-{digest[:12]}.cl"
+    try:
+        _write(path, source.encode())
+        where = f"its source is in {path}"
+    except OSError as full:
+        where = f"its source cannot be kept ({full})"
+    if why := refusal(pocl_folder()):
+        where += f"; PoCL needs its cache, and cannot write there ({why}): make room, or set POCL_CACHE_DIR to another folder"
     text = str(error).strip()
     lines = [line for line in text.splitlines() if "error" in line.lower()][:8] or text.splitlines()[:12]
     return BuildError(
-        f"the device's compiler refuses kernel {name}; its source is in {path}. If the form has C bodies of yours, "
+        f"the device's compiler refuses kernel {name}; {where}. If the form has C bodies of yours, "
         "look for them in the function `pointwise`. The compiler says:\n  " + "\n  ".join(lines)
     )
 
 
-def _load(path: Path) -> bytes | None:
+def _load(path: Path, digest: str) -> bytes | None:
     try:
         data = path.read_bytes()
     except OSError:
         return None
     header, _, payload = data.partition(b"\n")
-    if header == _MAGIC + b" " + hashlib.sha256(payload).hexdigest().encode():
+    if header == _header(digest, payload):
         return payload
-    warnings.warn(f"the cached kernel {path} is damaged; it is built anew", stacklevel=3)
+    warnings.warn(f"the cached kernel {path} is damaged, or another program's; it is built anew", stacklevel=3)
     return None
 
 
-def _store(path: Path, payload: bytes) -> None:
+def _header(digest: str, payload: bytes) -> bytes:
+    return b" ".join([_MAGIC, digest.encode(), hashlib.sha256(payload).hexdigest().encode()])
+
+
+def _store(path: Path, digest: str, payload: bytes) -> None:
     try:
-        _write(path, _MAGIC + b" " + hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload)
+        _write(path, _header(digest, payload) + b"\n" + payload)
     except OSError as error:
         warnings.warn(f"the kernel cache cannot be written ({error}); set FEMGPU_CACHE_DIR, 0 disables it", stacklevel=3)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -12,12 +13,15 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from femgpu import caches, forks
 from femgpu.errors import DeviceError
 from femgpu.runtime import program
 from femgpu.runtime.bindings import Bindings, Holds
 from femgpu.runtime.calls import Calls
 from femgpu.runtime.device import Device
 
+# Programs kept that no kernel uses: several problems' worth, at some 0.5 MB each on a CPU.
+PROGRAMS = 32
 _PROFILING = cl.command_queue_properties.PROFILING_ENABLE
 _ZERO = np.zeros(1, np.uint32)
 
@@ -36,7 +40,8 @@ class Runtime:
         queue: the in-order queue that everything goes to now; `profile` changes it.
         calls: launches on that queue.
         holds: what keeps buffers alive for launches that know them by their handles.
-        num_compiled: programs that the cache did not hold.
+        num_programs: programs loaded or compiled so far.
+        num_compiled: those of them that the cache did not hold.
         num_allocations: buffers made so far.
         allocated_bytes: bytes of the buffers alive.
         num_launches: kernels launched so far, those not counted that only are measured.
@@ -59,7 +64,10 @@ class Runtime:
         self.dump_folder = ""
         self._copy_bandwidth: float | None = None
         self.num_compiled = 0
-        self._programs: dict[str, cl.Program] = {}
+        self._trial = caches.Trial()
+        self.num_programs = 0
+        self._programs: weakref.WeakValueDictionary[str, cl.Program] = weakref.WeakValueDictionary()
+        self._last_programs: OrderedDict[str, cl.Program] = OrderedDict()
 
     @property
     def profiling(self) -> bool:
@@ -101,11 +109,6 @@ class Runtime:
         return 1e-9 * (event.profile.end - event.profile.start) if self.profiling else time.perf_counter() - start
 
     @property
-    def num_programs(self) -> int:
-        """Programs loaded or compiled so far."""
-        return len(self._programs)
-
-    @property
     def available_bytes(self) -> int:
         """Device memory that this process has not taken."""
         return self.device.global_bytes - self.allocated_bytes
@@ -134,6 +137,7 @@ class Runtime:
         Raises:
             DeviceError: when the device lacks the memory; nothing is allocated then.
         """
+        forks.refuse()
         self.drop_dead()
         num_bytes = max(int(num_bytes), 8)
         available = self.device.global_bytes - self.allocated_bytes
@@ -180,15 +184,18 @@ class Runtime:
 
     def write(self, buffer: Any, array: np.ndarray) -> None:
         """Copies a contiguous array into the buffer; returns when the array may be reused."""
+        forks.refuse()
         if array.nbytes:
             cl.enqueue_copy(self.queue, buffer, array, is_blocking=True)
             self.num_copies += 1
 
     def read(self, buffer: Any, array: np.ndarray) -> np.ndarray:
         """Copies the buffer's first bytes into a contiguous array; returns it when done."""
+        forks.refuse()
         if array.nbytes:
             cl.enqueue_copy(self.queue, array, buffer, is_blocking=True)
             self.num_copies += 1
+            self._trial.end()
         return array
 
     def copy(self, source: Any, target: Any, num_bytes: int) -> None:
@@ -232,7 +239,9 @@ class Runtime:
 
     def finish(self) -> None:
         """Waits until the queue is empty."""
+        forks.refuse()
         self.queue.finish()
+        self._trial.end()
 
     def wrap(self, handle: int) -> Any:
         """The buffer of a raw `cl_mem` handle that stays owned by others."""
@@ -250,7 +259,7 @@ class Runtime:
             bindings.drop_dead()
 
     def build(self, source: str, name: str) -> cl.Program:
-        """The program of a source, built or taken from the cache.
+        """The program of a source, built or taken from the cache; kept while a kernel uses it, and the last `PROGRAMS` beyond that.
 
         Args:
             source: OpenCL C.
@@ -260,10 +269,19 @@ class Runtime:
             BuildError: with the compiler's log and the path of the source.
         """
         key = program.key(source, self.device)
-        if key not in self._programs:
-            self._programs[key], compiled = program.build(self.context, self.device, source, name, key, self.dump_folder)
+        found = self._programs.get(key)
+        if found is None:
+            if self.device.caches_programs:
+                self._trial.begin()
+            found, compiled = program.build(self.context, self.device, source, name, key, self.dump_folder)
+            self._programs[key] = found
+            self.num_programs += 1
             self.num_compiled += compiled
-        return self._programs[key]
+        self._last_programs[key] = found
+        self._last_programs.move_to_end(key)
+        if len(self._last_programs) > PROGRAMS:
+            self._last_programs.popitem(last=False)
+        return found
 
 
 def _records(queue: cl.CommandQueue) -> bool:

@@ -14,13 +14,16 @@ from femgpu.operators.sums import transpose
 from femgpu.runtime import Kernel, Runtime
 from femgpu.spaces import Numbering
 
+# Of all messages here. PETSc, on whose communicator they go, takes its tags from the top.
+_TAG = 1
+
 
 class Halo:
     """The exchange of one L-vector numbering; collective to make and to use.
 
     Args:
         numbering: the T-L map.
-        comm: mpi4py communicator that nothing else uses, `Mesh.halo_comm`.
+        comm: mpi4py communicator, PETSc's own of the mesh.
         precision: of the kernels.
         runtime: the device.
     """
@@ -97,12 +100,12 @@ class Halo:
         requests, start = [], 0
         for rank, count in enumerate(receive_counts):
             if count:
-                requests.append(self.comm.Irecv(receive[start : start + count], source=rank))
+                requests.append(self.comm.Irecv(receive[start : start + count], rank, _TAG))
             start += count
         start = 0
         for rank, count in enumerate(send_counts):
             if count:
-                requests.append(self.comm.Isend(send[start : start + count], dest=rank))
+                requests.append(self.comm.Isend(send[start : start + count], rank, _TAG))
             start += count
         MPI.Request.Waitall(requests)
         self.runtime.write(target, receive)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,7 +11,7 @@ from petsc4py import PETSc
 from femgpu import log, options, petsc_c
 from femgpu.errors import DataError, SolverError, collective
 from femgpu.forms import Form, lower_form, residual_form
-from femgpu.mesh import Mesh
+from femgpu.mesh.garbage import let_go
 from femgpu.operators import is_symmetric
 from femgpu.operators.device import choose_runtime
 from femgpu.operators.inputs import check_finite
@@ -68,7 +67,7 @@ class NonlinearProblem:
         if snes is not None and not isinstance(snes, PETSc.SNES):
             raise DataError(f"snes is of type {type(snes).__name__}; expected a PETSc.SNES")
         self.given_options = GivenOptions(options_prefix if snes is None else snes.getOptionsPrefix() or "", petsc_options)
-        let_go(u.space.mesh)
+        let_go(u.space.comm)
         self._own = snes is None
         self.snes = PETSc.SNES().create(comm=u.space.comm) if snes is None else snes
         if snes is None:
@@ -250,14 +249,3 @@ def check_unknown(u: Any) -> None:
         raise DataError(
             f"the unknown is {u!r} of type {type(u).__name__}; expected a femgpu.Function in a FunctionSpace or MixedSpace"
         )
-
-
-def let_go(mesh: Mesh) -> None:
-    """Frees problems that were dropped; collective.
-
-    A problem and its SNES refer to each other, so that Python frees both at a time of its own, not knowing how much device memory
-    they hold; and petsc4py only queues objects of several ranks, which must agree on what is gone before PETSc destroys it.
-    """
-    gc.collect()
-    if mesh.mpi.size > 1:
-        PETSc.garbage_cleanup(mesh.comm)

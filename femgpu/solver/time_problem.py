@@ -11,13 +11,14 @@ from petsc4py import PETSc
 from femgpu import log, petsc_c
 from femgpu.errors import DataError, FormError, SolverError, collective
 from femgpu.forms import PointwiseForm, lower_form
+from femgpu.mesh.garbage import let_go
 from femgpu.operators.inputs import check_finite
 from femgpu.solver.conditions import Conditions, consistent_bcs
 from femgpu.solver.given_options import GivenOptions, with_given_options
 from femgpu.solver.integrator import Integrator
 from femgpu.solver.jacobian_pair import JacobianPair
 from femgpu.solver.outcome import outcome, own_errors, precision_hint, reason_name
-from femgpu.solver.problem import NonlinearProblem, check_unknown, let_go
+from femgpu.solver.problem import NonlinearProblem, check_unknown
 from femgpu.solver.progress import progress
 from femgpu.solver.stage_operator import StageOperator
 from femgpu.solver.time_output import Recorder
@@ -69,7 +70,7 @@ class TimeProblem(NonlinearProblem):
         petsc_options: Mapping[str, Any] | None = None,
     ):
         check_unknown(u)
-        let_go(u.space.mesh)
+        let_go(u.space.comm)
         _check_time(t, u)
         pointwise = isinstance(F, PointwiseForm)
         if t is None:

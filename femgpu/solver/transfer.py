@@ -107,7 +107,7 @@ class Transfer:
         self.runtime = runtime
         self.num_owned = numbering.num_owned
         parallel = bool(space.mesh.mpi.size > 1)
-        self.halo = Halo(numbering, space.mesh.halo_comm, precision, runtime) if parallel else None
+        self.halo = Halo(numbering, space.mesh.mpi, precision, runtime) if parallel else None
         self.same = numbering.is_identity and precision != "single"
         source = self._source = vector_kernels(precision)
         vector = runtime.empty(8)  # a placeholder until the first call

@@ -12,6 +12,7 @@ from petsc4py import PETSc
 
 from femgpu import petsc_c
 from femgpu.errors import DataError
+from femgpu.mesh.garbage import clean_up
 from femgpu.spaces.field import Field, copy_nodes
 from femgpu.spaces.interpolation import interpolate
 from femgpu.spaces.mixed_space import MixedSpace, SubSpace
@@ -27,9 +28,6 @@ class Function(ufl.Coefficient):
         name: for output.
 
     Attributes:
-        vec: the T-vector, a PETSc.Vec on the host unless the space's DM says otherwise. Kernels see what is written by
-            `u.vec.array[:] = ...` or `u.vec.setArray(...)`; after writing through a view that was kept from before, call
-            `u.vec.stateIncrease()`: PETSc cannot notice that.
         name: for output.
     """
 
@@ -42,8 +40,9 @@ class Function(ufl.Coefficient):
             raise DataError(f"the name of a Function is {name!r} of type {type(name).__name__}; expected a string")
         super().__init__(space)
         self.name = name
+        clean_up(space.comm)
         self._vec = space.dm.createGlobalVec()
-        self.vec.setName(name)
+        self._vec.setName(name)
         self._constrained: npt.NDArray[np.float64] | None = None
         self._parts: dict[str, SubFunction] = {}
 
@@ -54,18 +53,26 @@ class Function(ufl.Coefficient):
 
     @property
     def vec(self) -> PETSc.Vec:
-        """The T-vector. To set it copies: `u.vec = 2 * v.vec` leaves u the vector that solvers know."""
+        """The T-vector, on the host unless the space's DM says otherwise.
+
+        Kernels see what is written by `u.vec.array[:] = ...` or `u.vec.setArray(...)`; after writing through a view that was kept
+        from before, call `u.vec.stateIncrease()`: PETSc cannot notice that. To set it copies: u keeps the vector that solvers know.
+
+        Raises:
+            DataError: when it was destroyed, or is set to something else than a vector of its sizes.
+        """
+        if not self._vec.handle:
+            raise DataError(f"the vector of {self.name} was destroyed (u.vec.destroy()); expected it to live as long as u")
         return self._vec
 
     @vec.setter
     def vec(self, values: PETSc.Vec) -> None:
-        if not isinstance(values, PETSc.Vec) or values.getSizes() != self._vec.getSizes():
-            given = values.getSizes() if isinstance(values, PETSc.Vec) else repr(values)
-            raise DataError(
-                f"{self.name}.vec = {given}; expected a PETSc.Vec of sizes {self._vec.getSizes()} (on this rank, in all)"
-            )
-        if values.handle != self._vec.handle:
-            values.copy(self._vec)
+        sizes = self.vec.getSizes()
+        given = values.getSizes() if isinstance(values, PETSc.Vec) else repr(values)
+        if given != sizes:
+            raise DataError(f"{self.name}.vec = {given}; expected a PETSc.Vec of sizes {sizes} (on this rank, in all)")
+        if values.handle != self.vec.handle:
+            values.copy(self.vec)
 
     def sub(self, name: str | int) -> SubFunction:
         """One field of a function in a mixed space: to interpolate, to write, and for forms.

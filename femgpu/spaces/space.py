@@ -60,17 +60,27 @@ class Space(ufl.FunctionSpace):
 
     Attributes:
         mesh: the mesh.
-        dm: the DM with this space's section.
         fields: the fields.
         num_local: length of the L-vector.
     """
 
     def __init__(self, mesh: Mesh, dm: PETSc.DM, fields: tuple[Field, ...], num_local: int, element: Any):
         self.mesh = mesh
-        self.dm = dm
+        self._dm = dm
         self.fields = fields
         self.num_local = num_local
         super().__init__(ufl_mesh(mesh), element)
+
+    @property
+    def dm(self) -> PETSc.DMPlex:
+        """The DM with this space's section.
+
+        Raises:
+            MeshError: when it was destroyed.
+        """
+        if not self._dm.handle:
+            raise MeshError(f"the DM of {self} was destroyed (dm.destroy()); expected it to live as long as its spaces")
+        return self._dm
 
     @property
     def root(self) -> Space:

@@ -463,7 +463,7 @@ def stored_programs(monkeypatch):
 _KERNEL = "__kernel void put(__global float *x) { x[get_global_id(0)] = %d; }"
 
 
-@pytest.mark.parametrize("damage", ["cut", "garbled", "foreign"])
+@pytest.mark.parametrize("damage", ["cut", "garbled", "foreign", "another"])
 def test_damaged_cache_entry_is_rebuilt(tmp_path, monkeypatch, stored_programs, damage):
     monkeypatch.setenv("FEMGPU_CACHE_DIR", str(tmp_path))
     chosen = runtime.current()
@@ -471,17 +471,24 @@ def test_damaged_cache_entry_is_rebuilt(tmp_path, monkeypatch, stored_programs, 
     path = tmp_path / f"{program.key(source, chosen.device)}.bin"
     chosen.build(source, "put")
     whole = path.read_bytes()
-    if damage == "cut":
+    if damage == "another":
+        # A whole entry of another program, under the name of this one.
+        chosen.build(_KERNEL % -1, "put")
+        other = tmp_path / f"{program.key(_KERNEL % -1, chosen.device)}.bin"
+        other.replace(path)
+    elif damage == "cut":
         path.write_bytes(whole[:-100])
     elif damage == "garbled":
         path.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
     else:
         # An entry that is whole, with a binary that no driver knows.
-        program._store(path, b"no binary of any device")
+        program._store(path, program.key(source, chosen.device), b"no binary of any device")
     monkeypatch.setattr(chosen, "_programs", {})
-    with pytest.warns(UserWarning, match=f"{path.name} is damaged; it is built anew|refuses the cached kernel"):
+    with pytest.warns(
+        UserWarning, match=f"{path.name} is damaged, or another program's; it is built anew|refuses the cached kernel"
+    ):
         chosen.build(source, "put")
-    assert program._load(path) not in (None, b"no binary of any device")
+    assert program._load(path, path.stem) not in (None, b"no binary of any device")
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 

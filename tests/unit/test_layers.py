@@ -7,12 +7,15 @@ import pytest
 
 ROOT = Path(__file__).parents[2] / "femgpu"
 
-BASE = {"version", "errors", "options", "log", "petsc_c"}
+BASE = {"version", "caches", "errors", "forks", "options", "log", "petsc_c"}
 LOWER = BASE | {"element", "mesh", "spaces"}
 # What each part may import besides itself.
 ALLOWED = {
     "version": set(),
+    "caches": set(),
     "errors": set(),
+    "forks": {"errors"},
+    "leaving": set(),
     "options": {"errors"},
     "log": {"errors"},
     "petsc_c": {"errors"},

@@ -247,7 +247,7 @@ def test_inverted_cells_are_named_by_their_number_in_the_mesh(kind):
     (number,), (index,) = mesh.locate([cell])
     named = mesh.blocks[number]
     assert f" {named.cell} cells" in str(error.value)
-    assert np.abs(named.coords[named.block.coord_dofs[index]] - vertex).max(axis=1).min() < 1e-12
+    assert np.abs(named.coords[named.coord_dofs[index]] - vertex).max(axis=1).min() < 1e-12
 
 
 def test_tensor_prisms_and_pyramids_are_refused():

@@ -1,0 +1,36 @@
+"""Frees PETSc's objects of several ranks when no rank uses them any more.
+
+On several ranks petsc4py only queues an object that Python lets go: `PETSc.garbage_cleanup` destroys those that all ranks have
+queued. What Python lets go of meanwhile, because such an object was the last to hold it, PETSc 3.26 queues where nobody looks
+again: objects held that way are kept aside, and queued before the next time.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from petsc4py import PETSc
+
+_aside: list[Any] = []
+
+
+def keep_aside(thing: Any) -> None:
+    """Keeps a PETSc object whose owner goes, maybe while PETSc empties its queue, until `clean_up`."""
+    _aside.append(thing)
+
+
+def clean_up(comm: PETSc.Comm) -> None:
+    """Destroys objects that all ranks have let go; collective. Costs two small reductions."""
+    _aside.clear()
+    if comm.size > 1:
+        PETSc.garbage_cleanup(comm)
+
+
+def let_go(comm: PETSc.Comm) -> None:
+    """As `clean_up`, those included that refer to each other; collective.
+
+    A problem and its SNES do: Python would free both at a time of its own, not knowing how much device memory they hold.
+    """
+    gc.collect()
+    clean_up(comm)

@@ -1,0 +1,110 @@
+"""What a program drops is freed on any number of ranks; what it destroyed and uses again is refused."""
+
+import gc
+import weakref
+from collections import OrderedDict
+from pathlib import Path
+
+import pytest
+import ufl
+from petsc4py import PETSc
+from ufl import dx, grad, inner
+
+import femgpu
+from femgpu import runtime
+from femgpu.errors import DataError, MeshError
+from femgpu.runtime import runtime as module
+
+
+def resident_megabytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
+
+
+def make_function():
+    return femgpu.Function(femgpu.FunctionSpace(femgpu.mesh.box((3, 3), cell="triangle"), "Lagrange", 1))
+
+
+def solve_anew():
+    u = make_function()
+    v = ufl.TestFunction(u.space)
+    femgpu.NonlinearProblem(inner(grad(u), grad(v)) * dx - v * dx, u, femgpu.DirichletBC(u.space, 0.0)).solve()
+
+
+@pytest.fixture
+def few_objects():
+    """Looking for garbage takes no longer than in a small program."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.parallel([1, 2, 3])
+def test_memory_of_a_loop_of_meshes_and_problems_is_flat(few_objects):
+    sizes = []
+    for number in range(40):
+        make_function()
+        if number % 10 == 9:
+            solve_anew()
+            sizes.append(resident_megabytes())
+    # A mesh that stays takes 0.4 MB.
+    assert sizes[-1] - sizes[1] < 2
+
+
+def test_programs_that_nothing_uses_go(monkeypatch):
+    chosen = runtime.current()
+    monkeypatch.setattr(module, "PROGRAMS", 2)
+    monkeypatch.setattr(chosen, "_last_programs", OrderedDict())
+
+    def source(number):
+        return f"__kernel void put(__global float *x) {{ x[get_global_id(0)] = {number}; }}"
+
+    used = runtime.Kernel(chosen, source(0), "put", [chosen.empty(64)], 1, 1)
+    built = chosen.num_programs
+    programs = [weakref.ref(chosen.build(source(number), "put")) for number in range(5)]
+    gc.collect()
+    assert chosen.num_programs == built + 4
+    # That of a kernel, and the last two.
+    assert [program() is not None for program in programs] == [True, False, False, True, True]
+    chosen.build(source(3), "put")
+    chosen.build(source(5), "put")
+    assert chosen.num_programs == built + 5
+    assert [program() is not None for program in programs] == [True, False, False, True, False]
+    used()
+
+
+@pytest.mark.parallel([1, 2])
+def test_destroyed_meshes_are_refused():
+    dm = femgpu.mesh.box((3, 3), cell="triangle")
+    V = femgpu.FunctionSpace(dm, "Lagrange", 1)
+    u = femgpu.Function(V)
+    dm.destroy()
+    for use in (lambda: femgpu.FunctionSpace(dm, "Lagrange", 1), lambda: femgpu.Constant(dm, 1.0), lambda: femgpu.mesh.refine(dm)):
+        with pytest.raises(MeshError, match=r"the DM was destroyed \(dm.destroy\(\)\), or never created"):
+            use()
+    with pytest.raises(MeshError, match="or never created; expected a DMPlex"):
+        femgpu.coordinates(PETSc.DMPlex())
+    # A space has a DM of its own.
+    u.interpolate(1.0)
+    V.dm.destroy()
+    for use in (lambda: femgpu.Function(V), lambda: u.evaluate([[0.5, 0.5]])):
+        with pytest.raises(MeshError, match=r"the DM of P1\(triangle\) was destroyed"):
+            use()
+
+
+@pytest.mark.parallel([1, 2])
+def test_destroyed_vectors_are_refused(tmp_path):
+    u = make_function()
+    other = femgpu.Function(u.space)
+    u.vec.destroy()
+    uses = (
+        lambda: u.interpolate(1.0),
+        lambda: other.interpolate(u),
+        lambda: u.evaluate([[0.5, 0.5]]),
+        lambda: femgpu.assemble(u * dx),
+        lambda: femgpu.write(tmp_path / "u.vtu", u),
+        lambda: femgpu.NonlinearProblem(u * ufl.TestFunction(u.space) * dx, u),
+    )
+    for use in uses:
+        with pytest.raises(DataError, match=r"the vector of u was destroyed \(u.vec.destroy\(\)\)"):
+            use()

@@ -1,0 +1,162 @@
+"""One rank that leaves ends the others; programs that embed Python, and processes that were forked too late."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from conftest import CHILD_ENVIRONMENT
+
+from femgpu import runtime
+from femgpu.errors import DeviceError
+from femgpu.solver.form_binding import load
+
+# The others wait in a reduction; `solve` has the exception come from inside PETSc.
+_LEAVING = """
+import os, signal, sys
+{begin}
+import femgpu
+from mpi4py import MPI
+
+def solve(happen):
+    import ufl
+    V = femgpu.FunctionSpace(femgpu.mesh.box((3, 3), cell="triangle"), "Lagrange", 1)
+    u, v = femgpu.Function(V), ufl.TestFunction(V)
+    problem = femgpu.NonlinearProblem(u * v * ufl.dx - v * ufl.dx, u)
+    problem.snes.setMonitor(lambda *_: happen())
+    problem.solve()
+
+def happen():
+    if MPI.COMM_WORLD.rank == 1:
+        {statement}
+
+{use}
+MPI.COMM_WORLD.allreduce(1)
+print("came to the end", flush=True)
+"""
+_ERROR = "raise ValueError('only on rank 1')"
+# Statement of rank 1, how it is reached, exit code of all, and what is said.
+_WAYS = {
+    "exception": (_ERROR, "happen()", 1, "ValueError: only on rank 1"),
+    "monitor": (_ERROR, "solve(happen)", 1, "ValueError: only on rank 1"),
+    "exit": ("sys.exit(3)", "happen()", 3, "rank 1 leaves with status 3 and ends all ranks"),
+    "message": ("sys.exit('no input')", "happen()", 1, "no input"),
+    "raised exit": ("raise SystemExit(4)", "happen()", 4, "rank 1 leaves with status 4"),
+    "interrupt": ("os.kill(os.getpid(), signal.SIGINT)", "happen()", 130, "KeyboardInterrupt"),
+    "Python 3.11": ("sys.exit(5)", "happen()", 5, "rank 1 leaves with status 5"),
+}
+
+
+def start(num_ranks, folder, name, code, **environment):
+    path = folder / f"{name.replace(' ', '_')}.py"
+    path.write_text(textwrap.dedent(code))
+    ranks = ["mpiexec", "-n", str(num_ranks)] if num_ranks > 1 else []
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [*ranks, sys.executable, path], env=CHILD_ENVIRONMENT | environment, stdout=pipe, stderr=pipe, text=True
+    )
+
+
+def finish(run):
+    try:
+        return run.communicate(timeout=120)
+    finally:
+        run.terminate()
+
+
+def test_a_rank_that_leaves_ends_all(tmp_path):
+    runs = {}
+    for name, (statement, use, *_) in _WAYS.items():
+        if name == "raised exit" and sys.version_info < (3, 12):
+            continue
+        begin = "version, sys.version_info = sys.version_info, (3, 11, 0)" if name == "Python 3.11" else ""
+        use = f"sys.version_info = version\n{use}" if begin else use
+        runs[name] = start(2, tmp_path, name, _LEAVING.format(begin=begin, statement=statement, use=use))
+    for name, run in runs.items():
+        out, error = finish(run)
+        code, said = _WAYS[name][2:]
+        assert (run.returncode, out) == (code, "") and said in error, (name, run.returncode, out, error)
+
+
+def test_ranks_that_leave_together_or_not_at_all_are_let_alone(tmp_path):
+    caught = "try: sys.exit(3)\n        except SystemExit: pass"
+    code = _LEAVING.format(begin="", statement=caught, use="happen()") + "sys.exit(MPI.COMM_WORLD.size - 2)"
+    together = _LEAVING.format(begin="", statement="pass", use="print('done', flush=True)\nMPI.COMM_WORLD.barrier()\nsys.exit(6)")
+    runs = start(2, tmp_path, "caught", code), start(2, tmp_path, "together", together)
+    (out, error), (other_out, other_error) = (finish(run) for run in runs)
+    assert runs[0].returncode == 0 and out.count("came to the end") == 2, error
+    assert runs[1].returncode == 6 and "ends all ranks" not in other_error and other_out.count("done") == 2
+
+
+def test_programs_that_embed_python_keep_its_hooks():
+    code = "import sys; sys.orig_argv = []; hook = sys.excepthook; import femgpu; assert sys.excepthook is hook"
+    assert subprocess.run([sys.executable, "-c", code], env=CHILD_ENVIRONMENT).returncode == 0
+
+
+_FORKED = """
+import multiprocessing, os, sys
+import femgpu, ufl
+
+def solve(problem=None):
+    if problem is None:
+        V = femgpu.FunctionSpace(femgpu.mesh.box((3, 3), cell="triangle"), "Lagrange", 1)
+        u, v = femgpu.Function(V), ufl.TestFunction(V)
+        problem = femgpu.NonlinearProblem(u * v * ufl.dx - v * ufl.dx, u)
+    problem.solve()
+    return problem
+
+def forked(*arguments):
+    child = os.fork()
+    if not child:
+        try:
+            solve(*arguments)
+            print("solved", flush=True)
+        except femgpu.errors.DeviceError as error:
+            print(error, flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+
+forked()
+problem = solve()
+forked()
+forked(problem)
+"""
+
+
+def test_a_child_forked_too_late_is_told_so(tmp_path):
+    run = start(1, tmp_path, "forked", _FORKED, PYTHONWARNINGS="ignore")
+    out, error = finish(run)
+    first, *late = out.splitlines()
+    assert first == "solved" and len(late) == 2, error
+    assert all(line.startswith("this process was forked from one that had started PETSc, MPI or OpenCL") for line in late)
+
+
+_FORM = """
+from __future__ import annotations
+from dataclasses import dataclass
+from beside_the_form import number
+
+@dataclass
+class Answer:
+    value: int
+
+def form(space):
+    from late_beside_the_form import other
+    return Answer(number + other)
+"""
+
+
+def test_a_form_file_may_import_its_neighbours(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "form.py").write_text(_FORM)
+    (tmp_path / "beside_the_form.py").write_text("number = 3")
+    (tmp_path / "late_beside_the_form.py").write_text("other = 4")
+    assert load(f"{tmp_path}/form.py:form")(None).value == 7
+
+
+@pytest.mark.parametrize(
+    "selector, what", [("²", "no device has this"), ("٣", "no device has this"), ("9" * 5000, "no such index")]
+)
+def test_odd_digits_are_no_index_of_a_device(selector, what):
+    with pytest.raises(DeviceError, match=f"-femgpu_device .*{what}.*devices are"):
+        runtime.select(selector, 0)
