@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from petsc4py import PETSc
 
-from femgpu.errors import collective
+from femgpu.errors import SolverError, collective
 from femgpu.forms import Form
 from femgpu.operators.device import on_device
 from femgpu.options import Settings
@@ -41,6 +41,7 @@ class GlobalOperator:
         transfer: between T- and L-vectors.
         rows: the prescribed dofs.
         factor: multiplies action and diagonal; 1 whenever the Jacobian has got a new state.
+        linearised: whether the Jacobian has a state.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class GlobalOperator:
         self._any_rows = self._mpi.allreduce(len(self.rows.owned)) > 0
         self._given_scale = scale
         self.factor = 1.0
+        self.linearised = False
         self.refresh()
 
     def refresh(self) -> None:
@@ -96,16 +98,23 @@ class GlobalOperator:
         """Makes x the state of action, diagonal and matrices, and `rate` its time derivative, as in `residual`."""
         self._ensure_scale(x)
         self._set_base(x, rate, shift)
+        self.linearised = True
 
-    def action(self, w: PETSc.Vec, y: PETSc.Vec) -> None:
-        """Y = Jacobian times w."""
-        self.device.action(self.staging.reading(w), self.staging.writing(y))
+    def action(self, w: PETSc.Vec, y: PETSc.Vec, target: str = "action") -> None:
+        """Y = Jacobian, or for the target "transposed" its transpose, times w.
+
+        Raises:
+            SolverError: before the first `linearise`.
+        """
+        self._require_state()
+        self.device.action(self.staging.reading(w), self.staging.writing(y), target)
         self.staging.written(y)
         if self.factor != 1.0:
             y.scale(self.factor)
 
     def diagonal(self, d: PETSc.Vec) -> None:
-        """D = diagonal of the Jacobian."""
+        """D = diagonal of the Jacobian, likewise."""
+        self._require_state()
         self.device.diagonal(self.staging.writing(d))
         self.staging.written(d)
         if self.factor != 1.0:
@@ -125,7 +134,8 @@ class GlobalOperator:
         if not self._any_rows or not self.local.form.has_jacobian:
             return
         diagonal = PETSc.Vec().createMPI((len(self._interior), None), comm=self.local.space.comm)
-        self.diagonal(diagonal)
+        self.device.diagonal(self.staging.writing(diagonal))
+        self.staging.written(diagonal)
         values = diagonal.array_r[self._interior]
         diagonal.destroy()
         total, count = self._mpi.allreduce(np.array([values.sum(), len(values)]))
@@ -152,5 +162,17 @@ class GlobalOperator:
         self._scaled = True
         if not self._any_rows or not self.local.form.has_jacobian:
             return
+        local, runtime = self.local, self.local.runtime
+        # The residual does not move the Jacobian: its state waits in the direction's place, which the diagonal does not read.
+        runtime.copy(local.base, local.w, local.vector_bytes)
         self._set_base(x)
         self.rescale()
+        runtime.copy(local.w, local.base, local.vector_bytes)
+        local.base_changed()
+
+    def _require_state(self) -> None:
+        if not self.linearised:
+            raise SolverError(
+                "the Jacobian has no state yet; call problem.linearise(x) first, take problem.jacobian, which does it at the "
+                "unknown, or solve"
+            )

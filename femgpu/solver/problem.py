@@ -100,11 +100,13 @@ class NonlinearProblem:
 
     @property
     def jacobian(self) -> PETSc.Mat:
-        """The matrix that KSP multiplies with.
+        """The matrix that KSP multiplies with, at the state of the last `linearise` or solve; before any, at u: collective then.
 
         Rows and columns of prescribed dofs are zero but for s on the diagonal, the mean of the other rows' diagonal entries:
         `assemble_jacobian(diagonal=...)` gives a matrix with another number there, for eigenproblems say.
         """
+        if not self.operator.linearised:
+            self.linearise(self.u.vec)
         return self._pair.amat
 
     def assemble_jacobian(self, x: PETSc.Vec | None = None, diagonal: float | None = None) -> PETSc.Mat:
