@@ -31,6 +31,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "DMPlexGetConeOrientations": [c_void_p, POINTER(_IntPtr)],
     "DMPlexGetConeSection": [c_void_p, POINTER(c_void_p)],
     "DMPlexGetOverlap": [c_void_p, _IntPtr],
+    "DMGetVecType": [c_void_p, POINTER(c_char_p)],
     "DMSetPeriodicity": [c_void_p, c_void_p, c_void_p, c_void_p],
     "DMPlexInsertBoundaryValues": [c_void_p, c_int, c_void_p, c_double, c_void_p, c_void_p, c_void_p],
     "MatMFFDSetFunction": [c_void_p, c_void_p, c_void_p],
@@ -170,6 +171,13 @@ def overlap(dm: PETSc.DMPlex) -> int:
     layers = _Int()
     _call("DMPlexGetOverlap", dm.handle, byref(layers))
     return layers.value
+
+
+def vec_type(dm: PETSc.DM) -> str:
+    """The type of the vectors that a DM makes."""
+    name = c_char_p()
+    _call("DMGetVecType", dm.handle, byref(name))
+    return (name.value or b"standard").decode()
 
 
 def forget_periods(dm: PETSc.DMPlex) -> None:

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
+from femgpu import petsc_c
 from femgpu.element import LagrangeElement, ReferenceCell
-from femgpu.errors import MeshError, collective
+from femgpu.errors import MeshError, alive, collective
 from femgpu.mesh import regions
 from femgpu.mesh.block import Block, places, straight_blocks
 from femgpu.mesh.cell_types import cell_names, has_petsc_elements
@@ -107,7 +108,7 @@ class Mesh:
             raise MeshError(
                 f"a mesh is {dm!r} of type {type(dm).__name__}; expected a PETSc.DMPlex: `space.dm` of a function space is one"
             )
-        mesh = dm.getAttr(_ATTRIBUTE)
+        mesh = alive(dm, "the DM of the mesh").getAttr(_ATTRIBUTE)
         if mesh is not None and mesh._user_dm.has_other_element(dm):
             mesh._user_dm.forget()
             mesh = None
@@ -121,6 +122,7 @@ class Mesh:
     def clone_dm(self) -> PETSc.DMPlex:
         """A new clone of the DM for one space, without fields; `Mesh.of` knows it. Collective."""
         dm = self.dm.clone()
+        dm.setVecType(petsc_c.vec_type(self._label_dm))
         if self._user_dm.is_same(dm):  # the user's DM is gone, and its handle has come back
             self._user_dm.forget()
         dm.setAttr(_ATTRIBUTE, self)

@@ -22,13 +22,8 @@ from femgpu.operators.work import make_work
 from femgpu.options import Settings
 from femgpu.runtime import Launch, Runtime
 
-EVENTS = {
-    "residual": "FGResidual",
-    "action": "FGJacAction",
-    "transposed": "FGJacAction",
-    "diagonal": "FGMatrix",
-    "matrix": "FGMatrix",
-}
+EVENTS = {"residual": "FGResidual"} | dict.fromkeys(("action", "transposed"), "FGJacAction")
+EVENTS |= dict.fromkeys(("diagonal", "matrix"), "FGMatrix")
 # What is read from another buffer than the operator's own.
 _SOURCES: dict[str, tuple] = {"residual": ("vector", "u"), "action": ("vector", "w"), "transposed": ("vector", "w"), "diagonal": ()}
 # What is stored at the points for an action or its transpose.
@@ -58,8 +53,7 @@ class FormOperator:
         out: result.
         inputs: coefficients, constants and rates.
         terms: what is integrated where.
-        applications: the launches of each target built so far; `state` and `transposed state` are those that fill what the actions
-            read at the points.
+        applications: the launches of each target built so far, with those of `_STATES` that fill what actions read at the points.
         splits: by application of the action, what of it is stored and what is computed.
         refusals: why schedules that were tried did not serve, each once.
         bends: `Motion.bends` of the mesh that the terms were made for: with another one all that was bound is void.
@@ -157,8 +151,7 @@ class FormOperator:
         """The launches that add a target to a buffer, atomic adds and sums over E-vectors side by side; collective at first.
 
         Args:
-            target: residual, action, transposed or diagonal. An action reads what is kept at the points, which `store` brings up to
-                date.
+            target: residual, action, transposed or diagonal. Actions read what is kept at the points: call `store` before.
             source: buffer of the state (residual) or the direction (action, transposed).
             out: buffer of the result.
         """
@@ -228,8 +221,7 @@ class FormOperator:
 
     def _chosen(self, target: str) -> list[tuple[Term, Pointwise]]:
         """The terms that a target is about, and their pointwise functions."""
-        found = [(term, term.pointwise(target)) for term in self.terms]
-        return [(term, pointwise) for term, pointwise in found if pointwise is not None]
+        return [(term, function) for term in self.terms if (function := term.pointwise(target)) is not None]
 
     def _plans(self, target: str) -> list[tuple[Term, Pointwise, Choice]]:
         return [(term, pointwise, self._plan(term, target, pointwise)) for term, pointwise in self._chosen(target)]
@@ -274,10 +266,7 @@ class FormOperator:
         if split is None or split.state is None:
             return Way(candidate, self._application(term, action, choice), None)
         size = state_bytes(term, split, self.settings, self.runtime.device.limits)
-        self.runtime.require(
-            sum(size.values()),
-            f"what is kept ({split}; -femgpu_qdata recompute keeps nothing)",
-        )
+        self.runtime.require(sum(size.values()), f"what is kept ({split}; -femgpu_qdata recompute keeps nothing)")
         state = {role: self.runtime.empty(count) for role, count in size.items()}
         storing = self._application(term, split.state, self._plan(term, "state", split.state, choice.plan.block), state)
         return Way(candidate, self._application(term, action, choice, state), storing)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from femgpu.element import FacetQuadrature, LagrangeElement, Quadrature, choose_rules
 from femgpu.errors import FormError
 from femgpu.forms import Form, Integral, Pointwise, transposed_action
+from femgpu.forms.ufl.check import check_inputs
 from femgpu.mesh import Block, Mesh
 from femgpu.options import Settings
 from femgpu.spaces import Field, Space
@@ -213,7 +214,9 @@ def make_terms(form: Form, settings: Settings) -> list[Term]:
 
     Raises:
         MeshError: for a subdomain that the mesh lacks.
+        FormError: for coefficients and constants that have no values.
     """
+    check_inputs(form)
     mesh = form_mesh(form)
     terms = [
         term

@@ -42,6 +42,7 @@ class GlobalOperator:
         rows: the prescribed dofs.
         factor: multiplies action and diagonal; 1 whenever the Jacobian has got a new state.
         linearised: whether the Jacobian has a state.
+        any_rows: whether any dof of any rank is prescribed.
     """
 
     def __init__(
@@ -57,10 +58,11 @@ class GlobalOperator:
         self.local, self.transfer = self.device.local, self.device.transfer
         self._mpi = form.space.mesh.mpi
         with collective(self._mpi):
-            self.staging = Staging(runtime, form.space.numbering.num_owned, copies=self.local.inputs.rate is not None)
+            ranges, rank = form.space.numbering.ranges, self._mpi.rank
+            self.staging = Staging(runtime, ranges, rank, copies=self.local.inputs.rate is not None)
         self._interior = np.ones(form.space.numbering.num_owned, bool)
         self._interior[self.rows.owned] = False
-        self._any_rows = self._mpi.allreduce(len(self.rows.owned)) > 0
+        self.any_rows = self._mpi.allreduce(len(self.rows.owned)) > 0
         self._given_scale = scale
         self.factor = 1.0
         self.linearised = False
@@ -131,7 +133,7 @@ class GlobalOperator:
 
     def rescale(self) -> None:
         """Takes s, the factor of the boundary rows, from the diagonal at the state of the Jacobian; collective."""
-        if not self._any_rows or not self.local.form.has_jacobian:
+        if not self.any_rows or not self.local.form.has_jacobian:
             return
         diagonal = PETSc.Vec().createMPI((len(self._interior), None), comm=self.local.space.comm)
         self.device.diagonal(self.staging.writing(diagonal))
@@ -160,7 +162,7 @@ class GlobalOperator:
         if self._scaled:
             return
         self._scaled = True
-        if not self._any_rows or not self.local.form.has_jacobian:
+        if not self.any_rows or not self.local.form.has_jacobian:
             return
         local, runtime = self.local, self.local.runtime
         # The residual does not move the Jacobian: its state waits in the direction's place, which the diagonal does not read.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from petsc4py import PETSc
 
 from femgpu import log, options, petsc_c
-from femgpu.errors import DataError, SolverError, collective
+from femgpu.errors import DataError, SolverError, alive, collective
 from femgpu.forms import Form, lower_form
 from femgpu.mesh import Mesh
 from femgpu.operators import is_symmetric
@@ -21,9 +21,13 @@ from femgpu.solver.held_fields import HeldField
 from femgpu.solver.jacobian_pair import JacobianPair
 from femgpu.solver.matrix import AssembledJacobian
 from femgpu.solver.nullspace import give_near_nullspace, give_nullspace
-from femgpu.solver.outcome import outcome, own_errors, precision_hint
+from femgpu.solver.outcome import advice, outcome, precision_hint
+from femgpu.solver.petsc_errors import petsc_errors
 from femgpu.solver.view import view
 from femgpu.spaces import DirichletBC, Function
+
+# Attribute of a SNES that says which problem it solves: the user's may be handed to several.
+_OWNER = "__femgpu_problem__"
 
 
 class NonlinearProblem:
@@ -39,7 +43,6 @@ class NonlinearProblem:
             the user starts, `insert_boundary_values(x)` sets the boundary entries of x and evaluates the conditions anew.
 
     Attributes:
-        snes: the PETSc.SNES.
         u: the unknown.
         bcs: the Dirichlet conditions.
         form: the lowered form.
@@ -62,8 +65,9 @@ class NonlinearProblem:
         if snes is not None and not isinstance(snes, PETSc.SNES):
             raise DataError(f"snes is of type {type(snes).__name__}; expected a PETSc.SNES")
         let_go(u.space.mesh)
+        check_prefix(options_prefix)
         self._own = snes is None
-        self.snes = PETSc.SNES().create(comm=u.space.comm) if snes is None else snes
+        self._snes = PETSc.SNES().create(comm=u.space.comm) if snes is None else alive(snes, "snes")
         if snes is None:
             self.snes.setOptionsPrefix(options_prefix)
         self._prepare(u, bcs, lambda: lower_form(F, u, J))
@@ -86,12 +90,14 @@ class NonlinearProblem:
             log.show(mesh.comm, options.help_text())
         self.runtime = choose_runtime(self.settings, [u.vec], mesh.mpi)
         self.runtime.dump_folder = self.settings.kernel_dump
-        self.bcs = (bcs,) if isinstance(bcs, DirichletBC) else tuple(bcs)
-        for bc in self.bcs:
-            if not isinstance(bc, DirichletBC | HeldField):
-                raise DataError(f"bcs holds {bc!r}; expected femgpu.DirichletBC(space, value, region)")
+        self.bcs = _conditions(bcs)
         self.operator = GlobalOperator(self.form, self.bcs, self.settings, self.runtime, scale)
         self._residual_vec = u.vec.duplicate()
+
+    @property
+    def snes(self) -> PETSc.SNES:
+        """The PETSc.SNES; raises a DataError when it was destroyed."""
+        return alive(self._snes, "the problem's SNES")
 
     @property
     def assembled(self) -> bool:
@@ -184,11 +190,15 @@ class NonlinearProblem:
         # What can fail does so before PETSc is inside SNESSolve.
         self.operator.local.update()
         self.build()
+        if self.snes.getAttr(_OWNER) is not self._mark:
+            self._connect()
         try:
-            with own_errors():
+            with petsc_errors(self.snes):
                 self.snes.solve(None, self.u.vec)
-        finally:
-            petsc_c.unlock(self.u.vec)
+        except BaseException:
+            self._unlock()
+            self._connect()
+            raise
         self._attach_constrained()
         if self.settings.view:
             log.show(self.u.space.comm, self.report())
@@ -199,6 +209,11 @@ class NonlinearProblem:
         """What `-femgpu_view` prints: device, mesh, plans, times of the kernels; collective."""
         return view(self.operator, self.u.vec, self.assembled)
 
+    def _unlock(self) -> None:
+        """Lifts the locks that PETSc leaves on vectors where a callback raises."""
+        for vec in (self.u.vec, self._residual_vec):
+            petsc_c.unlock(vec)
+
     def _attach_constrained(self) -> None:
         """The values of dofs that the section constrains go with the solution."""
         rows, constrained = self.operator.rows, self.u.space.numbering.constrained
@@ -206,13 +221,26 @@ class NonlinearProblem:
 
     def _attach(self) -> None:
         """Hands callbacks and matrices to SNES."""
+        if self.snes.getAttr(_OWNER) is not None:
+            self.snes.reset()
         self.snes.setDM(self.u.space.dm)
         self.snes.setFunction(self._form_function, self._residual_vec)
         self._pair = JacobianPair(self.snes, self.operator, self.u.vec)
         if self._own:
-            self.snes.setFromOptions()
+            with petsc_errors(self.snes, reading=True):
+                self.snes.setFromOptions()
         self._pair.choose(self.snes)
+        self._mark = object()
+        self._connect()
+
+    def _connect(self) -> None:
+        """Makes SNES solve this problem, whatever it was about before, also after an error inside it."""
+        if self.snes.getAttr(_OWNER) is not None:
+            self.snes.reset()
+        self.snes.setDM(self.u.space.dm)
+        self.snes.setFunction(self._form_function, self._residual_vec)
         self.snes.setJacobian(self._form_jacobian, self._pair.amat, self._pair.pmat)
+        self.snes.setAttr(_OWNER, self._mark)
 
     @property
     def _prefix(self) -> str:
@@ -226,13 +254,14 @@ class NonlinearProblem:
             self.operator.linearise(x)
         self._pair.update(x, J, P)
 
+    def _advice(self) -> str:
+        return advice(self.snes, len(self.u.space.fields), self.operator.any_rows)
+
     def _check_converged(self) -> None:
         prefix = self._prefix
         if self.snes.getConvergedReason() < 0:
             raise SolverError(
-                f"SNES diverged: {outcome(self.snes)}. Look at -{prefix}snes_monitor -{prefix}ksp_monitor; try a better initial "
-                f"guess, another -{prefix}pc_type or more iterations (-{prefix}ksp_max_it)"
-                + precision_hint(self.settings.precision, prefix)
+                f"SNES diverged: {outcome(self.snes)}. {self._advice()}" + precision_hint(self.settings.precision, prefix)
             )
 
 
@@ -246,6 +275,33 @@ def check_unknown(u: Any) -> None:
         raise DataError(
             f"the unknown is {u!r} of type {type(u).__name__}; expected a femgpu.Function in a FunctionSpace or MixedSpace"
         )
+
+
+def check_prefix(prefix: Any) -> None:
+    """Refuses what is no string.
+
+    Raises:
+        DataError: when it is none.
+    """
+    if not isinstance(prefix, str):
+        raise DataError(f"options_prefix {prefix!r} of type {type(prefix).__name__}; expected a string such as 'heat_'")
+
+
+def _conditions(bcs: Any) -> tuple[Any, ...]:
+    """The conditions as a tuple.
+
+    Raises:
+        DataError: for anything else than conditions.
+    """
+    single = isinstance(bcs, DirichletBC) or not isinstance(bcs, Iterable)
+    conditions = (bcs,) if single else tuple(bcs)
+    for bc in conditions:
+        if not isinstance(bc, DirichletBC | HeldField):
+            raise DataError(
+                f"bcs {'is' if single else 'holds'} {bc!r}; expected femgpu.DirichletBC(space, value, region), or a list of them, "
+                "empty for none"
+            )
+    return conditions
 
 
 def let_go(mesh: Mesh) -> None:

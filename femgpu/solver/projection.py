@@ -10,6 +10,7 @@ from petsc4py import PETSc
 from femgpu import options
 from femgpu.errors import DataError
 from femgpu.forms.ufl import builders
+from femgpu.solver.petsc_errors import petsc_errors
 from femgpu.solver.problem import NonlinearProblem
 from femgpu.spaces import DirichletBC, Function, FunctionSpace
 
@@ -58,5 +59,6 @@ def _solver(V: FunctionSpace, prefix: str) -> PETSc.SNES:
     ksp.setType(PETSc.KSP.Type.CG)
     ksp.setTolerances(rtol=1e-12 if options.read(prefix).precision == "double" else 1e-6, atol=0.0)
     ksp.getPC().setType(PETSc.PC.Type.JACOBI)
-    snes.setFromOptions()
+    with petsc_errors(snes, reading=True):
+        snes.setFromOptions()
     return snes

@@ -8,15 +8,16 @@ from typing import Any
 
 from petsc4py import PETSc
 
-from femgpu import log, petsc_c
-from femgpu.errors import DataError, FormError, SolverError, collective
+from femgpu import log
+from femgpu.errors import DataError, FormError, SolverError, alive, collective
 from femgpu.forms import PointwiseForm, lower_form
 from femgpu.operators.inputs import check_finite
 from femgpu.solver.held_fields import consistent_bcs
 from femgpu.solver.integrator import Integrator
 from femgpu.solver.jacobian_pair import JacobianPair
-from femgpu.solver.outcome import outcome, own_errors, precision_hint, reason_name
-from femgpu.solver.problem import NonlinearProblem, check_unknown, let_go
+from femgpu.solver.outcome import outcome, precision_hint, reason_name
+from femgpu.solver.petsc_errors import petsc_errors
+from femgpu.solver.problem import NonlinearProblem, check_prefix, check_unknown, let_go
 from femgpu.solver.progress import progress
 from femgpu.solver.stage_operator import StageOperator
 from femgpu.solver.time_output import Recorder
@@ -49,9 +50,7 @@ class TimeProblem(NonlinearProblem):
         options_prefix: prefix of this problem's options.
 
     Attributes:
-        ts: the PETSc.TS.
         t: the Constant of the time, set before each evaluation and each monitor.
-        snes: the PETSc.SNES of the stages.
 
     Raises:
         FemgpuError: on all ranks, for forms, options, devices or data that do not fit; the message names the remedy.
@@ -66,6 +65,7 @@ class TimeProblem(NonlinearProblem):
         options_prefix: str = "",
     ):
         check_unknown(u)
+        check_prefix(options_prefix)
         let_go(u.space.mesh)
         _check_time(t, u)
         pointwise = isinstance(F, PointwiseForm)
@@ -74,14 +74,18 @@ class TimeProblem(NonlinearProblem):
         self.t: Constant = t
         self._form_given = F.at_time(t) if pointwise else F
         self._integrator = Integrator(u, options_prefix)
-        self.ts = self._integrator.ts
-        self.snes = self.ts.getSNES()
+        self._snes = self.ts.getSNES()
         self._shift = time_shift(u)
         self._prepare(u, bcs, lambda: self._lower(self._form_given, u), scale=1.0)
         self._stage = StageOperator(self.operator, self.t, self._shift)
         self._recorder = Recorder(u)
         self._advance: Callable[[float], None] = lambda done: None
         self._attach()
+
+    @property
+    def ts(self) -> PETSc.TS:
+        """The PETSc.TS; raises a DataError when it was destroyed."""
+        return alive(self._integrator.ts, "the problem's TS")
 
     @property
     def step(self) -> int:
@@ -186,7 +190,7 @@ class TimeProblem(NonlinearProblem):
 
         Args:
             t_end: the final time, which the last step hits; -ts_max_time overrides it.
-            dt: length of the first, or of every step; -ts_time_step overrides it.
+            dt: length of the first, or of every step; -ts_time_step overrides it. Default: what ts.setTimeStep was given.
 
         Returns:
             u.
@@ -197,6 +201,7 @@ class TimeProblem(NonlinearProblem):
             BuildError: when the device's compiler refuses a kernel.
             SolverError: when TS diverged; names its reason and those of the last nonlinear and linear solve.
         """
+        ts = self.ts
         with collective(self.u.space.mesh.mpi):
             check_finite(self.u.vec.array_r, f"the initial values {self.u.name}")
             self._span.set(t_end, dt)
@@ -206,10 +211,10 @@ class TimeProblem(NonlinearProblem):
         self.operator.local.update()
         self.build()
         try:
-            length = self.ts.getMaxTime() - self.t.value
-            with own_errors(), progress(self.u.space.comm, "time", self.t.value, length) as self._advance:
-                self.ts.solve(self.u.vec)
-        except Exception:
+            length = ts.getMaxTime() - self.t.value
+            with petsc_errors(self.ts), progress(self.u.space.comm, "time", self.t.value, length) as self._advance:
+                ts.solve(self.u.vec)
+        except BaseException:
             self._recover()
             raise
         self._stage.move_to(self.ts.getSolveTime())
@@ -247,7 +252,7 @@ class TimeProblem(NonlinearProblem):
 
     def _recover(self) -> None:
         """After an exception inside TSSolve, which leaves vectors locked."""
-        petsc_c.unlock(self.u.vec)
+        self._unlock()
         self._integrator.recover()
         self._span.forget()
 
@@ -274,8 +279,8 @@ class TimeProblem(NonlinearProblem):
             raise SolverError(
                 f"TS diverged: {reason_name(ts)} in step {self.step + 1} from t = {ts.getTime():.6g} with dt = "
                 f"{ts.getTimeStep():.6g}; {outcome(self.snes)}. {self.u.name} holds the state before that step. Look at "
-                f"-{prefix}ts_monitor -{prefix}snes_monitor; try a smaller -{prefix}ts_time_step, or "
-                f"-{prefix}ts_max_snes_failures unlimited, which repeats failed steps with a smaller one"
+                f"-{prefix}ts_monitor; try a smaller -{prefix}ts_time_step, or "
+                f"-{prefix}ts_max_snes_failures unlimited, which repeats failed steps with a smaller one. {self._advice()}"
                 + precision_hint(self.settings.precision, prefix)
             )
 

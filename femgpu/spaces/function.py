@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import ufl
+from petsc4py import PETSc
 
 from femgpu import petsc_c
-from femgpu.errors import DataError
+from femgpu.errors import DataError, alive
 from femgpu.spaces.field import Field, copy_nodes
 from femgpu.spaces.interpolation import interpolate
 from femgpu.spaces.mixed_space import MixedSpace, SubSpace
@@ -36,12 +37,19 @@ class Function(ufl.Coefficient):
             raise DataError(
                 f"a Function in {space}: expected a FunctionSpace or a MixedSpace; sub(name).collapse() makes a field one"
             )
+        if not isinstance(name, str):
+            raise DataError(f"the name of a Function is {name!r} of type {type(name).__name__}; expected a string")
         super().__init__(space)
         self.name = name
-        self.vec = space.dm.createGlobalVec()
-        self.vec.setName(name)
+        self._vec = space.dm.createGlobalVec()
+        self._vec.setName(name)
         self._constrained: npt.NDArray[np.float64] | None = None
         self._parts: dict[str, SubFunction] = {}
+
+    @property
+    def vec(self) -> PETSc.Vec:
+        """The T-vector; raises a DataError when it was destroyed."""
+        return alive(self._vec, f"the vector of {self.name}")
 
     @property
     def space(self) -> Any:

@@ -12,7 +12,7 @@ import ufl
 from petsc4py import PETSc
 
 from femgpu.element import CELL_NAMES
-from femgpu.errors import MeshError
+from femgpu.errors import MeshError, alive
 from femgpu.mesh import Mesh
 from femgpu.mesh.geometry import chunks
 from femgpu.spaces.field import Field
@@ -67,10 +67,15 @@ class Space(ufl.FunctionSpace):
 
     def __init__(self, mesh: Mesh, dm: PETSc.DM, fields: tuple[Field, ...], num_local: int, element: Any):
         self.mesh = mesh
-        self.dm = dm
+        self._dm = dm
         self.fields = fields
         self.num_local = num_local
         super().__init__(ufl_mesh(mesh), element)
+
+    @property
+    def dm(self) -> PETSc.DMPlex:
+        """The DM with this space's section; raises a DataError when it was destroyed."""
+        return alive(self._dm, f"the DM of the space {self}")
 
     @property
     def root(self) -> Space:

@@ -1,6 +1,5 @@
 """Products with the transposed Jacobian, and the Krylov and Newton methods that ask for them."""
 
-import numpy as np
 import pytest
 import ufl
 from petsc4py import PETSc

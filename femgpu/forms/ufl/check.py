@@ -41,7 +41,10 @@ def check_form(form: Any, num_arguments: int, what: str) -> None:
     for integral in form.integrals():
         _check_integral(integral, what)
     _check_meshes([*form.ufl_domains(), *(d for entry in form.integrals() for d in extract_domains(entry.integrand()))], what)
-    _check_arguments(form, num_arguments, what)
+    try:
+        _check_arguments(form, num_arguments, what)
+    except ValueError as error:  # UFL's, for arguments that contradict each other
+        raise FormError(f"{what}: {error}") from error
     for coefficient in form.coefficients():
         check_space(coefficient.ufl_function_space(), f"the coefficient {show(coefficient)}")
 
@@ -76,7 +79,8 @@ def check_inputs(lowered: Lowered) -> None:
     for entry in (*lowered.coefficients, *lowered.constants):
         if not isinstance(entry, Function | Constant):
             raise FormError(
-                f"{show(entry)} is a ufl.{type(entry).__name__}, which has no values; expected a Function or Constant of femgpu's"
+                f"{show(entry)} is a ufl.{type(entry).__name__}, which has no values; expected a femgpu.Constant(dm, value) or a "
+                "femgpu.Function(V) in its place"
             )
 
 
