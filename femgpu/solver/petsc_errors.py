@@ -8,10 +8,13 @@ from contextlib import contextmanager
 
 from petsc4py import PETSc
 
+from femgpu import petsc_c
 from femgpu.errors import OptionError, SolverError
 
 # A line of PETSc's that names a place in its source.
 _PLACE = re.compile(r"\[\d+\] \S+\(\) at .*")
+# The outermost linear solve has begun, as a trace says it.
+_SOLVING = re.compile(r"KSPSolve_Private\(\) at .*\n\[\d+\] (?:KSPSolve_|PCPreSolve)")
 # What PETSc says, and the remedy; {p} is the options prefix, {0} and {1} are what the pattern finds.
 _REMEDIES = (
     (
@@ -59,6 +62,8 @@ def petsc_errors(solver: PETSc.Object, reading: bool = False) -> Iterator[None]:
         yield
     except PETSc.Error as error:
         kind = OptionError if reading else SolverError
+        if _SOLVING.search(str(error)):
+            petsc_c.leave_solve((solver.getSNES() if isinstance(solver, PETSc.TS) else solver).getKSP())
         cause: BaseException | None = error.__cause__
         while isinstance(cause, PETSc.Error) and cause.__cause__ is not None:
             cause = cause.__cause__

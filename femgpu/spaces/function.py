@@ -140,6 +140,9 @@ class Function(ufl.Coefficient):
             values[constrained] = self._constrained
         return values
 
+    def __float__(self) -> float:
+        raise DataError(f"the function {self} has no single value; expected u.evaluate(points), or femgpu.assemble of an integral")
+
     def __str__(self) -> str:
         return self.name
 
@@ -201,6 +204,8 @@ class SubFunction(ufl.Coefficient):
         copy_nodes(self.local_array(), self.space.field.offsets, local, copy.space.field.offsets, self.space.num_comp)
         copy.set_local(local)
         return copy
+
+    __float__ = Function.__float__
 
     def __str__(self) -> str:
         return f"{self.parent.name}.{self.name}"

@@ -7,6 +7,7 @@ from ufl import as_vector, conditional, div, dot, ds, dx, gt, inner, nabla_grad
 
 import femgpu
 from femgpu import DirichletBC, Function, FunctionSpace, MixedSpace, NonlinearProblem, PointwiseForm, mesh
+from femgpu.errors import SolverError
 
 grad = ufl.grad
 
@@ -73,3 +74,42 @@ def test_transpose_of_the_assembled_matrix(set_options, rng, make, options):
     set_options(femgpu_pmat="assembled", **options)
     F, u, bcs = make(mesh.box((3, 2), cell="triangle", comm=PETSc.COMM_SELF))
     check(NonlinearProblem(F, u, bcs), rng)
+
+
+@pytest.mark.parallel(nprocs=2)
+@pytest.mark.parametrize("precision", ["double", "single"])
+def test_transpose_on_ranks(set_options, rng, precision):
+    set_options(femgpu_pmat="assembled", femgpu_precision=precision)
+    F, u, bcs = convection(mesh.box((3, 2), cell="triangle"))
+    check(NonlinearProblem(F, u, bcs), rng, 1e-13 if precision == "double" else 1e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ksp_type": "bicg", "pc_type": "jacobi"},
+        {"ksp_type": "lsqr", "pc_type": "none"},
+        {"ksp_type": "cgne", "pc_type": "none"},
+        {"snes_type": "newtontr"},
+        {"snes_type": "newtontrdc"},
+    ],
+    ids=lambda options: next(iter(options.values())),
+)
+def test_methods_that_ask_for_the_transpose(set_options, options):
+    dm = mesh.box((3, 3), cell="triangle", comm=PETSc.COMM_SELF)
+    V, u, v = scalar(dm)
+    F = (inner(grad(u), grad(v)) + (3 + u) * u.dx(0) * v - v) * dx
+    NonlinearProblem(F, u, DirichletBC(V, 0.0)).solve()
+    expected = u.vec.array_r.copy()
+    set_options(ksp_rtol=1e-9, **options)
+    u.vec.set(0)
+    NonlinearProblem(F, u, DirichletBC(V, 0.0)).solve()
+    assert abs(u.vec.array_r - expected).max() <= 1e-6 * abs(expected).max()
+
+
+def test_second_derivatives_have_no_transpose(set_options):
+    """Test functions would need them; the error says what to do."""
+    set_options(ksp_type="lsqr", pc_type="none")
+    V, u, v = scalar(mesh.box((2, 2), cell="triangle", comm=PETSc.COMM_SELF), 2)
+    with pytest.raises(SolverError, match="-femgpu_jacobian assembled"):
+        NonlinearProblem((inner(grad(u), grad(v)) - 0.1 * div(grad(u)) * v - v) * dx, u, DirichletBC(V, 0.0)).solve()
