@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ from femgpu.mesh import Mesh
 from femgpu.operators import is_symmetric
 from femgpu.operators.device import choose_runtime
 from femgpu.operators.inputs import check_finite
+from femgpu.solver.arguments import check_prefix, check_unknown, conditions
 from femgpu.solver.global_operator import GlobalOperator
-from femgpu.solver.held_fields import HeldField
 from femgpu.solver.jacobian_pair import JacobianPair
 from femgpu.solver.matrix import AssembledJacobian
 from femgpu.solver.nullspace import give_near_nullspace, give_nullspace
@@ -90,7 +90,7 @@ class NonlinearProblem:
             log.show(mesh.comm, options.help_text())
         self.runtime = choose_runtime(self.settings, [u.vec], mesh.mpi)
         self.runtime.dump_folder = self.settings.kernel_dump
-        self.bcs = _conditions(bcs)
+        self.bcs = conditions(bcs)
         self.operator = GlobalOperator(self.form, self.bcs, self.settings, self.runtime, scale)
         self._residual_vec = u.vec.duplicate()
 
@@ -263,45 +263,6 @@ class NonlinearProblem:
             raise SolverError(
                 f"SNES diverged: {outcome(self.snes)}. {self._advice()}" + precision_hint(self.settings.precision, prefix)
             )
-
-
-def check_unknown(u: Any) -> None:
-    """Refuses what is no Function.
-
-    Raises:
-        DataError: when it is none.
-    """
-    if not isinstance(u, Function):
-        raise DataError(
-            f"the unknown is {u!r} of type {type(u).__name__}; expected a femgpu.Function in a FunctionSpace or MixedSpace"
-        )
-
-
-def check_prefix(prefix: Any) -> None:
-    """Refuses what is no string.
-
-    Raises:
-        DataError: when it is none.
-    """
-    if not isinstance(prefix, str):
-        raise DataError(f"options_prefix {prefix!r} of type {type(prefix).__name__}; expected a string such as 'heat_'")
-
-
-def _conditions(bcs: Any) -> tuple[Any, ...]:
-    """The conditions as a tuple.
-
-    Raises:
-        DataError: for anything else than conditions.
-    """
-    single = isinstance(bcs, DirichletBC) or not isinstance(bcs, Iterable)
-    conditions = (bcs,) if single else tuple(bcs)
-    for bc in conditions:
-        if not isinstance(bc, DirichletBC | HeldField):
-            raise DataError(
-                f"bcs {'is' if single else 'holds'} {bc!r}; expected femgpu.DirichletBC(space, value, region), or a list of them, "
-                "empty for none"
-            )
-    return conditions
 
 
 def let_go(mesh: Mesh) -> None:

@@ -12,12 +12,13 @@ from femgpu import log
 from femgpu.errors import DataError, FormError, SolverError, alive, collective
 from femgpu.forms import PointwiseForm, lower_form
 from femgpu.operators.inputs import check_finite
+from femgpu.solver.arguments import check_prefix, check_unknown
 from femgpu.solver.held_fields import consistent_bcs
 from femgpu.solver.integrator import Integrator
 from femgpu.solver.jacobian_pair import JacobianPair
 from femgpu.solver.outcome import outcome, precision_hint, reason_name
 from femgpu.solver.petsc_errors import petsc_errors
-from femgpu.solver.problem import NonlinearProblem, check_prefix, check_unknown, let_go
+from femgpu.solver.problem import NonlinearProblem, let_go
 from femgpu.solver.progress import progress
 from femgpu.solver.stage_operator import StageOperator
 from femgpu.solver.time_output import Recorder
