@@ -9,12 +9,10 @@ from contextlib import contextmanager
 from petsc4py import PETSc
 
 from femgpu import petsc_c
-from femgpu.errors import OptionError, SolverError
+from femgpu.errors import OptionError, SolverError, petsc_words
 
-# A line of PETSc's that names a place in its source.
-_PLACE = re.compile(r"\[\d+\] \S+\(\) at .*")
 # The outermost linear solve has begun, as a trace says it.
-_SOLVING = re.compile(r"KSPSolve_Private\(\) at .*\n\[\d+\] (?:KSPSolve_|PCPreSolve)")
+_SOLVING = re.compile(r"KSPSolve_Private\(\) at .*\n\[\d+\] KSPSolve_")
 # What PETSc says, and the remedy; {p} is the options prefix, {0} and {1} are what the pattern finds.
 _REMEDIES = (
     (
@@ -35,7 +33,7 @@ _REMEDIES = (
         "-{p}pc_type fieldsplit splits fields, and the unknown has one: solve in a femgpu.MixedSpace, or take another -{p}pc_type",
     ),
     (
-        r"^method (\w+)\(\)|MATOP_|MatMultTranspose|(?:python|mffd) does not have|type (?:python|mffd)",
+        r"\bmethod (\w+)\(\)|MATOP_|MatMultTranspose|(?:python|mffd) does not have|type (?:python|mffd)",
         "the matrix-free Jacobian does not do that; take -{p}femgpu_jacobian assembled, or another -{p}pc_type",
     ),
     (r"different mat and pmat|Matrix must be AIJ", "take -{p}femgpu_jacobian assembled, which makes both the same AIJ matrix"),
@@ -77,9 +75,7 @@ def petsc_errors(solver: PETSc.Object, reading: bool = False) -> Iterator[None]:
 def _message(error: PETSc.Error, solver: PETSc.Object) -> str:
     """What PETSc said last, the options that it may be about, and the remedy."""
     prefix = solver.getOptionsPrefix() or ""
-    first, *lines = str(error).splitlines()
-    said = [re.sub(r"^\[\d+\] ", "", line) for line in lines if not _PLACE.fullmatch(line)]
-    text = " ".join(line.strip() for line in said if not line.startswith(("Unknown type.", "See https"))) or first
+    text = petsc_words(error)
     for pattern, remedy in _REMEDIES:
         found = re.search(pattern, text)
         if found:
@@ -87,7 +83,7 @@ def _message(error: PETSc.Error, solver: PETSc.Object) -> str:
             given = _given(text)
             words[1] = f" (given: {given})" if given else ""
             return f"PETSc: {text}: {remedy.format(*words, p=prefix)}"
-    return f"PETSc: {text} ({first}); look at the options -{prefix}snes_..., -{prefix}ksp_... and -{prefix}pc_..."
+    return f"PETSc: {text} (error code {error.ierr}); look at the options -{prefix}snes_..., -{prefix}ksp_... and -{prefix}pc_..."
 
 
 def _given(text: str) -> str:

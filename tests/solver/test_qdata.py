@@ -51,9 +51,9 @@ def test_arrays_of_ways_that_lost_are_dropped(monkeypatch):
     local = problem.operator.local
     plain = ways.candidates
 
-    def compared(term, settings, runtime, mpi, masked=False):
-        (winner,) = plain(term, replace(settings, qdata="recompute"), runtime, mpi, masked)
-        (loser,) = plain(term, replace(settings, qdata="store", geometry="stored"), runtime, mpi, masked)
+    def compared(term, action, settings, runtime, mpi, masked=False):
+        (winner,) = plain(term, action, replace(settings, qdata="recompute"), runtime, mpi, masked)
+        (loser,) = plain(term, action, replace(settings, qdata="store", geometry="stored"), runtime, mpi, masked)
         return [winner, loser]
 
     monkeypatch.setattr(form_operator, "candidates", compared)
