@@ -48,37 +48,62 @@ class QuadratureWarning(UserWarning):
     """The quadrature of an integral is of a lower degree than its integrand asks for, and nobody has said which to take."""
 
 
+def alive(handle: Any, what: str) -> Any:
+    """A PETSc object that has not been destroyed, whose use would end the process.
+
+    Args:
+        handle: the object, with the attribute `handle`.
+        what: how the message names it.
+
+    Raises:
+        DataError: when it was destroyed, or never created.
+    """
+    if not handle.handle:
+        raise DataError(f"{what} was destroyed, or never created; keep it as long as it is used, or make a new one")
+    return handle
+
+
+# What ends a program, and is no error.
+_ENDS: dict[str, type[BaseException]] = {"KeyboardInterrupt": KeyboardInterrupt, "SystemExit": SystemExit}
+
+
 @contextmanager
 def collective(comm: Any) -> Iterator[None]:
     """Makes a failure on some ranks a failure on all of them.
 
     Every rank of the communicator must enter the block. A rank whose block raised re-raises its own exception; the others raise an
     exception of the same class with the message of the lowest failed rank. On several ranks exceptions that are not femgpu's become
-    the cause of a FemgpuError, so that all ranks have the same class to catch.
+    the cause of a FemgpuError, so that all ranks have the same class to catch; KeyboardInterrupt and SystemExit, with its exit
+    code, stay what they are.
 
     Args:
         comm: an mpi4py communicator.
 
     Raises:
         FemgpuError: on all ranks, when the block of any rank raised.
+        KeyboardInterrupt: on all ranks, when the block of the first that failed did; SystemExit likewise.
     """
-    failure: Exception | None = None
+    failure: BaseException | None = None
     try:
         yield
-    except Exception as error:
+    except GeneratorExit:
+        raise
+    except BaseException as error:
         failure = error
     if comm.size > 1:
-        failed = comm.allgather(None if failure is None else (type(failure).__name__, str(failure)))
+        failed = comm.allgather(None if failure is None else _told(failure))
         first = next((rank for rank, entry in enumerate(failed) if entry is not None), None)
         if first is not None and failure is None:
             name, message = failed[first]
+            if name in _ENDS:
+                raise _ENDS[name](message)
             kind = globals().get(name, FemgpuError)
             if not (isinstance(kind, type) and issubclass(kind, FemgpuError)):
                 kind = FemgpuError
             raise kind(f"rank {first}: {message}")
     if failure is None:
         return
-    if comm.size > 1 and not isinstance(failure, FemgpuError):
+    if comm.size > 1 and not isinstance(failure, FemgpuError | KeyboardInterrupt | SystemExit):
         raise FemgpuError(f"{type(failure).__name__}: {failure}") from failure
     raise failure
 
@@ -106,3 +131,10 @@ def petsc_words(error: Exception) -> str:
     lines = [line.partition("] ")[2] for line in str(error).splitlines() if line.startswith("[")]
     told = [line for line in lines if line and "() at " not in line]
     return ": ".join(told[-2:]).strip() or str(error)
+
+
+def _told(failure: BaseException) -> tuple[str, Any]:
+    """What other ranks hear: the class, and the message or exit code."""
+    if isinstance(failure, SystemExit):
+        return "SystemExit", failure.code if isinstance(failure.code, int | None) else str(failure.code)
+    return "KeyboardInterrupt" if isinstance(failure, KeyboardInterrupt) else type(failure).__name__, str(failure)

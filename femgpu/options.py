@@ -26,6 +26,7 @@ class Option:
         help: one line for `-help` and the documentation.
         choices: the legal values, empty when any value of the kind is legal.
         minimum: the smallest legal integer.
+        maximum: the largest legal integer.
         parameters: of a choice, names of integers that may follow it: `choice:name=value,...`.
     """
 
@@ -35,6 +36,7 @@ class Option:
     help: str
     choices: tuple[str, ...] = ()
     minimum: int | None = None
+    maximum: int | None = None
     parameters: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
@@ -48,6 +50,9 @@ class Option:
         parameters = dict(self.parameters)
         return tuple(f"{c}[:{','.join(f'{name}=N' for name in parameters[c])}]" if c in parameters else c for c in self.choices)
 
+
+# Of what kernels count; more serves nothing, and products of these numbers have to fit into 32 bits.
+_MOST = 65536
 
 OPTIONS = (
     Option("femgpu_schedule", str, "auto", "how work is laid out on the device", ("auto", "cell", "transposed"),
@@ -66,9 +71,9 @@ OPTIONS = (
            "form of femgpu.FormMatrix and femgpu.AssembledPC: path/to/file.py:function or package.module:function"),
     Option("femgpu_view", bool, False, "print device, plans, bytes, flops and times"),
     Option("femgpu_kernel_dump", str, "", "directory that receives every kernel's source and build log"),
-    Option("petscfe_num_blocks", int, 0, "blocks per batch; selects schedule transposed", minimum=0),
-    Option("petscfe_num_batches", int, 0, "batches per chunk; selects schedule transposed", minimum=0),
-    Option("petscfe_default_quadrature_order", int, -1, "PETSc's own points: order+1 per direction", minimum=-1),
+    Option("petscfe_num_blocks", int, 0, "blocks per batch; selects schedule transposed", minimum=0, maximum=_MOST),
+    Option("petscfe_num_batches", int, 0, "batches per chunk; selects schedule transposed", minimum=0, maximum=_MOST),
+    Option("petscfe_default_quadrature_order", int, -1, "PETSc's own points: order+1 per direction", minimum=-1, maximum=50),
 )  # fmt: skip
 
 _BY_NAME = {option.name: option for option in OPTIONS}
@@ -182,6 +187,8 @@ def _value(option: Option, name: str, database: PETSc.Options) -> Any:
             raise OptionError(f"-{name} {text!r}: expected an integer") from None
         if option.minimum is not None and value < option.minimum:
             raise OptionError(f"-{name} {value}: expected an integer of at least {option.minimum}")
+        if option.maximum is not None and value > option.maximum:
+            raise OptionError(f"-{name} {value}: expected an integer of at most {option.maximum}")
         return value
     choice, colon, given = text.partition(":")
     if option.choices and (choice not in option.choices or (colon and not _are_parameters(option, choice, given))):
@@ -190,10 +197,10 @@ def _value(option: Option, name: str, database: PETSc.Options) -> Any:
 
 
 def _are_parameters(option: Option, choice: str, given: str) -> bool:
-    """Whether what follows a choice sets parameters that it has to integers of at least 1."""
+    """Whether what follows a choice sets parameters that it has to integers from 1 to `_MOST`."""
     names = dict(option.parameters).get(choice, ())
     pairs = [pair.partition("=") for pair in given.split(",")]
-    return all(name in names and value.isdecimal() and int(value) > 0 for name, _, value in pairs)
+    return all(name in names and value.isdecimal() and 0 < int(value) <= _MOST for name, _, value in pairs)
 
 
 def _refuse_unknown(database: PETSc.Options, prefix: str) -> None:

@@ -31,6 +31,8 @@ _SIGNATURES: dict[str, list[Any]] = {
     "DMPlexGetConeOrientations": [c_void_p, POINTER(_IntPtr)],
     "DMPlexGetConeSection": [c_void_p, POINTER(c_void_p)],
     "DMPlexGetOverlap": [c_void_p, _IntPtr],
+    "PCPostSolve": [c_void_p, c_void_p],
+    "DMGetVecType": [c_void_p, POINTER(c_char_p)],
     "DMSetPeriodicity": [c_void_p, c_void_p, c_void_p, c_void_p],
     "DMPlexInsertBoundaryValues": [c_void_p, c_int, c_void_p, c_double, c_void_p, c_void_p, c_void_p],
     "MatMFFDSetFunction": [c_void_p, c_void_p, c_void_p],
@@ -172,6 +174,13 @@ def overlap(dm: PETSc.DMPlex) -> int:
     return layers.value
 
 
+def vec_type(dm: PETSc.DM) -> str:
+    """The type of the vectors that a DM makes."""
+    name = c_char_p()
+    _call("DMGetVecType", dm.handle, byref(name))
+    return (name.value or b"standard").decode()
+
+
 def forget_periods(dm: PETSc.DMPlex) -> None:
     """Makes a DM forget its periods; the coordinates that it keeps per cell across them stay."""
     _call("DMSetPeriodicity", dm.handle, None, None, None)
@@ -237,6 +246,11 @@ def set_adapt_type(ts: PETSc.TS, kind: str) -> None:
     adapt = c_void_p()
     _call("TSGetAdapt", ts.handle, byref(adapt))
     _call("TSAdaptSetType", adapt, kind.encode())
+
+
+def leave_solve(ksp: PETSc.KSP) -> None:
+    """Tells the preconditioner of a KSPSolve that failed in the middle that it is over: it refuses the third without an end."""
+    _call("PCPostSolve", ksp.getPC().handle, ksp.handle)
 
 
 def unlock(vec: PETSc.Vec) -> None:

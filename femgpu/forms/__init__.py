@@ -1,16 +1,18 @@
 """Weak forms to pointwise functions: UFL or C bodies in, records with OpenCL C text out. No petsc4py, no device.
 
 Public: `lower_form`, `bilinear_form`, `functional`, `LinearSystem`, `lower_expression`, `ExpressionValues`, `pull_back`,
-`split_states`, `PointwiseForm` and the records. Functions take UFL expressions once this is imported.
+`split_states`, `transposed_action`, `PointwiseForm` and the records. Functions take UFL expressions once this is imported.
 
 Folders: `ufl` the front end, `c` the user's bodies, `graph` the expression graph that both stand on, `state` the cut of a
-Jacobian action between state and direction. `pull_back` takes pointwise functions to reference coordinates.
+Jacobian action between state and direction. `pull_back` takes pointwise functions to reference coordinates, `transpose` turns an
+action into that of the transposed Jacobian.
 """
 
 from femgpu.forms.c.pointwise_form import PointwiseForm
 from femgpu.forms.pull_back import pull_back
 from femgpu.forms.records import Expression, Form, Integral, Pointwise
 from femgpu.forms.state.split import StateSplit, split_states
+from femgpu.forms.transpose import has_transpose, transposed_action
 from femgpu.forms.ufl.check import check_inputs, rank
 from femgpu.forms.ufl.expression import lower_expression
 from femgpu.forms.ufl.expression_values import ExpressionValues
@@ -32,6 +34,7 @@ __all__ = [
     "constants_in",
     "functional",
     "functions_in",
+    "has_transpose",
     "is_equation",
     "lower_expression",
     "lower_form",
@@ -39,6 +42,7 @@ __all__ = [
     "rank",
     "residual_form",
     "split_states",
+    "transposed_action",
 ]
 
 expressions.register(ExpressionValues)

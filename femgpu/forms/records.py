@@ -99,6 +99,8 @@ class Integral:
         action: f0 and f1 of the Jacobian times the direction w.
         jacobian: g0 to g5.
         functional: the integrand of a form without test function; the other three are then None.
+        transposed: f0 and f1 of the transposed Jacobian times the direction, where the action is the user's C text; see
+            `transposed_action`.
     """
 
     type: str
@@ -110,6 +112,7 @@ class Integral:
     action: Pointwise | None = None
     jacobian: Pointwise | None = None
     functional: Pointwise | None = None
+    transposed: Pointwise | None = None
 
     @property
     def pointwise(self) -> tuple[Pointwise, ...]:

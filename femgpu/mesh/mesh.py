@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
+from femgpu import petsc_c
 from femgpu.element import LagrangeElement, ReferenceCell
 from femgpu.errors import MeshError, collective
 from femgpu.mesh import regions
@@ -128,6 +129,7 @@ class Mesh:
         """A new clone of the DM for one space, without fields; `Mesh.of` knows it. Collective."""
         clean_up(self.comm)
         dm = self.dm.clone()
+        dm.setVecType(petsc_c.vec_type(self.label_dm))
         if self._user_dm.is_same(dm):  # the user's DM is gone, and its handle has come back
             self._user_dm.forget()
         dm.setAttr(_ATTRIBUTE, self)

@@ -7,7 +7,7 @@ from typing import Any
 
 from petsc4py import PETSc
 
-from femgpu.errors import MeshError
+from femgpu.errors import MeshError, alive
 from femgpu.mesh.coordinates import coordinate_degree
 
 
@@ -21,8 +21,7 @@ def check_dm(dm: Any) -> None:
         raise MeshError(
             f"a mesh is {dm!r} of type {type(dm).__name__}; expected a PETSc.DMPlex: `space.dm` of a function space is one"
         )
-    if not dm.handle:
-        raise MeshError("the DM was destroyed (dm.destroy()), or never created; expected a DMPlex with a mesh")
+    alive(dm, "the DM of the mesh")
 
 
 class UserDM:

@@ -22,17 +22,18 @@ from femgpu.operators.work import make_work
 from femgpu.options import Settings
 from femgpu.runtime import Launch, Runtime
 
-EVENTS = {"residual": "FGResidual", "action": "FGJacAction", "diagonal": "FGMatrix", "matrix": "FGMatrix"}
+EVENTS = {"residual": "FGResidual"} | dict.fromkeys(("action", "transposed"), "FGJacAction")
+EVENTS |= dict.fromkeys(("diagonal", "matrix"), "FGMatrix")
 # What is read from another buffer than the operator's own.
-_SOURCES: dict[str, tuple] = {"residual": ("vector", "u"), "action": ("vector", "w"), "diagonal": ()}
-# Which pointwise function of an integral a target needs.
-_POINTWISE = {"residual": "residual", "action": "action", "diagonal": "jacobian", "matrix": "jacobian"}
+_SOURCES: dict[str, tuple] = {"residual": ("vector", "u"), "action": ("vector", "w"), "transposed": ("vector", "w"), "diagonal": ()}
+# What is stored at the points for an action or its transpose.
+_STATES = {"action": "state", "transposed": "transposed state"}
 
 
 class FormOperator:
-    """Residual, Jacobian action, diagonal and element matrices of one form.
+    """Residual, Jacobian action, its transpose, diagonal and element matrices of one form.
 
-    The residual reads its state from `u`; action, diagonal and matrices read theirs from `base`, so that residuals of a line
+    The residual reads its state from `u`; actions, diagonal and matrices read theirs from `base`, so that residuals of a line
     search do not move the point of linearisation. The direction is read from `w`, results go to `out`. All are device buffers
     of L-vectors that stay the same for the life of the operator: no evaluation allocates. Programs are built on the first use
     of each target. The time derivative of the unknown is a coefficient that, like the state, has a buffer of each kind; `update`
@@ -52,7 +53,7 @@ class FormOperator:
         out: result.
         inputs: coefficients, constants and rates.
         terms: what is integrated where.
-        applications: the launches of each target built so far; `state` are those that fill what the action reads at the points.
+        applications: the launches of each target built so far, with those of `_STATES` that fill what actions read at the points.
         splits: by application of the action, what of it is stored and what is computed.
         refusals: why schedules that were tried did not serve, each once.
         bends: `Motion.bends` of the mesh that the terms were made for: with another one all that was bound is void.
@@ -87,7 +88,7 @@ class FormOperator:
         self._flops: dict[str, float] = {}
         self._gathers: dict[str, GatherSum] = {}
         self._sums: dict[Any, GatherSum] = {}
-        self._state_is_fresh = False
+        self._fresh: set[str] = set()
         self._segments: Segments | None = None
         self._matrix: Any = None
 
@@ -117,12 +118,12 @@ class FormOperator:
         self._moves = motion.moves
 
     def base_changed(self) -> None:
-        """Says that `base` holds another state: what the action keeps at the points is computed anew at its next use."""
-        self._state_is_fresh = False
+        """Says that `base` holds another state: what actions keep at the points is computed anew at their next use."""
+        self._fresh.clear()
 
     def build(self) -> None:
-        """Builds the programs of all targets that the form knows, without evaluating any; collective."""
-        for target in _POINTWISE if self.form.has_jacobian else ("residual",):
+        """Builds the programs of all targets but the transpose that the form knows, without evaluating any; collective."""
+        for target in ("residual", "action", "diagonal", "matrix") if self.form.has_jacobian else ("residual",):
             self.prepare(target)
 
     def residual(self, u: Any = None, out: Any = None) -> None:
@@ -134,13 +135,13 @@ class FormOperator:
         """
         self._apply("residual", u, out)
 
-    def action(self, w: Any = None, out: Any = None) -> None:
-        """`out` = Jacobian at `base` times `w`, likewise.
+    def action(self, w: Any = None, out: Any = None, target: str = "action") -> None:
+        """`out` = Jacobian at `base` times `w`, likewise; that of the transpose for the target "transposed".
 
         Raises:
-            FormError: when the form does not know its Jacobian.
+            FormError: when the form does not know its Jacobian, or the transpose.
         """
-        self._apply("action", w, out)
+        self._apply(target, w, out)
 
     def diagonal(self, out: Any = None) -> None:
         """`out` = diagonal of the Jacobian at `base`, likewise."""
@@ -150,8 +151,8 @@ class FormOperator:
         """The launches that add a target to a buffer, atomic adds and sums over E-vectors side by side; collective at first.
 
         Args:
-            target: residual, action or diagonal. An action reads what is kept at the points, which `store` brings up to date.
-            source: buffer of the state (residual) or the direction (action).
+            target: residual, action, transposed or diagonal. Actions read what is kept at the points: call `store` before.
+            source: buffer of the state (residual) or the direction (action, transposed).
             out: buffer of the result.
         """
         found = []
@@ -161,14 +162,14 @@ class FormOperator:
             found += self._gathers[target].bind(out)
         return found
 
-    def store(self) -> None:
-        """Brings what an action reads at the points up to the state `base`."""
-        if self._state_is_fresh:
+    def store(self, target: str = "action") -> None:
+        """Brings what an action, or the transposed one, reads at the points up to the state `base`."""
+        if target in self._fresh:
             return
-        self.prepare("action")
-        for application in self.applications["state"]:
+        self.prepare(target)
+        for application in self.applications[_STATES[target]]:
             application()
-        self._state_is_fresh = True
+        self._fresh.add(target)
 
     def flops(self, target: str) -> float:
         """Floating-point operations of a target on this rank."""
@@ -200,7 +201,7 @@ class FormOperator:
         if target not in self.applications:
             if target != "residual" and not self.form.has_jacobian:
                 raise FormError(f"the form knows no Jacobian, so it has no {target}; give g0 to g3")
-            found = self._choose() if target == "action" else self._build(target)
+            found = self._choose(target) if target in _STATES else self._build(target)
             with collective(self.mpi):
                 gathering = [application for application in found if ("out", 0) in application.roles]
                 if gathering:
@@ -209,19 +210,18 @@ class FormOperator:
         return self.applications[target]
 
     def _apply(self, target: str, source: Any, out: Any) -> None:
-        source = {"residual": self.u, "action": self.w}.get(target) if source is None else source
+        source = {"residual": self.u, "diagonal": None}.get(target, self.w) if source is None else source
         out = self.out if out is None else out
         with log.event(EVENTS[target], self.flops(target), self.runtime.finish):
-            if target == "action":
-                self.store()
+            if target in _STATES:
+                self.store(target)
             self.runtime.zero(out, self.vector_bytes)
             for launch in self.bind(target, source, out):
                 launch()
 
     def _chosen(self, target: str) -> list[tuple[Term, Pointwise]]:
         """The terms that a target is about, and their pointwise functions."""
-        found = [(term, getattr(term.integral, _POINTWISE[target])) for term in self.terms]
-        return [(term, pointwise) for term, pointwise in found if pointwise is not None]
+        return [(term, function) for term in self.terms if (function := term.pointwise(target)) is not None]
 
     def _plans(self, target: str) -> list[tuple[Term, Pointwise, Choice]]:
         return [(term, pointwise, self._plan(term, target, pointwise)) for term, pointwise in self._chosen(target)]
@@ -243,17 +243,18 @@ class FormOperator:
                 self._matrix = self.runtime.empty(8 * max(sizes, default=0))
             return [self._application(term, pointwise, choice) for term, pointwise, choice in chosen]
 
-    def _choose(self) -> list[Application]:
-        """The launches of the action, the fastest way of each term, and those that store what they read; collective."""
-        terms, masked = self._chosen("action"), self._prescribed is not None
-        found = [candidates(term, self.settings, self.runtime, self.mpi, masked) for term, _ in terms]
+    def _choose(self, target: str) -> list[Application]:
+        """The launches of an action, the fastest way of each term, and those that store what they read; collective."""
+        with collective(self.mpi):
+            terms, masked = self._chosen(target), self._prescribed is not None
+        found = [candidates(*given, self.settings, self.runtime, self.mpi, masked) for given in terms]
         with collective(self.mpi):
             ways = [[self._way(*given, entry) for entry in entries] for given, entries in zip(terms, found, strict=True)]
         # Ways are compared on numbers that are numbers.
         self.runtime.zero(self.out, self.vector_bytes)
         chosen = [fastest(entries, self.mpi) for entries in ways]
-        self.applications["state"] = [way.storing for way in chosen if way.storing is not None]
-        self.splits = {way.action: way.candidate.split for way in chosen if way.candidate.split is not None}
+        self.applications[_STATES[target]] = [way.storing for way in chosen if way.storing is not None]
+        self.splits |= {way.action: way.candidate.split for way in chosen if way.candidate.split is not None}
         actions = [way.action for way in chosen]
         used = [application for found in (*self.applications.values(), actions) for application in found]
         self._arrays.keep(argument for application in used for kernel in application.kernels for argument in kernel.arguments)
@@ -265,10 +266,7 @@ class FormOperator:
         if split is None or split.state is None:
             return Way(candidate, self._application(term, action, choice), None)
         size = state_bytes(term, split, self.settings, self.runtime.device.limits)
-        self.runtime.require(
-            sum(size.values()),
-            f"what is kept ({split}; -femgpu_qdata recompute keeps nothing)",
-        )
+        self.runtime.require(sum(size.values()), f"what is kept ({split}; -femgpu_qdata recompute keeps nothing)")
         state = {role: self.runtime.empty(count) for role, count in size.items()}
         storing = self._application(term, split.state, self._plan(term, "state", split.state, choice.plan.block), state)
         return Way(candidate, self._application(term, action, choice, state), storing)

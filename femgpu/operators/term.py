@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from femgpu.element import FacetQuadrature, LagrangeElement, Quadrature, choose_rules
 from femgpu.errors import FormError
-from femgpu.forms import Form, Integral, Pointwise
+from femgpu.forms import Form, Integral, Pointwise, transposed_action
+from femgpu.forms.ufl.check import check_inputs
 from femgpu.mesh import Block, Mesh
 from femgpu.options import Settings
 from femgpu.spaces import Field, Space
@@ -132,6 +133,13 @@ class Term:
         """(num_cells, num_rows) positions in the L-vector of the rows of each cell."""
         return self.form.space.dofs(self.block.index, slice(None) if self.cells is None else self.cells)
 
+    def pointwise(self, target: str) -> Pointwise | None:
+        """The integral's function that residual, action, transposed (action), diagonal or matrix need."""
+        if target == "transposed":
+            return transposed_action(self.integral, self.dim)
+        function: Pointwise | None = getattr(self.integral, target if target in ("residual", "action") else "jacobian")
+        return function
+
     def fields(self, pointwise: Pointwise) -> list[FieldData]:
         """The fields that a pointwise function reads, state first, then direction, then coefficients."""
         form = self.form
@@ -206,7 +214,9 @@ def make_terms(form: Form, settings: Settings) -> list[Term]:
 
     Raises:
         MeshError: for a subdomain that the mesh lacks.
+        FormError: for coefficients and constants that have no values.
     """
+    check_inputs(form)
     mesh = form_mesh(form)
     terms = [
         term

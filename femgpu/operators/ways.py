@@ -144,14 +144,17 @@ def _slowest(seconds: list[float], mpi: Any) -> list[float]:
     return list(array)
 
 
-def candidates(term: Term, settings: Settings, runtime: Runtime, mpi: Any, masked: bool = False) -> list[Candidate]:
-    """Pairs of a split of a term's action (what is stored at each new state, what is computed for each direction) and a plan.
+def candidates(
+    term: Term, action: Pointwise, settings: Settings, runtime: Runtime, mpi: Any, masked: bool = False
+) -> list[Candidate]:
+    """Pairs of a split of an action (what is stored at each new state, what is computed for each direction) and a plan.
 
     Collective: all ranks have the same splits. Each has the default plan of the first schedule that serves it: others of `cell`
     differ by less than 1 % (`docs/benchmarks`, ex12), and each would cost a build.
 
     Args:
-        term: a term with an action.
+        term: the term.
+        action: its action, or that of the transpose.
         settings: `qdata` is `store`, `recompute` or `auto`.
         runtime: the device.
         mpi: mpi4py communicator.
@@ -166,15 +169,14 @@ def candidates(term: Term, settings: Settings, runtime: Runtime, mpi: Any, maske
         among which a measurement decides: what a kernel spills when it holds too much is beyond the model. `auto` leaves out what
         the device's memory does not hold.
     """
-    limits, pointwise = runtime.device.limits, term.integral.action
-    assert pointwise is not None
+    limits = runtime.device.limits
 
     def planned(action: Pointwise) -> Choice:
         return choose_plan(make_work(term, "action", action, masked), term, settings, limits)
 
-    splits = _splits(term, settings.qdata)
+    splits = _splits(term, action, settings.qdata)
     with collective(mpi):
-        found = [Candidate(split, planned(split.action)) for split in splits] or [Candidate(None, planned(pointwise))]
+        found = [Candidate(split, planned(split.action)) for split in splits] or [Candidate(None, planned(action))]
     if len(found) < 2:
         return found
     room = runtime.available_bytes / len(found)  # several ways that store may be compared
@@ -197,14 +199,12 @@ def candidates(term: Term, settings: Settings, runtime: Runtime, mpi: Any, maske
     ]
 
 
-def _splits(term: Term, qdata: str) -> dict[StateSplit, bool]:
-    """The splits of a term's action that come into question, no two with the same action, and whether each is worth measuring.
+def _splits(term: Term, action: Pointwise, qdata: str) -> dict[StateSplit, bool]:
+    """The splits of an action that come into question, no two with the same action, and whether each is worth measuring.
 
     Pulled back to reference coordinates the geometry is stored with the state: what a linear form stores is nothing else. Where the
     state takes more numbers then than without geometry, its cut in physical coordinates is the better one.
     """
-    action = term.integral.action
-    assert action is not None
     pulled = pull_back(action, term.dim, term.affine) if qdata != "recompute" else None
     prices = {"store": (STORE,), "recompute": (math.inf,), "auto": (math.inf, STORE, *PRICES)}[qdata]
     found: dict[str, StateSplit] = {}

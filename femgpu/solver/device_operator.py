@@ -18,7 +18,7 @@ _PAIRS = 128
 
 
 class DeviceOperator:
-    """Residual, Jacobian action and diagonal between device buffers of T-vectors, float64; every call is collective.
+    """Residual, Jacobian action, its transpose and diagonal between device buffers of T-vectors, float64; every call is collective.
 
     Rows of prescribed dofs are `s (u - value)`, their columns are dropped from the action: kernels skip prescribed rows and read
     a direction as zero there. Where a T-vector is an L-vector (one rank, nothing that the section constrains, vectors in double
@@ -85,29 +85,32 @@ class DeviceOperator:
         self.transfer.boundary_rate(t, rate, shift)
         self.transfer.to_local(rate, target)
 
-    def action(self, t: Any, out: Any) -> None:
-        """`out` = Jacobian times the direction t."""
+    def action(self, t: Any, out: Any, target: str = "action") -> None:
+        """`out` = Jacobian, or for the target "transposed" its transpose, times the direction t.
+
+        Boundary rows are s times the direction in both: the Jacobian has nothing else in them, nor in their columns.
+        """
         transfer, local = self.transfer, self.local
         if self.direct:
-            with log.event(EVENTS["action"], local.flops("action"), self.runtime.finish):
-                local.store()
-                for launch in self._launches(t, out):
+            with log.event(EVENTS[target], local.flops(target), self.runtime.finish):
+                local.store(target)
+                for launch in self._launches(t, out, target):
                     launch()
         else:
             transfer.to_local(t, local.w)
-            local.action()
+            local.action(target=target)
             transfer.to_global(local.out, out)
             transfer.boundary_action(t, out)
 
-    def _launches(self, t: Any, out: Any) -> list[Launch]:
+    def _launches(self, t: Any, out: Any, target: str) -> list[Launch]:
         """Everything that an action between two buffers launches, bound once."""
         if self._bends != self.local.bends:
             self._bound, self._bends = self.runtime.bindings(_PAIRS), self.local.bends
-        key = (t.int_ptr, out.int_ptr)
+        key = (target, t.int_ptr, out.int_ptr)
         found = self._bound.get(key)
         if found is None:
             assert self._prepare is not None
-            found = [self._prepare.bound({3: t, 4: out}), *self.local.bind("action", t, out)]
+            found = [self._prepare.bound({3: t, 4: out}), *self.local.bind(target, t, out)]
             self._bound.put(key, found, (self.runtime.holds(t), self.runtime.holds(out)))
         return found
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from petsc4py import PETSc
 
 from femgpu import log
+from femgpu.errors import DataError
 from femgpu.operators.device import on_device
 from femgpu.runtime import Runtime
 
@@ -17,18 +19,25 @@ class Staging:
 
     Args:
         runtime: the device.
-        num_owned: length of the vectors on this rank.
+        ranges: (num_ranks + 1,) where each rank's entries of the vectors begin.
+        rank: this one.
         copies: whether `copy` is wanted.
     """
 
-    def __init__(self, runtime: Runtime, num_owned: int, copies: bool = False):
+    def __init__(self, runtime: Runtime, ranges: npt.NDArray[Any], rank: int, copies: bool = False):
         self.runtime = runtime
-        self.num_owned = num_owned
+        self.num_owned = num_owned = int(ranges[rank + 1] - ranges[rank])
+        self._ranges = ranges
         self._input, self._output = runtime.empty(8 * num_owned), runtime.empty(8 * num_owned)
         self._copy = runtime.empty(8 * num_owned) if copies else None
 
     def reading(self, vec: PETSc.Vec) -> Any:
-        """A buffer with the vector's values."""
+        """A buffer with the vector's values.
+
+        Raises:
+            DataError: for what is no vector of this length and distribution; on all ranks.
+        """
+        self._check(vec)
         if on_device(vec):
             return self.runtime.wrap(vec.getCLMemHandle("r"))
         with log.event("FGTransfer"):
@@ -37,7 +46,8 @@ class Staging:
         return self._input
 
     def copy(self, vec: PETSc.Vec) -> Any:
-        """A buffer with the vector's values that may be changed, the same at each call."""
+        """A buffer with the vector's values that may be changed, the same at each call; raises as `reading`."""
+        self._check(vec)
         if on_device(vec):
             self.runtime.copy(self.runtime.wrap(vec.getCLMemHandle("r")), self._copy, 8 * self.num_owned)
         else:
@@ -46,7 +56,8 @@ class Staging:
         return self._copy
 
     def writing(self, vec: PETSc.Vec) -> Any:
-        """A buffer whose values become the vector's by `written`."""
+        """A buffer whose values become the vector's by `written`; raises as `reading`."""
+        self._check(vec)
         return self.runtime.wrap(vec.getCLMemHandle("w")) if on_device(vec) else self._output
 
     def written(self, vec: PETSc.Vec) -> None:
@@ -56,3 +67,17 @@ class Staging:
             return
         with log.event("FGTransfer"):
             self.runtime.read(self._output, vec.array_w)
+
+    def _check(self, vec: Any) -> None:
+        """Refuses other vectors than T-vectors; the same verdict on all ranks, which all know how a vector is distributed."""
+        if not isinstance(vec, PETSc.Vec) or not vec.handle:
+            what = "a Vec that was destroyed" if isinstance(vec, PETSc.Vec) else f"{vec!r} of type {type(vec).__name__}"
+            raise DataError(f"a T-vector is {what}; expected a PETSc.Vec like u.vec: u.vec.duplicate()")
+        if vec.getLocalSize() == self.num_owned and len(self._ranges) == 2:
+            return
+        ranges = vec.getOwnershipRanges() if vec.comm.size > 1 else np.array([0, vec.getSize()])
+        if not np.array_equal(ranges, self._ranges):
+            raise DataError(
+                f"a T-vector of {vec.getSize()} entries that begin on the ranks at {list(map(int, ranges[:-1]))}; expected "
+                f"{int(self._ranges[-1])} at {list(map(int, self._ranges[:-1]))}, like u.vec: u.vec.duplicate()"
+            )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from petsc4py import PETSc
 
-from femgpu.errors import collective
+from femgpu.errors import SolverError, collective
 from femgpu.forms import Form
 from femgpu.operators.device import on_device
 from femgpu.options import Settings
@@ -40,6 +40,8 @@ class GlobalOperator:
         transfer: between T- and L-vectors.
         rows: the prescribed dofs.
         factor: multiplies action and diagonal; 1 whenever the Jacobian has got a new state.
+        linearised: whether the Jacobian has a state.
+        any_rows: whether any dof of any rank is prescribed.
     """
 
     def __init__(
@@ -55,12 +57,14 @@ class GlobalOperator:
         self.local, self.transfer = self.device.local, self.device.transfer
         self._mpi = form.space.mesh.mpi
         with collective(self._mpi):
-            self.staging = Staging(runtime, form.space.numbering.num_owned, copies=self.local.inputs.rate is not None)
+            ranges, rank = form.space.numbering.ranges, self._mpi.rank
+            self.staging = Staging(runtime, ranges, rank, copies=self.local.inputs.rate is not None)
         self._interior = np.ones(form.space.numbering.num_owned, bool)
         self._interior[self.rows.owned] = False
-        self._any_rows = self._mpi.allreduce(len(self.rows.owned)) > 0
+        self.any_rows = self._mpi.allreduce(len(self.rows.owned)) > 0
         self._given_scale = scale
         self.factor = 1.0
+        self.linearised = False
         self.refresh()
 
     def refresh(self) -> None:
@@ -95,16 +99,23 @@ class GlobalOperator:
         """Makes x the state of action, diagonal and matrices, and `rate` its time derivative, as in `residual`."""
         self._ensure_scale(x)
         self._set_base(x, rate, shift)
+        self.linearised = True
 
-    def action(self, w: PETSc.Vec, y: PETSc.Vec) -> None:
-        """Y = Jacobian times w."""
-        self.device.action(self.staging.reading(w), self.staging.writing(y))
+    def action(self, w: PETSc.Vec, y: PETSc.Vec, target: str = "action") -> None:
+        """Y = Jacobian, or for the target "transposed" its transpose, times w.
+
+        Raises:
+            SolverError: before the first `linearise`.
+        """
+        self._require_state()
+        self.device.action(self.staging.reading(w), self.staging.writing(y), target)
         self.staging.written(y)
         if self.factor != 1.0:
             y.scale(self.factor)
 
     def diagonal(self, d: PETSc.Vec) -> None:
-        """D = diagonal of the Jacobian."""
+        """D = diagonal of the Jacobian, likewise."""
+        self._require_state()
         self.device.diagonal(self.staging.writing(d))
         self.staging.written(d)
         if self.factor != 1.0:
@@ -121,10 +132,11 @@ class GlobalOperator:
 
     def rescale(self) -> None:
         """Takes s, the factor of the boundary rows, from the diagonal at the state of the Jacobian; collective."""
-        if not self._any_rows or not self.local.form.has_jacobian:
+        if not self.any_rows or not self.local.form.has_jacobian:
             return
         diagonal = PETSc.Vec().createMPI((len(self._interior), None), comm=self.local.space.comm)
-        self.diagonal(diagonal)
+        self.device.diagonal(self.staging.writing(diagonal))
+        self.staging.written(diagonal)
         values = diagonal.array_r[self._interior]
         diagonal.destroy()
         total, count = self._mpi.allreduce(np.array([values.sum(), len(values)]))
@@ -149,7 +161,19 @@ class GlobalOperator:
         if self._scaled:
             return
         self._scaled = True
-        if not self._any_rows or not self.local.form.has_jacobian:
+        if not self.any_rows or not self.local.form.has_jacobian:
             return
+        local, runtime = self.local, self.local.runtime
+        # The residual does not move the Jacobian: its state waits in the direction's place, which the diagonal does not read.
+        runtime.copy(local.base, local.w, local.vector_bytes)
         self._set_base(x)
         self.rescale()
+        runtime.copy(local.w, local.base, local.vector_bytes)
+        local.base_changed()
+
+    def _require_state(self) -> None:
+        if not self.linearised:
+            raise SolverError(
+                "the Jacobian has no state yet; call problem.linearise(x) first, take problem.jacobian, which does it at the "
+                "unknown, or solve"
+            )

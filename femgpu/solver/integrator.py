@@ -9,11 +9,12 @@ from petsc4py import PETSc
 from femgpu import petsc_c
 from femgpu.errors import OptionError
 from femgpu.solver.jacobian_pair import JacobianPair
+from femgpu.solver.petsc_errors import petsc_errors
 from femgpu.solver.stage_operator import StageOperator
 from femgpu.spaces import Function
 
-# Implicit methods of TS for problems of other kinds; the first ends the process.
-_OTHER_PROBLEMS = ("alpha2", "irk", "discgrad")
+# Implicit methods of TS for problems of other kinds: the first ends the process, glee stands still, pseudo seeks a steady state.
+_OTHER_PROBLEMS = ("alpha2", "irk", "discgrad", "glee", "pseudo")
 
 
 class Integrator:
@@ -62,7 +63,8 @@ class Integrator:
             OptionError: for a method that does not solve problems of this kind.
         """
         ts = self.ts
-        ts.setFromOptions()
+        with petsc_errors(ts, reading=True):
+            ts.setFromOptions()
         self._stage.t.value = ts.getTime()
         if not ts.isImplicit() or ts.getType() in _OTHER_PROBLEMS:
             raise OptionError(

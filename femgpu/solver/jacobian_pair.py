@@ -90,6 +90,7 @@ class JacobianPair:
         """
         if not self._known:
             petsc_c.difference_at(self.amat, x)
+            self._operator.linearised = True
         if self._assembled is not None:
             self._assembled.fill()
         for mat in {J.handle: J, P.handle: P}.values():

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from petsc4py import PETSc
 
 from femgpu import log, petsc_c
+from femgpu.forms import has_transpose
 from femgpu.operators import is_symmetric
 from femgpu.solver.global_operator import GlobalOperator
 
@@ -21,18 +22,22 @@ class JacobianContext:
         template: a T-vector whose type `createVecs` follows.
 
     Attributes:
-        multTranspose: `mult` where the Jacobian is symmetric, else None: there is no matrix-free transpose then.
+        multTranspose: y = J^T x, None where there is no matrix-free transpose (second derivatives of the direction).
     """
 
     def __init__(self, operator: GlobalOperator, template: PETSc.Vec):
         self.operator = operator
         self.template = template
+        form = operator.local.form
         # PETSc asks the context whether it has a transpose.
-        self.multTranspose = self.mult if is_symmetric(operator.local.form) else None
+        self.multTranspose = (self.mult if is_symmetric(form) else self._transposed) if has_transpose(form) else None
 
     def mult(self, mat: PETSc.Mat, x: PETSc.Vec, y: PETSc.Vec) -> None:
         """Y = J x."""
         self.operator.action(x, y)
+
+    def _transposed(self, mat: PETSc.Mat, x: PETSc.Vec, y: PETSc.Vec) -> None:
+        self.operator.action(x, y, "transposed")
 
     def getDiagonal(self, mat: PETSc.Mat, d: PETSc.Vec) -> None:  # noqa: N802
         """D = diagonal of J."""

@@ -1,27 +1,17 @@
-"""How a solve by PETSc ended: the reason by name, and femgpu's own errors out of PETSc's."""
+"""How a solve by PETSc ended: the reason by name, and what to try next."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from petsc4py import PETSc
 
-from femgpu.errors import FemgpuError
-
-
-@contextmanager
-def own_errors() -> Iterator[None]:
-    """Lets femgpu's exceptions in PETSc's callbacks come out as themselves, not as the cause of a PETSc.Error."""
-    try:
-        yield
-    except PETSc.Error as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, FemgpuError):
-            cause = cause.__cause__
-        if cause is None:
-            raise
-        raise cause from None
+_FAILURES = PETSc.PC.FailedReason
+_PC_FAILURES = {
+    _FAILURES.FACTOR_STRUCT_ZEROPIVOT: "a row of the matrix has no diagonal entry",
+    _FAILURES.FACTOR_NUMERIC_ZEROPIVOT: "zero pivot, the factorisation does not exchange rows or the matrix is singular",
+    _FAILURES.FACTOR_OUTMEMORY: "the factors do not fit into memory",
+    _FAILURES.INCONSISTENT_RHS: "the right-hand side is not in the range of the matrix",
+    _FAILURES.SUBPC_ERROR: "a preconditioner inside it failed, by a zero pivot mostly",
+}
 
 
 def outcome(snes: PETSc.SNES) -> str:
@@ -31,6 +21,44 @@ def outcome(snes: PETSc.SNES) -> str:
         f"{reason_name(snes)} after {snes.getIterationNumber()} iterations, residual norm {snes.getFunctionNorm():.6e}; last "
         f"linear solve: {reason_name(ksp)} after {ksp.getIterationNumber()} iterations"
     )
+
+
+def advice(snes: PETSc.SNES, num_fields: int, prescribed: bool) -> str:
+    """What to look at and to try after a solve that failed.
+
+    Args:
+        snes: the solver.
+        num_fields: fields of the unknown.
+        prescribed: whether any dof is.
+    """
+    prefix = snes.getOptionsPrefix() or ""
+    ksp = snes.getKSP()
+    reason, pc = ksp.getConvergedReason(), ksp.getPC()
+    reasons = PETSc.KSP.ConvergedReason
+    name = f"-{prefix}pc_type {pc.getType()}"
+    parts = []
+    if reason in (reasons.DIVERGED_PCSETUP_FAILED, reasons.DIVERGED_INNER_SOLVE_FAILED):
+        why = _PC_FAILURES.get(pc.getFailedReason(), "its set-up failed")
+        parts.append(f"{name}: {why}")
+        if num_fields > 1:
+            parts.append(
+                f"the zeros on the diagonal of a saddle point need -{prefix}pc_type fieldsplit -{prefix}pc_fieldsplit_type schur "
+                f"-{prefix}pc_fieldsplit_schur_precondition selfp, or -{prefix}pc_type jacobi with many iterations"
+            )
+        else:
+            parts.append(f"an indefinite matrix may want -{prefix}pc_factor_shift_type nonzero, or -{prefix}pc_type jacobi or gamg")
+    elif reason == reasons.DIVERGED_MAX_IT:
+        parts.append(
+            f"{ksp.getType()} with {name} stalls: try -{prefix}pc_type gamg, lu (redundant on several ranks) or fieldsplit for "
+            f"mixed problems, -{prefix}ksp_gmres_restart 200, more iterations (-{prefix}ksp_max_it)"
+        )
+    elif reason < 0:
+        parts.append(f"try another -{prefix}pc_type or -{prefix}ksp_type (gmres, if the Jacobian is not symmetric and definite)")
+    else:
+        parts.append("try a better initial guess, or load in steps")
+    if not prescribed:
+        parts.append("no dofs are prescribed: where the solution is known up to constants only, call problem.set_nullspace")
+    return f"Look at -{prefix}snes_monitor -{prefix}ksp_converged_reason. " + "; ".join(parts)
 
 
 def precision_hint(precision: str, prefix: str) -> str:

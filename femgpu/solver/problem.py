@@ -9,21 +9,26 @@ import numpy as np
 from petsc4py import PETSc
 
 from femgpu import log, options, petsc_c
-from femgpu.errors import DataError, SolverError, collective
+from femgpu.errors import DataError, SolverError, alive, collective
 from femgpu.forms import Form, lower_form, residual_form
 from femgpu.mesh.garbage import let_go
 from femgpu.operators import is_symmetric
 from femgpu.operators.device import choose_runtime
 from femgpu.operators.inputs import check_finite
+from femgpu.solver.arguments import check_prefix, check_unknown
 from femgpu.solver.conditions import Conditions
 from femgpu.solver.given_options import GivenOptions, with_given_options
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.jacobian_pair import JacobianPair
 from femgpu.solver.matrix import AssembledJacobian
 from femgpu.solver.nullspace import give_near_nullspace, give_nullspace
-from femgpu.solver.outcome import outcome, own_errors, precision_hint
+from femgpu.solver.outcome import advice, outcome, precision_hint
+from femgpu.solver.petsc_errors import petsc_errors
 from femgpu.solver.view import view
 from femgpu.spaces import Function
+
+# Attribute of a SNES that says which problem it solves: the user's may be handed to several.
+_OWNER = "__femgpu_problem__"
 
 
 class NonlinearProblem:
@@ -42,7 +47,6 @@ class NonlinearProblem:
             They are PETSc's while the problem is made and in its `solve`; the command line overrides them.
 
     Attributes:
-        snes: the PETSc.SNES.
         u: the unknown.
         bcs: the Dirichlet conditions.
         form: the lowered form.
@@ -66,10 +70,11 @@ class NonlinearProblem:
         check_unknown(u)
         if snes is not None and not isinstance(snes, PETSc.SNES):
             raise DataError(f"snes is of type {type(snes).__name__}; expected a PETSc.SNES")
+        check_prefix(options_prefix)
         self.given_options = GivenOptions(options_prefix if snes is None else snes.getOptionsPrefix() or "", petsc_options)
         let_go(u.space.comm)
         self._own = snes is None
-        self.snes = PETSc.SNES().create(comm=u.space.comm) if snes is None else snes
+        self._snes = PETSc.SNES().create(comm=u.space.comm) if snes is None else alive(snes, "snes")
         if snes is None:
             self.snes.setOptionsPrefix(options_prefix)
         self._prepare(u, bcs, lambda: lower_form(residual_form(F, u), u, J))
@@ -97,17 +102,24 @@ class NonlinearProblem:
         self._residual_vec = u.vec.duplicate()
 
     @property
+    def snes(self) -> PETSc.SNES:
+        """The PETSc.SNES; raises a DataError when it was destroyed."""
+        return alive(self._snes, "the problem's SNES")
+
+    @property
     def assembled(self) -> bool:
         """Whether an AIJ matrix is filled at every Jacobian evaluation."""
         return self._pair.assembled
 
     @property
     def jacobian(self) -> PETSc.Mat:
-        """The matrix that KSP multiplies with.
+        """The matrix that KSP multiplies with, at the state of the last `linearise` or solve; before any, at u: collective then.
 
         Rows and columns of prescribed dofs are zero but for s on the diagonal, the mean of the other rows' diagonal entries:
         `assemble_jacobian(diagonal=...)` gives a matrix with another number there, for eigenproblems say.
         """
+        if not self.operator.linearised:
+            self.linearise(self.u.vec)
         return self._pair.amat
 
     def assemble_jacobian(self, x: PETSc.Vec | None = None, diagonal: float | None = None) -> PETSc.Mat:
@@ -186,11 +198,15 @@ class NonlinearProblem:
         # What can fail does so before PETSc is inside SNESSolve.
         self.operator.local.update()
         self.build()
+        if self.snes.getAttr(_OWNER) is not self._mark:
+            self._connect()
         try:
-            with own_errors():
+            with petsc_errors(self.snes):
                 self.snes.solve(None, self.u.vec)
-        finally:
-            petsc_c.unlock(self.u.vec)
+        except BaseException:
+            self._unlock()
+            self._connect()
+            raise
         self._attach_constrained()
         if self.settings.view:
             log.show(self.u.space.comm, self.report())
@@ -201,6 +217,11 @@ class NonlinearProblem:
         """What `-femgpu_view` prints: device, mesh, plans, times of the kernels; collective."""
         return view(self.operator, self.u.vec, self.assembled)
 
+    def _unlock(self) -> None:
+        """Lifts the locks that PETSc leaves on vectors where a callback raises."""
+        for vec in (self.u.vec, self._residual_vec):
+            petsc_c.unlock(vec)
+
     def _attach_constrained(self) -> None:
         """The values of dofs that the section constrains go with the solution."""
         rows, constrained = self.operator.rows, self.u.space.numbering.constrained
@@ -209,13 +230,26 @@ class NonlinearProblem:
     @with_given_options
     def _attach(self) -> None:
         """Hands callbacks and matrices to SNES."""
+        if self.snes.getAttr(_OWNER) is not None:
+            self.snes.reset()
         self.snes.setDM(self.u.space.dm)
         self.snes.setFunction(self._form_function, self._residual_vec)
         self._pair = JacobianPair(self.snes, self.operator, self.u.vec)
         if self._own:
-            self.snes.setFromOptions()
+            with petsc_errors(self.snes, reading=True):
+                self.snes.setFromOptions()
         self._pair.choose(self.snes)
+        self._mark = object()
+        self._connect()
+
+    def _connect(self) -> None:
+        """Makes SNES solve this problem, whatever it was about before, also after an error inside it."""
+        if self.snes.getAttr(_OWNER) is not None:
+            self.snes.reset()
+        self.snes.setDM(self.u.space.dm)
+        self.snes.setFunction(self._form_function, self._residual_vec)
         self.snes.setJacobian(self._form_jacobian, self._pair.amat, self._pair.pmat)
+        self.snes.setAttr(_OWNER, self._mark)
 
     @property
     def _prefix(self) -> str:
@@ -229,23 +263,12 @@ class NonlinearProblem:
             self.operator.linearise(x)
         self._pair.update(x, J, P)
 
+    def _advice(self) -> str:
+        return advice(self.snes, len(self.u.space.fields), self.operator.any_rows)
+
     def _check_converged(self) -> None:
         prefix = self._prefix
         if self.snes.getConvergedReason() < 0:
             raise SolverError(
-                f"SNES diverged: {outcome(self.snes)}. Look at -{prefix}snes_monitor -{prefix}ksp_monitor; try a better initial "
-                f"guess, another -{prefix}pc_type or more iterations (-{prefix}ksp_max_it)"
-                + precision_hint(self.settings.precision, prefix)
+                f"SNES diverged: {outcome(self.snes)}. {self._advice()}" + precision_hint(self.settings.precision, prefix)
             )
-
-
-def check_unknown(u: Any) -> None:
-    """Refuses what is no Function.
-
-    Raises:
-        DataError: when it is none.
-    """
-    if not isinstance(u, Function):
-        raise DataError(
-            f"the unknown is {u!r} of type {type(u).__name__}; expected a femgpu.Function in a FunctionSpace or MixedSpace"
-        )

@@ -52,12 +52,14 @@ class FormMatrix:
 
     @property
     def multTranspose(self) -> Callable[[PETSc.Mat, PETSc.Vec, PETSc.Vec], None] | None:  # noqa: N802
-        """Y = J^T x where J is symmetric; None elsewhere."""
+        """Y = J^T x; None where there is no matrix-free transpose."""
         return self._transpose if self._jacobian is None else self._jacobian.multTranspose
 
     def _transpose(self, mat: PETSc.Mat, x: PETSc.Vec, y: PETSc.Vec) -> None:
         if (action := self._context(mat).multTranspose) is None:
-            raise FormError("the Jacobian is not symmetric and has no matrix-free transpose; assemble it (femgpu.AssembledPC)")
+            raise FormError(
+                "second derivatives of the unknown: the Jacobian has no matrix-free transpose; assemble it (femgpu.AssembledPC)"
+            )
         action(mat, x, y)
 
     def getDiagonal(self, mat: PETSc.Mat, d: PETSc.Vec) -> None:  # noqa: N802

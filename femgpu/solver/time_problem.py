@@ -8,17 +8,19 @@ from typing import Any
 
 from petsc4py import PETSc
 
-from femgpu import log, petsc_c
-from femgpu.errors import DataError, FormError, SolverError, collective
+from femgpu import log
+from femgpu.errors import FormError, SolverError, alive, collective
 from femgpu.forms import PointwiseForm, lower_form
 from femgpu.mesh.garbage import let_go
 from femgpu.operators.inputs import check_finite
+from femgpu.solver.arguments import check_prefix, check_time, check_unknown
 from femgpu.solver.conditions import Conditions, consistent_bcs
 from femgpu.solver.given_options import GivenOptions, with_given_options
 from femgpu.solver.integrator import Integrator
 from femgpu.solver.jacobian_pair import JacobianPair
-from femgpu.solver.outcome import outcome, own_errors, precision_hint, reason_name
-from femgpu.solver.problem import NonlinearProblem, check_unknown
+from femgpu.solver.outcome import outcome, precision_hint, reason_name
+from femgpu.solver.petsc_errors import petsc_errors
+from femgpu.solver.problem import NonlinearProblem
 from femgpu.solver.progress import progress
 from femgpu.solver.stage_operator import StageOperator
 from femgpu.solver.time_output import Recorder
@@ -52,9 +54,7 @@ class TimeProblem(NonlinearProblem):
         petsc_options: options of this problem alone, as for `NonlinearProblem`.
 
     Attributes:
-        ts: the PETSc.TS.
         t: the Constant of the time, set before each evaluation and each monitor.
-        snes: the PETSc.SNES of the stages.
 
     Raises:
         FemgpuError: on all ranks, for forms, options, devices or data that do not fit; the message names the remedy.
@@ -70,8 +70,9 @@ class TimeProblem(NonlinearProblem):
         petsc_options: Mapping[str, Any] | None = None,
     ):
         check_unknown(u)
+        check_prefix(options_prefix)
         let_go(u.space.comm)
-        _check_time(t, u)
+        check_time(t, u)
         pointwise = isinstance(F, PointwiseForm)
         if t is None:
             t = F.t if pointwise and F.t is not None else Constant(u.space.dm, 0.0)
@@ -79,14 +80,18 @@ class TimeProblem(NonlinearProblem):
         self._form_given = F.at_time(t) if pointwise else F
         self.given_options = GivenOptions(options_prefix, petsc_options)
         self._integrator = Integrator(u, options_prefix)
-        self.ts = self._integrator.ts
-        self.snes = self.ts.getSNES()
+        self._snes = self.ts.getSNES()
         self._shift = time_shift(u)
         self._prepare(u, bcs, lambda: self._lower(self._form_given, u), scale=1.0)
         self._stage = StageOperator(self.operator, self.t, self._shift)
         self._recorder = Recorder(u)
         self._advance: Callable[[float], None] = lambda done: None
         self._attach()
+
+    @property
+    def ts(self) -> PETSc.TS:
+        """The PETSc.TS; raises a DataError when it was destroyed."""
+        return alive(self._integrator.ts, "the problem's TS")
 
     @property
     def step(self) -> int:
@@ -193,7 +198,7 @@ class TimeProblem(NonlinearProblem):
 
         Args:
             t_end: the final time, which the last step hits; -ts_max_time overrides it.
-            dt: length of the first, or of every step; -ts_time_step overrides it.
+            dt: length of the first, or of every step; -ts_time_step overrides it. Default: what ts.setTimeStep was given.
 
         Returns:
             u.
@@ -204,6 +209,7 @@ class TimeProblem(NonlinearProblem):
             BuildError: when the device's compiler refuses a kernel.
             SolverError: when TS diverged; names its reason and those of the last nonlinear and linear solve.
         """
+        ts = self.ts
         with collective(self.u.space.mesh.mpi):
             check_finite(self.u.vec.array_r, f"the initial values {self.u.name}")
             self._span.set(t_end, dt)
@@ -213,10 +219,10 @@ class TimeProblem(NonlinearProblem):
         self.operator.local.update()
         self.build()
         try:
-            length = self.ts.getMaxTime() - self.t.value
-            with own_errors(), progress(self.u.space.comm, "time", self.t.value, length) as self._advance:
-                self.ts.solve(self.u.vec)
-        except Exception:
+            length = ts.getMaxTime() - self.t.value
+            with petsc_errors(self.ts), progress(self.u.space.comm, "time", self.t.value, length) as self._advance:
+                ts.solve(self.u.vec)
+        except BaseException:
             self._recover()
             raise
         self._stage.move_to(self.ts.getSolveTime())
@@ -255,7 +261,7 @@ class TimeProblem(NonlinearProblem):
 
     def _recover(self) -> None:
         """After an exception inside TSSolve, which leaves vectors locked."""
-        petsc_c.unlock(self.u.vec)
+        self._unlock()
         self._integrator.recover()
         self._span.forget()
 
@@ -282,17 +288,7 @@ class TimeProblem(NonlinearProblem):
             raise SolverError(
                 f"TS diverged: {reason_name(ts)} in step {self.step + 1} from t = {ts.getTime():.6g} with dt = "
                 f"{ts.getTimeStep():.6g}; {outcome(self.snes)}. {self.u.name} holds the state before that step. Look at "
-                f"-{prefix}ts_monitor -{prefix}snes_monitor; try a smaller -{prefix}ts_time_step, or "
-                f"-{prefix}ts_max_snes_failures unlimited, which repeats failed steps with a smaller one"
+                f"-{prefix}ts_monitor; try a smaller -{prefix}ts_time_step, or "
+                f"-{prefix}ts_max_snes_failures unlimited, which repeats failed steps with a smaller one. {self._advice()}"
                 + precision_hint(self.settings.precision, prefix)
             )
-
-
-def _check_time(t: Any, u: Function) -> None:
-    """Refuses a time that is no scalar Constant of u's mesh.
-
-    Raises:
-        DataError: when it is not.
-    """
-    if t is not None and (not isinstance(t, Constant) or t.ufl_shape or t.ufl_domain() != u.space.ufl_domain()):
-        raise DataError(f"t is {t!r}; expected a scalar femgpu.Constant of the unknown's mesh: femgpu.Constant(dm, 0.0)")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 from mpi4py import MPI
 from petsc4py import PETSc
 
 from femgpu.errors import OptionError
 from femgpu.spaces import Constant, Function
+
+# PETSc's default step but for a rounding: any other was set by ts.setTimeStep, also 0.1.
+_NO_STEP = math.nextafter(0.1, 1.0)
 
 
 class TimeSpan:
@@ -22,6 +27,8 @@ class TimeSpan:
         self._ts, self._t, self._u = ts, t, u
         self._prefix = ts.getOptionsPrefix() or ""
         self._has_step = PETSc.Options().hasName(f"{self._prefix}ts_time_step")
+        if not self._has_step:
+            ts.setTimeStep(_NO_STEP)
         self._last: tuple[float, int] | None = None
         self._restarted_at = 0
 
@@ -40,8 +47,8 @@ class TimeSpan:
         counts = ("ts_max_steps", "ts_run_steps")
         if ts.getMaxTime() >= 1e300 and not any(database.hasName(prefix + name) for name in counts):
             raise OptionError(f"solve() without an end: give it t_end, or -{prefix}ts_max_time or -{prefix}ts_max_steps")
-        if not self._has_step:
-            raise OptionError(f"solve() without a step: give it dt, or -{prefix}ts_time_step")
+        if not self._has_step and ts.getTimeStep() == _NO_STEP:
+            raise OptionError(f"solve() without a step: give it dt, -{prefix}ts_time_step, or ts.setTimeStep(dt)")
         if not ts.getTimeStep() > 0:
             raise OptionError(f"a step of {ts.getTimeStep()}; expected a positive dt or -{prefix}ts_time_step")
         if ts.getMaxTime() < self._t.value:

@@ -43,6 +43,27 @@ class Constant(ufl.Constant):
             raise DataError(f"Constant {value!r}: expected finite numbers")
         self._value[...] = array
 
+    def __float__(self) -> float:
+        return float(self._scalar("float"))
+
+    def __int__(self) -> int:
+        return int(self._scalar("int"))
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar("complex"))
+
+    def __format__(self, spec: str) -> str:
+        return format(self._scalar(f"the format {spec!r}"), spec) if spec else str(self)
+
+    def ufl_evaluate(self, x: Any, component: tuple[int, ...], derivatives: tuple[int, ...]) -> float:
+        """The value of a component, by which UFL evaluates expressions such as `float(2 * c)`."""
+        return 0.0 if derivatives else float(self._value[component])
+
+    def _scalar(self, kind: str) -> float:
+        if self._value.shape:
+            raise DataError(f"{kind} of a Constant of shape {self._value.shape}; expected a scalar one, or one entry: c.value[0]")
+        return float(self._value)
+
     @property
     def flat(self) -> npt.NDArray[np.float64]:
         """The entries in row-major order."""

@@ -11,7 +11,7 @@ import ufl
 from petsc4py import PETSc
 
 from femgpu import petsc_c
-from femgpu.errors import DataError
+from femgpu.errors import DataError, alive
 from femgpu.mesh.garbage import clean_up
 from femgpu.spaces.field import Field, copy_nodes
 from femgpu.spaces.interpolation import interpolate
@@ -61,9 +61,7 @@ class Function(ufl.Coefficient):
         Raises:
             DataError: when it was destroyed, or is set to something else than a vector of its sizes.
         """
-        if not self._vec.handle:
-            raise DataError(f"the vector of {self.name} was destroyed (u.vec.destroy()); expected it to live as long as u")
-        return self._vec
+        return alive(self._vec, f"the vector of {self.name}")
 
     @vec.setter
     def vec(self, values: PETSc.Vec) -> None:
@@ -188,14 +186,16 @@ class Function(ufl.Coefficient):
         local = dm.getLocalVec()
         local.set(0)
         dm.globalToLocal(self.vec, local)
-        constrained = numbering.constrained
         if numbering.any_constrained:
             petsc_c.insert_boundary_values(dm, local)
         values = local.array_r.copy()
         dm.restoreLocalVec(local)
         if self._constrained is not None:
-            values[constrained] = self._constrained
+            values[numbering.constrained] = self._constrained
         return values
+
+    def __float__(self) -> float:
+        raise DataError(f"the function {self} has no single value; expected u.evaluate(points), or femgpu.assemble of an integral")
 
     def __str__(self) -> str:
         return self.name
@@ -256,15 +256,15 @@ class SubFunction(ufl.Coefficient):
         copy.assign(self)
         return copy
 
+    __float__ = Function.__float__
+
     def __str__(self) -> str:
         return f"{self.parent.name}.{self.name}"
 
 
 def fields_of(u: Function | SubFunction) -> list[Function | SubFunction]:
     """The fields of a function in a mixed space; else the function itself."""
-    if isinstance(u, Function) and isinstance(u.space, MixedSpace):
-        return [u.sub(field.name) for field in u.space.fields]
-    return [u]
+    return list(u.split()) if isinstance(u, Function) and isinstance(u.space, MixedSpace) else [u]
 
 
 def _assign(local: npt.NDArray[np.float64], space: Space, source: Any, name: str) -> None:
@@ -296,6 +296,5 @@ def _interpolate(local: npt.NDArray[np.float64], space: SingleSpace, source: Any
 
 def _is_equal(source: Any, space: Space) -> bool:
     """Whether a source is a function whose nodes are those of a space."""
-    if not isinstance(source, Function | SubFunction):
-        return False
-    return bool(source.space.mesh is space.mesh and source.space.ufl_element() == space.ufl_element())
+    known = isinstance(source, Function | SubFunction)
+    return bool(known and source.space.mesh is space.mesh and source.space.ufl_element() == space.ufl_element())

@@ -12,7 +12,7 @@ import ufl
 from petsc4py import PETSc
 
 from femgpu.element import CELL_NAMES
-from femgpu.errors import MeshError
+from femgpu.errors import MeshError, alive
 from femgpu.mesh import Mesh
 from femgpu.mesh.geometry import chunks
 from femgpu.spaces.field import Field
@@ -73,14 +73,8 @@ class Space(ufl.FunctionSpace):
 
     @property
     def dm(self) -> PETSc.DMPlex:
-        """The DM with this space's section.
-
-        Raises:
-            MeshError: when it was destroyed.
-        """
-        if not self._dm.handle:
-            raise MeshError(f"the DM of {self} was destroyed (dm.destroy()); expected it to live as long as its spaces")
-        return self._dm
+        """The DM with this space's section; raises a DataError when it was destroyed."""
+        return alive(self._dm, f"the DM of {self}")
 
     @property
     def root(self) -> Space:

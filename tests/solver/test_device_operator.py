@@ -39,9 +39,9 @@ def counted(runtime, function):
     return SimpleNamespace(**{name: b - a for name, a, b in zip(("launches", "copies", "fills"), before, after, strict=True)})
 
 
-@pytest.mark.parametrize("robin, prescribed", [(False, True), (True, True), (True, False)])
+@pytest.mark.parametrize("robin, prescribed, target", [(0, 1, "action"), (1, 1, "action"), (1, 0, "action"), (1, 1, "transposed")])
 @pytest.mark.parametrize("scatter, launches", [("atomic", 2), ("gather", 3)])
-def test_launches_of_an_action(set_options, scatter, launches, robin, prescribed):
+def test_launches_of_an_action(set_options, scatter, launches, robin, prescribed, target):
     """Prepare and kernel, and the sum where there are E-vectors; facets are one kernel more. Nothing is copied or filled."""
     set_options(femgpu_scatter=scatter)
     problem = poisson(robin=robin, prescribed=prescribed)
@@ -50,10 +50,10 @@ def test_launches_of_an_action(set_options, scatter, launches, robin, prescribed
     x, y, z = (runtime.empty(size) for _ in range(3))
     runtime.zero(x, size)
     device.set_base(x)
-    device.action(x, y)  # builds
-    device.action(x, z)
+    device.action(x, y, target)  # builds
+    device.action(x, z, target)
     for given, out in ((x, y), (x, z), (z, y)):
-        cost = counted(runtime, lambda given=given, out=out: device.action(given, out))
+        cost = counted(runtime, lambda given=given, out=out: device.action(given, out, target))
         assert (cost.launches, cost.copies, cost.fills) == (launches + robin, 0, 0)
 
 

@@ -27,7 +27,8 @@ def candidates(settings, gpu=True, room=1 << 40):
     runtime = for_comm("", u.space.mesh.mpi)
     stand_in = SimpleNamespace(device=replace(runtime.device, is_gpu=gpu), available_bytes=room)
     (term,) = make_terms(lower_form(F, u), settings)
-    return [entry.split.num_scalars for entry in ways.candidates(term, settings, stand_in, u.space.mesh.mpi)]
+    found = ways.candidates(term, term.integral.action, settings, stand_in, u.space.mesh.mpi)
+    return [entry.split.num_scalars for entry in found]
 
 
 def test_ways_to_be_measured():
@@ -50,9 +51,9 @@ def test_arrays_of_ways_that_lost_are_dropped(monkeypatch):
     local = problem.operator.local
     plain = ways.candidates
 
-    def compared(term, settings, runtime, mpi, masked=False):
-        (winner,) = plain(term, replace(settings, qdata="recompute"), runtime, mpi, masked)
-        (loser,) = plain(term, replace(settings, qdata="store", geometry="stored"), runtime, mpi, masked)
+    def compared(term, action, settings, runtime, mpi, masked=False):
+        (winner,) = plain(term, action, replace(settings, qdata="recompute"), runtime, mpi, masked)
+        (loser,) = plain(term, action, replace(settings, qdata="store", geometry="stored"), runtime, mpi, masked)
         return [winner, loser]
 
     monkeypatch.setattr(form_operator, "candidates", compared)

@@ -80,7 +80,7 @@ def test_destroyed_meshes_are_refused():
     u = femgpu.Function(V)
     dm.destroy()
     for use in (lambda: femgpu.FunctionSpace(dm, "Lagrange", 1), lambda: femgpu.Constant(dm, 1.0), lambda: femgpu.mesh.refine(dm)):
-        with pytest.raises(MeshError, match=r"the DM was destroyed \(dm.destroy\(\)\), or never created"):
+        with pytest.raises(DataError, match="the DM of the mesh was destroyed, or never created"):
             use()
     with pytest.raises(MeshError, match="or never created; expected a DMPlex"):
         femgpu.coordinates(PETSc.DMPlex())
@@ -88,7 +88,7 @@ def test_destroyed_meshes_are_refused():
     u.interpolate(1.0)
     V.dm.destroy()
     for use in (lambda: femgpu.Function(V), lambda: u.evaluate([[0.5, 0.5]])):
-        with pytest.raises(MeshError, match=r"the DM of P1\(triangle\) was destroyed"):
+        with pytest.raises(DataError, match=r"the DM of P1\(triangle\) was destroyed"):
             use()
 
 
@@ -106,5 +106,5 @@ def test_destroyed_vectors_are_refused(tmp_path):
         lambda: femgpu.NonlinearProblem(u * ufl.TestFunction(u.space) * dx, u),
     )
     for use in uses:
-        with pytest.raises(DataError, match=r"the vector of u was destroyed \(u.vec.destroy\(\)\)"):
+        with pytest.raises(DataError, match="the vector of u was destroyed"):
             use()

@@ -22,10 +22,10 @@ _FUNCTIONS = {
     "PetscMin": "fmin",
     "PetscRealPart": "",
 }
-# The Jacobian block, its number of derivatives in all, what it multiplies of the direction, and where that adds to.
-_DERIVATIVES = {"g0": 0, "g1": 1, "g2": 1, "g3": 2}
-_DIRECTION = {"g0": "w", "g1": "w_x", "g2": "w", "g3": "w_x"}
-_RESULT = {"g0": "f0", "g1": "f0", "g2": "f1", "g3": "f1"}
+# The derivatives of test function and direction that a Jacobian block multiplies.
+_DERIVATIVES = {"g0": (0, 0), "g1": (0, 1), "g2": (1, 0), "g3": (1, 1)}
+# By the number of derivatives.
+_DIRECTION, _RESULT = ("w", "w_x"), ("f0", "f1")
 _ABSENT = {
     "a": "there are no coefficients: give them in aux",
     "a_x": "there are no coefficients: give them in aux",
@@ -110,9 +110,10 @@ class Context:
             return _braces(*self._declarations(bodies), *(_braces(body.text) for body in bodies))
         return _braces(*self._declarations(bodies), *(self._pair_body(body, self._into_block(body)) for body in bodies))
 
-    def action(self, bodies: Sequence[Body]) -> str:
-        """A block that adds the products of g0 to g3 with the direction to f0 and f1."""
-        return _braces(*self._declarations(bodies), *(self._pair_body(body, self._times_direction(body)) for body in bodies))
+    def action(self, bodies: Sequence[Body], transposed: bool = False) -> str:
+        """A block that adds the products of g0 to g3, or of their transposes, with the direction to f0 and f1."""
+        uses = (self._pair_body(body, self._times_direction(body, transposed)) for body in bodies)
+        return _braces(*self._declarations(bodies), *uses)
 
     def _declarations(self, bodies: Sequence[Body]) -> list[str]:
         words = _words(bodies)
@@ -145,7 +146,7 @@ class Context:
     def _pair_body(self, body: Body, use: str) -> str:
         """A body that writes a block of its own pair of fields, zero before, and what is done with the block."""
         assert body.trial is not None
-        length = body.test.num_comp * body.trial.num_comp * self.dim ** _DERIVATIVES[body.name]
+        length = body.test.num_comp * body.trial.num_comp * self.dim ** sum(_DERIVATIVES[body.name])
         return _braces(
             f"real fg_block[{length}];",
             f"for (int fg_i = 0; fg_i < {length}; ++fg_i) fg_block[fg_i] = {number(0.0)};",
@@ -158,42 +159,53 @@ class Context:
     def _into_block(self, body: Body) -> str:
         """Copies the entries of one pair of components to where they are among all fields."""
         assert body.trial is not None
-        size = self.dim ** _DERIVATIVES[body.name]
+        size = self.dim ** sum(_DERIVATIVES[body.name])
         row = f"({body.test.offset} + fg_f)*{self.num_comp} + {body.trial.offset} + fg_g"
         return (
             f"for (int fg_d = 0; fg_d < {size}; ++fg_d)\n"
             f"  {body.name}[({row})*{size} + fg_d] = fg_block[(fg_f*{body.trial.num_comp} + fg_g)*{size} + fg_d];"
         )
 
-    def _times_direction(self, body: Body) -> str:
+    def _times_direction(self, body: Body, transposed: bool) -> str:
         """Multiplies the entries of one pair of components with the direction."""
         assert body.trial is not None
-        d = self.dim
-        pair = f"fg_f*{body.trial.num_comp} + fg_g"
-        f, g = f"{body.test.offset} + fg_f", f"{body.trial.offset} + fg_g"
-        over_d, over_e = (f"for (int {name} = 0; {name} < {d}; ++{name})\n  " for name in ("fg_d", "fg_e"))
-        return {
-            "g0": f"f0[{f}] += fg_block[{pair}] * w[{g}];",
-            "g1": f"{over_d}f0[{f}] += fg_block[({pair})*{d} + fg_d] * w_x[({g})*{d} + fg_d];",
-            "g2": f"{over_d}f1[({f})*{d} + fg_d] += fg_block[({pair})*{d} + fg_d] * w[{g}];",
-            "g3": f"{over_d}{over_e}f1[({f})*{d} + fg_d] += fg_block[(({pair})*{d} + fg_d)*{d} + fg_e] * w_x[({g})*{d} + fg_e];",
-        }[body.name]
+        on_test, on_trial = _DERIVATIVES[body.name]
+        index, at = f"fg_f*{body.trial.num_comp} + fg_g", []
+        loops = ""
+        for name, first, order in (("fg_f", body.test.offset, on_test), ("fg_g", body.trial.offset, on_trial)):
+            component = f"{first} + {name}"
+            if order:
+                d = "fg_e" if loops else "fg_d"
+                loops += f"for (int {d} = 0; {d} < {self.dim}; ++{d})\n  "
+                component, index = f"({component})*{self.dim} + {d}", f"({index})*{self.dim} + {d}"
+            at.append(component)
+        if transposed:
+            on_test, on_trial, at = on_trial, on_test, at[::-1]
+        return f"{loops}{_RESULT[on_test]}[{at[0]}] += fg_block[{index}] * {_DIRECTION[on_trial]}[{at[1]}];"
 
 
-def direction_reads(body: Body) -> frozenset[Read]:
-    """What the product of a Jacobian block with the direction reads of the direction."""
+def action_reads(body: Body, transposed: bool = False) -> frozenset[Read]:
+    """What the product of a Jacobian block, or of its transpose, with the direction reads of the direction."""
+    field, order = _sides(body)[not transposed]
+    return frozenset((_DIRECTION[order], i) for i in field.components)
+
+
+def action_writes(body: Body, transposed: bool = False) -> frozenset[Write]:
+    """The outputs of that product."""
+    field, order = _sides(body)[transposed]
+    return frozenset((_RESULT[order], i) for i in field.components)
+
+
+def writes(body: Body) -> frozenset[Write]:
+    """The outputs of a body."""
+    return frozenset((body.name, i) for i in body.test.components)
+
+
+def _sides(body: Body) -> tuple[tuple[Part, int], tuple[Part, int]]:
+    """The field and the number of derivatives of test function and direction."""
     assert body.trial is not None
-    return frozenset((_DIRECTION[body.name], i) for i in body.trial.components)
-
-
-def writes(body: Body, into: str | None = None) -> frozenset[Write]:
-    """The outputs of a body, or of its product with the direction."""
-    return frozenset((into or body.name, i) for i in body.test.components)
-
-
-def action_writes(body: Body) -> frozenset[Write]:
-    """The outputs of the product of a Jacobian block with the direction."""
-    return writes(body, _RESULT[body.name])
+    on_test, on_trial = _DERIVATIVES[body.name]
+    return (body.test, on_test), (body.trial, on_trial)
 
 
 def _words(bodies: Iterable[Body]) -> frozenset[str]:

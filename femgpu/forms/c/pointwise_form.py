@@ -23,7 +23,7 @@ import ufl
 
 from femgpu.errors import FormError, MeshError
 from femgpu.forms.c.bodies import F_NAMES, G_NAMES, Body, Part, read_bodies
-from femgpu.forms.c.context import Context, action_writes, direction_reads, writes
+from femgpu.forms.c.context import Context, action_reads, action_writes, writes
 from femgpu.forms.records import Form, Integral, Kind, Pointwise, Read, Write, components
 from femgpu.forms.ufl.check import check_space, simple_elements
 from femgpu.forms.ufl.show import show
@@ -112,6 +112,7 @@ class PointwiseForm:
                 residual=_residual(context, [body for body in bodies if body.trial is None]),
                 action=_action(context, [body for body in bodies if body.trial is not None]),
                 jacobian=_jacobian(context, [body for body in bodies if body.trial is not None]),
+                transposed=_action(context, [body for body in bodies if body.trial is not None], transposed=True),
             )
             for (kind, ids), bodies in self.groups.items()
         )
@@ -279,11 +280,12 @@ def _jacobian(context: Context, bodies: list[Body]) -> Pointwise | None:
     return _counted("jacobian", context.jacobian(bodies), context.reads(bodies), written)
 
 
-def _action(context: Context, bodies: list[Body]) -> Pointwise | None:
+def _action(context: Context, bodies: list[Body], transposed: bool = False) -> Pointwise | None:
     if not bodies:
         return None
-    reads = context.reads(bodies).union(*map(direction_reads, bodies))
-    return _counted("action", context.action(bodies), reads, frozenset().union(*map(action_writes, bodies)))
+    reads = context.reads(bodies).union(*(action_reads(body, transposed) for body in bodies))
+    written = frozenset().union(*(action_writes(body, transposed) for body in bodies))
+    return _counted("action", context.action(bodies, transposed), reads, written)
 
 
 def _counted(kind: Kind, body: str, reads: frozenset[Read], written: frozenset[Write]) -> Pointwise:

@@ -39,7 +39,9 @@ def check_form(form: Any, num_arguments: int, what: str) -> None:
     for integral in form.integrals():
         _check_integral(integral, what)
     check_regions(form, what)
-    _check_meshes([*form.ufl_domains(), *(d for entry in form.integrals() for d in extract_domains(entry.integrand()))], what)
+    integrals = form.integrals()  # of the form itself UFL raises where arguments contradict each other
+    domains = [*(entry.ufl_domain() for entry in integrals), *(d for e in integrals for d in extract_domains(e.integrand()))]
+    _check_meshes(domains, what)
     _check_arguments(form, num_arguments, what)
     for coefficient in form.coefficients():
         check_space(coefficient.ufl_function_space(), f"the coefficient {show(coefficient)}")
@@ -75,7 +77,8 @@ def check_inputs(lowered: Lowered) -> None:
     for entry in (*lowered.coefficients, *lowered.constants):
         if not isinstance(entry, Function | Constant):
             raise FormError(
-                f"{show(entry)} is a ufl.{type(entry).__name__}, which has no values; expected a Function or Constant of femgpu's"
+                f"{show(entry)} is a ufl.{type(entry).__name__}, which has no values; expected a femgpu.Constant(dm, value) or a "
+                "femgpu.Function(V) in its place"
             )
 
 
@@ -160,7 +163,10 @@ def _check_arguments(form: Any, num_arguments: int, what: str) -> None:
                 "the parts that ufl.split gives of one test function in femgpu.MixedSpace"
             )
         check_space(argument.ufl_function_space(), f"{what}: the test or trial function {show(argument)}")
-    arguments = form.arguments()
+    try:
+        arguments = form.arguments()
+    except ValueError as error:
+        raise FormError(f"{what}: {error}") from error
     numbers = [argument.number() for argument in arguments]
     if numbers != list(range(num_arguments)):
         expected = ("no test function", "one test function", "a test and a trial function")[num_arguments]

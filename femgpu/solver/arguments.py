@@ -1,0 +1,40 @@
+"""Checks of what problems are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from femgpu.errors import DataError
+from femgpu.spaces import Constant, Function
+
+
+def check_unknown(u: Any) -> None:
+    """Refuses what is no Function.
+
+    Raises:
+        DataError: when it is none.
+    """
+    if not isinstance(u, Function):
+        raise DataError(
+            f"the unknown is {u!r} of type {type(u).__name__}; expected a femgpu.Function in a FunctionSpace or MixedSpace"
+        )
+
+
+def check_prefix(prefix: Any) -> None:
+    """Refuses what is no string.
+
+    Raises:
+        DataError: when it is none.
+    """
+    if not isinstance(prefix, str):
+        raise DataError(f"options_prefix {prefix!r} of type {type(prefix).__name__}; expected a string such as 'heat_'")
+
+
+def check_time(t: Any, u: Function) -> None:
+    """Refuses a time that is no scalar Constant of u's mesh.
+
+    Raises:
+        DataError: when it is not.
+    """
+    if t is not None and (not isinstance(t, Constant) or t.ufl_shape or t.ufl_domain() != u.space.ufl_domain()):
+        raise DataError(f"t is {t!r}; expected a scalar femgpu.Constant of the unknown's mesh: femgpu.Constant(dm, 0.0)")

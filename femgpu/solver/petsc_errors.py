@@ -1,0 +1,92 @@
+"""Errors of PETSc in femgpu's words: what PETSc said, the option that it is about, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from petsc4py import PETSc
+
+from femgpu import petsc_c
+from femgpu.errors import OptionError, SolverError, petsc_words
+
+# The outermost linear solve has begun, as a trace says it.
+_SOLVING = re.compile(r"KSPSolve_Private\(\) at .*\n\[\d+\] KSPSolve_")
+# What PETSc says, and the remedy; {p} is the options prefix, {0} and {1} are what the pattern finds.
+_REMEDIES = (
+    (
+        r"factorization type (\S+) and matrix type mpi",
+        "PETSc's own factorisations are for one rank, and this PETSc has no MUMPS or SuperLU_DIST. Take -{p}pc_type redundant (all "
+        "of the matrix on every rank, LU), -{p}pc_type bjacobi or asm with -{p}sub_pc_type lu or ilu, or -{p}pc_type gamg",
+    ),
+    (
+        r"factorization type (\S+) and matrix type (?:python|mffd)",
+        "the matrix-free Jacobian has no entries to factorise; take -{p}femgpu_pmat assembled, or -{p}pc_type jacobi",
+    ),
+    (
+        r"Could not locate solver type (\S+) for",
+        "this PETSc was built without {0}; leave -{p}pc_factor_mat_solver_type out",
+    ),
+    (
+        r"must have at least two fields",
+        "-{p}pc_type fieldsplit splits fields, and the unknown has one: solve in a femgpu.MixedSpace, or take another -{p}pc_type",
+    ),
+    (
+        r"\bmethod (\w+)\(\)|MATOP_|MatMultTranspose|(?:python|mffd) does not have|type (?:python|mffd)",
+        "the matrix-free Jacobian does not do that; take -{p}femgpu_jacobian assembled, or another -{p}pc_type",
+    ),
+    (r"different mat and pmat|Matrix must be AIJ", "take -{p}femgpu_jacobian assembled, which makes both the same AIJ matrix"),
+    (r"Python context not set", "name the class: -{p}pc_python_type femgpu.AssembledPC, for example"),
+    (r"Unable to find requested (.+) type (\S+)", "this PETSc has no such type{1}; -help lists those of a build"),
+    (r"has no (?:numeric|integer|logical|real) value", "expected a number{1}"),
+)
+
+
+@contextmanager
+def petsc_errors(solver: PETSc.Object, reading: bool = False) -> Iterator[None]:
+    """Turns an error inside PETSc into femgpu's, or into what a callback raised.
+
+    Args:
+        solver: whose options prefix remedies name.
+        reading: whether PETSc reads options, so that an error is one of these.
+
+    Raises:
+        BaseException: what a callback raised, as it is: femgpu's own errors, those of the user's monitors, KeyboardInterrupt.
+        OptionError: for PETSc's own errors about options.
+        SolverError: for its others.
+    """
+    try:
+        yield
+    except PETSc.Error as error:
+        kind = OptionError if reading else SolverError
+        if _SOLVING.search(str(error)):
+            petsc_c.leave_solve((solver.getSNES() if isinstance(solver, PETSc.TS) else solver).getKSP())
+        cause: BaseException | None = error.__cause__
+        while isinstance(cause, PETSc.Error) and cause.__cause__ is not None:
+            cause = cause.__cause__
+        if cause is None or isinstance(cause, PETSc.Error):
+            raise kind(_message(error if cause is None else cause, solver)) from error
+        if reading and isinstance(cause, ImportError | AttributeError):
+            raise OptionError(f"-{solver.getOptionsPrefix() or ''}..._python_type: {cause}; expected module.Class") from error
+        raise cause from None
+
+
+def _message(error: PETSc.Error, solver: PETSc.Object) -> str:
+    """What PETSc said last, the options that it may be about, and the remedy."""
+    prefix = solver.getOptionsPrefix() or ""
+    text = petsc_words(error)
+    for pattern, remedy in _REMEDIES:
+        found = re.search(pattern, text)
+        if found:
+            words = [*(found.groups() or ("",)), ""]
+            given = _given(text)
+            words[1] = f" (given: {given})" if given else ""
+            return f"PETSc: {text}: {remedy.format(*words, p=prefix)}"
+    return f"PETSc: {text} (error code {error.ierr}); look at the options -{prefix}snes_..., -{prefix}ksp_... and -{prefix}pc_..."
+
+
+def _given(text: str) -> str:
+    """The options whose value PETSc quotes."""
+    words = set(re.findall(r"\S+", text))
+    return ", ".join(f"-{name} {value}" for name, value in PETSc.Options().getAll().items() if value and value in words)
