@@ -70,11 +70,11 @@ class NonlinearProblem:
         check_unknown(u)
         if snes is not None and not isinstance(snes, PETSc.SNES):
             raise DataError(f"snes is of type {type(snes).__name__}; expected a PETSc.SNES")
+        self._snes = PETSc.SNES().create(comm=u.space.comm) if snes is None else alive(snes, "snes")
         check_prefix(options_prefix)
         self.given_options = GivenOptions(options_prefix if snes is None else snes.getOptionsPrefix() or "", petsc_options)
         let_go(u.space.comm)
         self._own = snes is None
-        self._snes = PETSc.SNES().create(comm=u.space.comm) if snes is None else alive(snes, "snes")
         if snes is None:
             self.snes.setOptionsPrefix(options_prefix)
         self._prepare(u, bcs, lambda: lower_form(residual_form(F, u), u, J))

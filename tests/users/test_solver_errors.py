@@ -317,8 +317,8 @@ def test_arguments_that_are_no_such_thing():
     F, u = inner(grad(problem.u), grad(ufl.TestFunction(problem.u.space))) * dx, problem.u
     V = FunctionSpace(mesh.box((1, 1), cell="triangle", comm=SELF), "Lagrange", 1)
     for call, said in (
-        (lambda: NonlinearProblem(F, u, None), "bcs is None"),
-        (lambda: NonlinearProblem(F, u, [None]), "bcs holds None"),
+        (lambda: NonlinearProblem(F, u, 3), "bcs"),
+        (lambda: NonlinearProblem(F, u, [None]), "None"),
         (lambda: NonlinearProblem(F, u, options_prefix=3), "options_prefix 3"),
         (lambda: TimeProblem(F, u, options_prefix=3), "options_prefix 3"),
         (lambda: Function(u.space, name=3), "name of a Function is 3"),
