@@ -176,6 +176,11 @@ class Plan(ABC):
         return self.point_size <= self.unroll
 
     @property
+    def rolls_basis(self) -> bool:
+        """Whether the compiler is told to leave loops over basis functions and points alone: by itself it unrolls short ones."""
+        return 0 < self.unroll < self.point_size
+
+    @property
     def flops(self) -> int:
         """Floating-point operations of one cell."""
         work = self.work

@@ -65,7 +65,8 @@ def _kernel(plan: Plan, step: Step, outputs: tuple[str, ...]) -> str:
     """One step, with its own macros."""
     work, inputs = plan.work, _inputs(plan.work)
     macros = [f"#define {name} {value}" for name, value in step.macros]
-    macros.append("#define POINTS_UNROLL" + (' _Pragma("unroll")' if dict(step.macros).get("UNROLL_POINTS") else ""))
+    points = ' _Pragma("unroll")' if dict(step.macros).get("UNROLL_POINTS") else " UNROLL" if plan.rolls_basis else ""
+    macros.append(f"#define POINTS_UNROLL{points}")
     text = _LOOKUP.get_template(f"{step.shell}.cl.mako").render(
         plan=plan,
         work=work,
@@ -99,6 +100,8 @@ def _macros(plan: Plan, steps: tuple[Step, ...]) -> list[str]:
     lines += dict.fromkeys(array.macro for step in steps for array in step.arrays if array.macro)
     if plan.unrolls_basis:
         lines.append("#define UNROLLED")
+    elif plan.rolls_basis:
+        lines.append("#define ROLLED")
     if work.sums and plan.scatter == "atomic":
         lines.append(f"#define ATOMIC_{plan.atomics.upper()}{plan.itemsize('scalar') * 8}")
     return lines

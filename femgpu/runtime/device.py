@@ -17,9 +17,9 @@ from femgpu.model import Limits, ceiling
 _NVIDIA_LOCAL_BYTES = 200 * 1024
 # Half of the smallest stack that a thread of the C library gets by default: PoCL puts a work-group's private arrays there.
 _STACK_BYTES = 1 << 20
-# Instructions that loops are unrolled to, so that no build takes more than 3 s: an estimate until `bench build` measures it.
-# The one slow build that is known, 125 unrolled points of an error norm on Q2, took 36 s and has 14000 to 46000 by the same count.
-_UNROLL = 3072
+# Instructions of a point up to which its loops are unrolled, so that no build takes more than 3 s: of the drivers' kernels the
+# slowest below takes 2.8 s on an H200, the next ones 3.3 to 8.4 s (`docs/benchmarks`, build).
+_UNROLL = 2048
 # Of an index of a device, leading zeros and all.
 _DIGITS = 9
 # Cells whose words a GPU interleaves: as many as items that read memory together.

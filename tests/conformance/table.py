@@ -46,6 +46,6 @@ def limits_of(runtime, kind):
     small = replace(device, local_bytes=min(device.local_bytes, 49152), atomics="cas")
     return {
         "device": device if runtime.device.is_gpu else replace(device, local_bytes=small.local_bytes),
-        "blocks": replace(small, block=32, unroll=0),
+        "blocks": replace(small, block=32, unroll=1),
         "unrolled": replace(small, block=32, unroll=100_000, group=128, native_atomics=True),
     }[kind]

@@ -21,6 +21,8 @@ typedef ACCUM accum;
 
 #ifdef UNROLLED
 #define UNROLL _Pragma("unroll")
+#elif defined(ROLLED)
+#define UNROLL _Pragma("unroll 1")
 #else
 #define UNROLL
 #endif
@@ -284,6 +286,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
   det_J = d_geometry[AT_d_geometry(cell, DIM * DIM)];
 
   accum r_f0_e[3];
+  UNROLL
   for (int i = 0; i < 3; ++i) r_f0_e[i] = 0;
 
   POINTS_UNROLL

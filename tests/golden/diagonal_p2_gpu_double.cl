@@ -22,6 +22,8 @@ typedef ACCUM accum;
 
 #ifdef UNROLLED
 #define UNROLL _Pragma("unroll")
+#elif defined(ROLLED)
+#define UNROLL _Pragma("unroll 1")
 #else
 #define UNROLL
 #endif
@@ -283,6 +285,7 @@ void diagonal(const int first, const int count, __global const scalar *restrict 
   det_J = d_geometry[AT_d_geometry(cell, DIM * DIM)];
 
   accum r_f0_e[6];
+  UNROLL
   for (int i = 0; i < 6; ++i) r_f0_e[i] = 0;
 
   POINTS_UNROLL

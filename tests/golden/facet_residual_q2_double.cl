@@ -21,6 +21,8 @@ typedef ACCUM accum;
 
 #ifdef UNROLLED
 #define UNROLL _Pragma("unroll")
+#elif defined(ROLLED)
+#define UNROLL _Pragma("unroll 1")
 #else
 #define UNROLL
 #endif
@@ -283,6 +285,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
   real J_inv[DIM * DIM], det_J;
 
   accum r_f0_e[9];
+  UNROLL
   for (int i = 0; i < 9; ++i) r_f0_e[i] = 0;
 
   POINTS_UNROLL

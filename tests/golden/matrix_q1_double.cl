@@ -20,6 +20,8 @@ typedef ACCUM accum;
 
 #ifdef UNROLLED
 #define UNROLL _Pragma("unroll")
+#elif defined(ROLLED)
+#define UNROLL _Pragma("unroll 1")
 #else
 #define UNROLL
 #endif

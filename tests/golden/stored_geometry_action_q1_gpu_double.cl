@@ -23,6 +23,8 @@ typedef ACCUM accum;
 
 #ifdef UNROLLED
 #define UNROLL _Pragma("unroll")
+#elif defined(ROLLED)
+#define UNROLL _Pragma("unroll 1")
 #else
 #define UNROLL
 #endif
@@ -280,6 +282,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
   for (int i = 0; i < NUM_CELL_STATE; ++i) r_c[i] = d_cell_state[AT_d_cell_state(cell, i)];
 
   accum r_f0_e[4];
+  UNROLL
   for (int i = 0; i < 4; ++i) r_f0_e[i] = 0;
 
   POINTS_UNROLL

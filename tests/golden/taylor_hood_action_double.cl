@@ -23,6 +23,8 @@ typedef ACCUM accum;
 
 #ifdef UNROLLED
 #define UNROLL _Pragma("unroll")
+#elif defined(ROLLED)
+#define UNROLL _Pragma("unroll 1")
 #else
 #define UNROLL
 #endif
@@ -291,8 +293,10 @@ void action(const int first, const int count, __global const scalar *restrict d_
   det_J = d_geometry[AT_d_geometry(cell, DIM * DIM)];
 
   accum r_f0_e[12];
+  UNROLL
   for (int i = 0; i < 12; ++i) r_f0_e[i] = 0;
   accum r_f1_e[3];
+  UNROLL
   for (int i = 0; i < 3; ++i) r_f1_e[i] = 0;
 
   POINTS_UNROLL

@@ -12,6 +12,7 @@ void ${step.name}(${arguments}) {
 % endif
 % for i, row in enumerate(work.rows):
   accum r_f${i}_e[${row.size}];
+  UNROLL
   for (int i = 0; i < ${row.size}; ++i) r_f${i}_e[i] = 0;
 % endfor
 

@@ -13,6 +13,8 @@ from femgpu.model import Limits
 
 # Loops over points are unrolled as long as points times rows are at most this many, where all of them are short enough.
 _UNROLLED_POINTS = 64
+# How much longer all points may be than one whose basis functions are unrolled.
+_POINTS_UNROLL = 1.5
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,9 @@ class CellPlan(Plan):
 
     @property
     def unrolls_points(self) -> bool:
-        """Whether the loop over points is unrolled; that of element matrices never is."""
-        points, rows = self.work.num_qpts, max(self.work.num_rows, 1)
-        small = points * rows <= _UNROLLED_POINTS and points * self.point_size <= self.unroll
+        """Whether the loop over points is unrolled; of element matrices, functionals and states, which run once, it never is."""
+        points, rows = self.work.num_qpts, self.work.num_rows
+        small = 0 < points * rows <= _UNROLLED_POINTS and points * self.point_size <= _POINTS_UNROLL * self.unroll
         return small and self.work.target != "matrix"
 
     @property
