@@ -72,10 +72,12 @@ class Layout:
 
         Args:
             array: the words in the order of the element.
-            permutation: for layouts with `lattice`, the word that stands at each place of the tensor product.
+            permutation: for layouts with `lattice`, the node or point that stands at each place of the tensor product; all of its
+                words move together.
         """
         if self.lattice and permutation is not None:
-            array = array[:, permutation]
+            groups = array.reshape(len(array), len(permutation), -1)
+            array = groups[:, permutation].reshape(array.shape)
         num_cells, words = array.shape
         if self.order == "cell":
             return np.ascontiguousarray(array).reshape(-1)

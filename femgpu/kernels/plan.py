@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Self
 
@@ -224,7 +224,7 @@ class Plan(ABC):
             words[field.vector] = words.get(field.vector, 0) + field.size
         for field in work.fields:
             if work.source == "evector":
-                own = Layout(layout.order, layout.block, field.num_comp)
+                own = replace(layout, together=field.num_comp)
                 arrays.append(Array(f"d_{field.name}", "scalar", ("entries", field.name), field.size, own))
                 continue
             if field.vector in words:
@@ -269,7 +269,7 @@ class Plan(ABC):
             arrays.append(Array("d_out", "scalar", ("out",), work.num_rows, moves=2, written=True))
         elif work.sums:
             for i, row in enumerate(work.rows):
-                own = Layout(layout.order, layout.block, row.num_comp)
+                own = replace(layout, together=row.num_comp)
                 arrays.append(Array(f"d_out{i}", "scalar", ("out", i), row.size, own, written=True))
         return arrays
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from mako.lookup import TemplateLookup
 
+from femgpu.errors import PlanError
 from femgpu.kernels.plan import Plan, Step
 from femgpu.kernels.source import FOLDER, source, type_macros
 from femgpu.kernels.tables import table_text
@@ -97,7 +98,11 @@ def _macros(plan: Plan, steps: tuple[Step, ...]) -> list[str]:
         "NUM_CELL_STATE": work.num_cell_state,
     }
     lines = [*type_macros(plan.precision)] + [f"#define {name} {value}" for name, value in sizes.items()]
-    lines += dict.fromkeys(array.macro for step in steps for array in step.arrays if array.macro)
+    places: dict[str, str] = {}
+    for array in (array for step in steps for array in step.arrays if array.macro):
+        if places.setdefault(array.name, array.macro) != array.macro:
+            raise PlanError(f"two steps of a {plan.schedule} plan lay their arrays {array.name} out differently; rename one")
+    lines += places.values()
     if plan.unrolls_basis:
         lines.append("#define UNROLLED")
     elif plan.rolls_basis:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from femgpu.element import LagrangeElement
+from femgpu.errors import PlanError
 from femgpu.kernels import TYPES, Array, Layout, Plan
 from femgpu.operators.term import Term
 from femgpu.runtime import Runtime
@@ -115,7 +116,8 @@ class CellArrays:
             return (id(block.coords), kind, dtype), lambda: block.coords.astype(dtype)
         if kind == "facets":
             return (id(term), kind), lambda: _packed(layout, term.facets[:, None])  # type: ignore[index]
-        assert kind == "tables", f"no array plays the role {array.role}"
+        if array.role != ("tables", "full"):
+            raise PlanError(f"argument {array.name} has the role {array.role}, which nothing fills")
         return (kind, dtype, tables.tobytes()), lambda: tables.astype(dtype)
 
     def _offsets(self, term: Term, field: Field, masked: bool, layout: Layout | None) -> np.ndarray:

@@ -265,7 +265,7 @@ class FormOperator:
         action = action if split is None else split.action
         if split is None or split.state is None:
             return Way(candidate, self._application(term, action, choice), None)
-        size = state_bytes(term, split, self.settings, self.runtime.device.limits)
+        size = state_bytes(term, choice.plan)
         self.runtime.require(sum(size.values()), f"what is kept ({split}; -femgpu_qdata recompute keeps nothing)")
         state = {role: self.runtime.empty(count) for role, count in size.items()}
         storing = self._application(term, split.state, self._plan(term, "state", split.state, choice.plan.block), state)

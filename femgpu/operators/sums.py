@@ -146,7 +146,9 @@ def _entries(term: Term, starts: Sequence[int], layout: Layout, num_comp: int) -
     """For each field with `num_comp` components: position of every node in the L-vector, and of its entry in the E-vector."""
     for start, field in zip(starts, term.rows, strict=True):
         if field.num_comp == num_comp:
-            offsets = term.offsets(field)
+            element, offsets = term.element(field), term.offsets(field)
+            if layout.lattice and element.product is not None:
+                offsets = offsets[:, element.product[1]]
             # The components of a node stand together: nodes are laid out like single words, but num_comp apart.
             places = layout.positions(*offsets.shape) * num_comp + start
             yield offsets.ravel(), places.ravel().astype(np.int32)

@@ -15,7 +15,6 @@ from femgpu.forms import Pointwise, StateSplit, pull_back, split_states
 from femgpu.kernels import SCHEDULES, Plan, Schedule, Wish, Work, schedule_named
 from femgpu.model import Limits
 from femgpu.operators.application import Application
-from femgpu.operators.arrays import real_type
 from femgpu.operators.term import FieldData, Term
 from femgpu.operators.work import make_work
 from femgpu.options import Settings
@@ -82,7 +81,10 @@ def choose_plan(work: Work, term: Term, settings: Settings, limits: Limits) -> C
         refusal = entry.refuses(work, limits)
         if not refusal:
             wish = make_wish(term, work, settings, limits, parameters)
-            return Choice(next(iter(entry.plans(work, limits, wish))), tuple(refusals))
+            plan = next(iter(entry.plans(work, limits, wish)), None)
+            if plan is None:
+                raise PlanError(f"schedule {entry.name} serves the {work.target} and has no plan for it")
+            return Choice(plan, tuple(refusals))
         if work.target in ("residual", "action"):
             if entry.name == settings.schedule_name:
                 raise PlanError(f"-femgpu_schedule {settings.schedule}: {refusal}")
@@ -180,7 +182,7 @@ def candidates(
     if len(found) < 2:
         return found
     room = runtime.available_bytes / len(found)  # several ways that store may be compared
-    sizes = [sum(state_bytes(term, split, settings, limits).values()) for split in splits]
+    sizes = [sum(state_bytes(term, entry.choice.plan).values()) for entry in found]
     # Asked to store, it stores, whether there is room or not: the error then says so.
     must = settings.qdata == "store"
     seconds = [
@@ -240,12 +242,14 @@ def on_cells(term: Term) -> set[tuple[str, int]]:
     return found
 
 
-def state_bytes(term: Term, split: StateSplit, settings: Settings, limits: Limits) -> dict[tuple, int]:
-    """Bytes on this rank of what a split stores, by the roles of the arrays; whole blocks of cells."""
-    itemsize = np.dtype(real_type(settings.precision)).itemsize
-    cells = -(-term.num_cells // limits.block) * limits.block
-    words = {("state",): split.num_scalars * term.quadrature.num_qpts, ("cell_state",): split.num_cell_scalars}
-    return {role: cells * count * itemsize for role, count in words.items() if count}
+def state_bytes(term: Term, plan: Plan) -> dict[tuple, int]:
+    """Bytes on this rank of what a plan reads of a stored state, by the roles of the arrays."""
+    arrays = (array for step in plan.steps() for array in step.arrays)
+    return {
+        array.role: array.layout.size(term.num_cells, array.words) * plan.itemsize(array.ctype)
+        for array in arrays
+        if array.role in (("state",), ("cell_state",)) and array.layout is not None
+    }
 
 
 def _costs(term: Term, pointwise: Pointwise) -> tuple[Callable[[tuple[str, int]], float], Callable[[tuple[str, int]], float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from femgpu import log
-from femgpu.errors import collective
+from femgpu.errors import DataError, collective
 from femgpu.forms import Form
 from femgpu.operators import FormOperator
 from femgpu.operators.form_operator import EVENTS
@@ -110,6 +110,8 @@ class DeviceOperator:
         found = self._bound.get(key)
         if found is None:
             assert self._prepare is not None
+            if t.int_ptr == out.int_ptr:
+                raise DataError("an action reads its direction while it writes its result; expected two buffers, got one")
             found = [self._prepare.bound({3: t, 4: out}), *self.local.bind(target, t, out)]
             self._bound.put(key, found, (self.runtime.holds(t), self.runtime.holds(out)))
         return found

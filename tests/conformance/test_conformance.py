@@ -166,11 +166,11 @@ def check_plan(runtime, task, plan, rng):
     group = max(-(-step.group_cells // step.parts) for step in plan.steps())
     most = max(3, int(TOTAL_FLOPS / max(plan.flops, 1)))
     prime = next(n for n in range(group + 2, 4 * group + 8) if is_prime(n))
-    counts = [count for count in {0, 1, group - 1, group, group + 1, 2 * group, prime} if count <= most]
+    counts = [count for count in {0, 1, group - 1, group, group + 1, 2 * group, prime, plan.chunk_cells + 1} if count <= most]
     for count in counts:
         trial = Trial(runtime, task, plan, rng.integers(task.term.num_cells, size=count))
         launches = trial.launch()
-        assert launches == (len(plan.steps()) if count else 0)
+        assert launches == len(plan.steps()) * -(-count // (plan.chunk_cells or max(count, 1)))
         trial.check()
     trial = Trial(runtime, task, plan, rng.integers(task.term.num_cells, size=max(counts)))
     middle = int(rng.integers(max(counts) + 1))

@@ -1,23 +1,27 @@
 """Plans of several steps, and workspaces that hold some of the cells only."""
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
 import pytest
+import ufl
 from conformance.bounds import Arithmetic
 from conformance.guarded import Guarded
 from conformance.samples import make_problem
 from conformance.trial import Trial, make_task
 from mako.lookup import TemplateLookup
 from petsc4py import PETSc
+from ufl import dx, grad, inner
 
-from femgpu.kernels import Array, Plan, Step
+from femgpu import Function, FunctionSpace, NonlinearProblem, mesh
+from femgpu.kernels import Array, Plan, Step, pack_tables
+from femgpu.kernels.schedules import CellPlan
 from femgpu.kernels.source import FOLDER
-from femgpu.operators import make_terms
+from femgpu.operators import application, make_terms
 from femgpu.operators.work import make_work
 from femgpu.options import Settings
 from femgpu.runtime import for_comm
@@ -72,6 +76,38 @@ def test_steps_pass_a_work_array_on(rng, block, scatter):
         trial = Trial(runtime, task, plan, rng.integers(term.num_cells, size=19))
         assert trial.launch(5, 9) == 2 * -(-9 // (chunk or 9))
         trial.check(5, 14)
+
+
+@pytest.mark.parametrize("scatter", ["gather", "atomic"])
+def test_nodes_in_the_order_of_the_lattice(rng, monkeypatch, set_options, scatter):
+    """What nodes carry stands at their places of the tensor product, into kernels and out of them, with tables that follow."""
+    set_options(femgpu_scatter=scatter)
+    V = FunctionSpace(mesh.box((3, 2), cell="quadrilateral", comm=PETSc.COMM_SELF), "Lagrange", 3, shape=(2,))
+    state, direction = rng.standard_normal((2, V.num_local))
+
+    def results():
+        u, v = Function(V), ufl.TestFunction(V)
+        problem = NonlinearProblem((1 + inner(u, u)) * inner(grad(u), grad(v)) * dx, u)
+        x, w, f, y = (u.vec.duplicate() for _ in range(4))
+        x.setArray(state)
+        w.setArray(direction)
+        problem.residual(x, f)
+        problem.linearise(x)
+        problem.jacobian.mult(w, y)
+        return np.concatenate([f.array, y.array])
+
+    def pack_on_lattice(plan, weights, normals, tabulations):
+        # The space's element and that of the coordinates.
+        for number, element in ((0, V.element), (1, V.mesh.coord_element)):
+            if number in tabulations:
+                tabulations[number] = [table[:, :, element.product[1]] for table in tabulations[number]]
+        return pack_tables(plan, weights, normals, tabulations)
+
+    expected, plain = results(), CellPlan.layout.fget
+    monkeypatch.setattr(CellPlan, "layout", property(lambda plan: replace(plain(plan), lattice=True)))
+    monkeypatch.setattr(application, "pack_tables", pack_on_lattice)
+    found = results()
+    np.testing.assert_allclose(found, expected, atol=1e-12 * np.abs(expected).max())
 
 
 def poisson(rng):

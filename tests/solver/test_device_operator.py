@@ -10,6 +10,7 @@ from petsc4py import PETSc
 from ufl import ds, dx, grad, inner
 
 from femgpu import DirichletBC, Function, FunctionSpace, MixedSpace, NonlinearProblem, mesh
+from femgpu.errors import DataError
 from femgpu.operators import ways
 from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays
@@ -55,6 +56,13 @@ def test_launches_of_an_action(set_options, scatter, launches, robin, prescribed
     for given, out in ((x, y), (x, z), (z, y)):
         cost = counted(runtime, lambda given=given, out=out: device.action(given, out, target))
         assert (cost.launches, cost.copies, cost.fills) == (launches + robin, 0, 0)
+
+
+def test_an_action_in_place_is_refused():
+    problem = poisson()
+    x = problem.runtime.upload(np.ones(problem.u.vec.getLocalSize()))
+    with pytest.raises(DataError, match="expected two buffers"):
+        problem.operator.device.action(x, x)
 
 
 def test_an_action_between_host_vectors_adds_two_copies(set_options):

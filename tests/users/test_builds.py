@@ -48,7 +48,7 @@ def test_points_of_states():
     _, u = function("hexahedron", 2)
     F = exp(u) * inner(grad(u), grad(ufl.TestFunction(u.space))) * dx
     (term,) = make_terms(lower_form(F, u), Settings())
-    candidate, *_ = candidates(term, Settings(qdata="store"), runtime.current(), u.space.mesh.mpi)
+    candidate, *_ = candidates(term, term.integral.action, Settings(qdata="store"), runtime.current(), u.space.mesh.mpi)
     assert term.quadrature.num_qpts > 30
     assert "#define POINTS_UNROLL _Pragma" not in plan_and_source(term, "state", candidate.split.state)[1]
 
