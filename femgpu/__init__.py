@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from femgpu.forms import PointwiseForm
     from femgpu.io import write
     from femgpu.operators import assemble, error_norm
-    from femgpu.solver import AssembledPC, FormMatrix, NonlinearProblem, TimeProblem, project
+    from femgpu.solver import CG, AssembledPC, FormMatrix, NonlinearProblem, TimeProblem, project
     from femgpu.spaces import (
         Constant,
         DirichletBC,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "CG",
     "AssembledPC",
     "Constant",
     "DirichletBC",
@@ -50,7 +51,7 @@ _HOMES = {
     "forms": ("PointwiseForm",),
     "io": ("write",),
     "operators": ("assemble", "error_norm"),
-    "solver": ("AssembledPC", "FormMatrix", "NonlinearProblem", "TimeProblem", "project"),
+    "solver": ("CG", "AssembledPC", "FormMatrix", "NonlinearProblem", "TimeProblem", "project"),
     "spaces": (
         "Constant",
         "DirichletBC",

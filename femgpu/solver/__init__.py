@@ -1,9 +1,10 @@
 """Problems over SNES and TS: the operators of a form between PETSc vectors."""
 
+from femgpu.solver.krylov_types import CG
 from femgpu.solver.matrix import JacobianContext
 from femgpu.solver.problem import NonlinearProblem
 from femgpu.solver.projection import project
 from femgpu.solver.python_types import AssembledPC, FormMatrix
 from femgpu.solver.time_problem import TimeProblem
 
-__all__ = ["AssembledPC", "FormMatrix", "JacobianContext", "NonlinearProblem", "TimeProblem", "project"]
+__all__ = ["CG", "AssembledPC", "FormMatrix", "JacobianContext", "NonlinearProblem", "TimeProblem", "project"]

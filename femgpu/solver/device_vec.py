@@ -56,3 +56,22 @@ class Staging:
             return
         with log.event("FGTransfer"):
             self.runtime.read(self._output, vec.array_w)
+
+
+def load(runtime: Runtime, vec: PETSc.Vec, buffer: Any) -> None:
+    """Copies a vector's values into a buffer."""
+    if on_device(vec):
+        runtime.copy(runtime.wrap(vec.getCLMemHandle("r")), buffer, 8 * vec.getLocalSize())
+        return
+    with log.event("FGTransfer"):
+        runtime.write(buffer, np.ascontiguousarray(vec.array_r))
+
+
+def store(runtime: Runtime, buffer: Any, vec: PETSc.Vec) -> None:
+    """Copies a buffer into a vector."""
+    if on_device(vec):
+        runtime.copy(buffer, runtime.wrap(vec.getCLMemHandle("w")), 8 * vec.getLocalSize())
+        vec.restoreCLMemHandle()
+        return
+    with log.event("FGTransfer"):
+        runtime.read(buffer, vec.array_w)
