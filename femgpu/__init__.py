@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from femgpu.forms import PointwiseForm
     from femgpu.io import write
     from femgpu.operators import error_norm, norm
-    from femgpu.solver import AssembledPC, FormMatrix, LinearProblem, NonlinearProblem, TimeProblem, assemble, project
+    from femgpu.solver import CG, AssembledPC, FormMatrix, LinearProblem, NonlinearProblem, TimeProblem, assemble, project
     from femgpu.spaces import (
         Constant,
         DirichletBC,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "CG",
     "AssembledPC",
     "Constant",
     "DirichletBC",
@@ -57,7 +58,7 @@ _HOMES = {
     "forms": ("PointwiseForm",),
     "io": ("write",),
     "operators": ("error_norm", "norm"),
-    "solver": ("AssembledPC", "FormMatrix", "LinearProblem", "NonlinearProblem", "TimeProblem", "assemble", "project"),
+    "solver": ("CG", "AssembledPC", "FormMatrix", "LinearProblem", "NonlinearProblem", "TimeProblem", "assemble", "project"),
     "spaces": (
         "Constant",
         "DirichletBC",

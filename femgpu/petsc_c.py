@@ -48,6 +48,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "PetscQuadratureGetData": [c_void_p, *[_IntPtr] * 3, *[POINTER(POINTER(c_double))] * 2],
     "PetscQuadratureGetOrder": [c_void_p, _IntPtr],
     "PetscQuadratureDestroy": [POINTER(c_void_p)],
+    "KSPSetSupportedNorm": [c_void_p, c_int, c_int, _Int],
     "PetscSectionGetOffset": [c_void_p, _Int, _IntPtr],
     "PetscSectionGetDof": [c_void_p, _Int, _IntPtr],
     "PetscViewerHDF5HasGroup": [c_void_p, c_char_p, POINTER(c_int)],
@@ -251,6 +252,12 @@ def set_adapt_type(ts: PETSc.TS, kind: str) -> None:
 def leave_solve(ksp: PETSc.KSP) -> None:
     """Tells the preconditioner of a KSPSolve that failed in the middle that it is over: it refuses the third without an end."""
     _call("PCPostSolve", ksp.getPC().handle, ksp.handle)
+
+
+def support_norms(ksp: PETSc.KSP, norms: dict[int, int], side: int) -> None:
+    """Says which norms a python KSP computes, with what priority each, the preconditioner on one side."""
+    for norm, priority in norms.items():
+        _call("KSPSetSupportedNorm", ksp.handle, norm, side, priority)
 
 
 def unlock(vec: PETSc.Vec) -> None:

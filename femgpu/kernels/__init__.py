@@ -5,7 +5,7 @@ from femgpu.kernels.plan import TYPES, Plan, Step, Wish
 from femgpu.kernels.render import render
 from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule_named
 from femgpu.kernels.tables import pack_tables
-from femgpu.kernels.transfers import vector_kernels
+from femgpu.kernels.transfers import krylov_kernels, vector_kernels
 from femgpu.kernels.work import SECOND, FieldWork, RowsWork, Table, Work
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Table",
     "Wish",
     "Work",
+    "krylov_kernels",
     "pack_tables",
     "render",
     "schedule_named",

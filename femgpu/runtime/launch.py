@@ -241,7 +241,8 @@ class Kernel:
         return launch
 
     def _bind(self, key: Hashable, arguments: Mapping[int, Any], global_size: int) -> Launch:
-        holds = tuple(self.runtime.holds(value) for value in arguments.values() if not isinstance(value, np.generic))
+        buffers = (value for value in arguments.values() if value is not None and not isinstance(value, np.generic))
+        holds = tuple(map(self.runtime.holds, buffers))
         kept = [value for index, value in enumerate(self.arguments) if index not in arguments]
         every = list(self.arguments)
         for index, value in arguments.items():

@@ -198,6 +198,11 @@ class Runtime:
             self._trial.end()
         return array
 
+    def read_later(self, buffer: Any, array: np.ndarray) -> Any:
+        """Asks for the buffer's first bytes in a contiguous array; they are there once the event that is returned is waited for."""
+        self.num_copies += 1
+        return cl.enqueue_copy(self.queue, array, buffer, is_blocking=False)
+
     def copy(self, source: Any, target: Any, num_bytes: int) -> None:
         """Copies between buffers, in order of the queue."""
         if num_bytes:

@@ -1,6 +1,7 @@
 """Problems over SNES and TS: the operators of a form between PETSc vectors."""
 
 from femgpu.solver.assembly import assemble
+from femgpu.solver.krylov_types import CG
 from femgpu.solver.linear_problem import LinearProblem
 from femgpu.solver.matrix import JacobianContext
 from femgpu.solver.problem import NonlinearProblem
@@ -9,6 +10,7 @@ from femgpu.solver.python_types import AssembledPC, FormMatrix
 from femgpu.solver.time_problem import TimeProblem
 
 __all__ = [
+    "CG",
     "AssembledPC",
     "FormMatrix",
     "JacobianContext",

@@ -81,3 +81,22 @@ class Staging:
                 f"a T-vector of {vec.getSize()} entries that begin on the ranks at {list(map(int, ranges[:-1]))}; expected "
                 f"{int(self._ranges[-1])} at {list(map(int, self._ranges[:-1]))}, like u.vec: u.vec.duplicate()"
             )
+
+
+def load(runtime: Runtime, vec: PETSc.Vec, buffer: Any) -> None:
+    """Copies a vector's values into a buffer."""
+    if on_device(vec):
+        runtime.copy(runtime.wrap(vec.getCLMemHandle("r")), buffer, 8 * vec.getLocalSize())
+        return
+    with log.event("FGTransfer"):
+        runtime.write(buffer, np.ascontiguousarray(vec.array_r))
+
+
+def store(runtime: Runtime, buffer: Any, vec: PETSc.Vec) -> None:
+    """Copies a buffer into a vector."""
+    if on_device(vec):
+        runtime.copy(buffer, runtime.wrap(vec.getCLMemHandle("w")), 8 * vec.getLocalSize())
+        vec.restoreCLMemHandle()
+        return
+    with log.event("FGTransfer"):
+        runtime.read(buffer, vec.array_w)
