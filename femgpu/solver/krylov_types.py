@@ -108,7 +108,7 @@ class CG:
     def _action_of(self, mat: PETSc.Mat) -> Callable[[Any, Any], None]:
         """What makes q = A p on buffers: femgpu's own operator, or PETSc's vectors."""
         operator = _operator(mat)
-        if operator is not None and operator.factor == 1.0:
+        if operator is not None and operator.linearised and operator.factor == 1.0:
             return operator.device.action
         return lambda p, q: self._by_vecs(mat.mult, p, q)
 
