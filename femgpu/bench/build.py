@@ -106,14 +106,8 @@ class Result:
         return "kernels"
 
     def record(self) -> dict[str, Any]:
-        """What the JSON file holds besides device and versions."""
-        return {
-            "workload": "build",
-            "ranks": self.ranks,
-            "seconds": self.seconds,
-            "timings": [asdict(timing) for timing in self.timings],
-            "failures": self.failures,
-        }
+        """What the JSON file holds besides device and versions; the programs, some thousands, stand in the CSV file only."""
+        return {"workload": "build", "ranks": self.ranks, "seconds": self.seconds, "failures": self.failures}
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per program, for the CSV file."""
