@@ -76,6 +76,21 @@ def test_matrix_is_kept_while_what_it_reads_is(monkeypatch):
     assert len(fills) == 3
 
 
+@pytest.mark.parallel([1, 2])
+@pytest.mark.parametrize("pc", ["lu", "jacobi", "none"])
+def test_the_matrix_follows_a_moved_mesh(pc):
+    """The assembled one, what a preconditioner keeps of it, and a state stored at quadrature points."""
+    a, L, bc, exact = poisson()
+    dm, (v, u) = bc.space.dm, a.arguments()
+    options = {"pc_type": pc if pc != "lu" or dm.comm.size == 1 else "bjacobi", "ksp_rtol": 1e-12, "femgpu_qdata": "store"}
+    problem = femgpu.LinearProblem(a + (1 + exact) * u * v * dx, L + (1 + exact) * exact * v * dx, bc, petsc_options=options)
+    for factor in (1.0, 1.5, 1.0, 0.5):
+        x = dm.getCoordinatesLocal()
+        x.scale(factor)
+        dm.setCoordinatesLocal(x)
+        assert femgpu.error_norm(problem.solve(), exact) < 1e-8
+
+
 def test_what_is_refused():
     a, L, bc, _ = poisson()
     V = bc.space
