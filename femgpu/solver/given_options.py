@@ -24,12 +24,10 @@ class GivenOptions:
         options: values by name, without dash and prefix; None stands for an option without a value.
 
     Raises:
-        OptionError: for a prefix that is no string, and options that are no mapping of names.
+        OptionError: for options that are no mapping of names.
     """
 
     def __init__(self, prefix: str, options: Mapping[str, Any] | None):
-        if not isinstance(prefix, str):
-            raise OptionError(f"options_prefix is {prefix!r} of type {type(prefix).__name__}; expected a string: 'flow_'")
         options = {} if options is None else options
         if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
             raise OptionError(f"petsc_options is {options!r}; expected values by name: {{'ksp_type': 'cg', 'pc_type': 'gamg'}}")
