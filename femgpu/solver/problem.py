@@ -15,7 +15,7 @@ from femgpu.mesh.garbage import let_go
 from femgpu.operators import is_symmetric
 from femgpu.operators.device import choose_runtime
 from femgpu.operators.inputs import check_finite
-from femgpu.solver.arguments import check_prefix, check_unknown
+from femgpu.solver.arguments import check_diagonal, check_prefix, check_unknown
 from femgpu.solver.conditions import Conditions
 from femgpu.solver.given_options import GivenOptions, with_given_options
 from femgpu.solver.global_operator import GlobalOperator
@@ -136,8 +136,8 @@ class NonlinearProblem:
             DataError: for a diagonal that is not a finite number.
             FormError: when the form does not know its Jacobian.
         """
-        if diagonal is not None and not (isinstance(diagonal, int | float | np.number) and np.isfinite(diagonal)):
-            raise DataError(f"diagonal {diagonal!r}: expected a finite number, or None for the scale of the other rows")
+        if diagonal is not None:
+            check_diagonal(diagonal)
         self.linearise(self.u.vec if x is None else x)
         made = AssembledJacobian(self.operator, self.u.vec)
         made.fill(diagonal)
