@@ -150,3 +150,22 @@ def test_time_problem_takes_options_and_no_conditions():
     problem.solve(t_end=1.0, dt=0.25)
     np.testing.assert_allclose(u.vec.array, 1.0, rtol=1e-10)
     assert problem.snes.getKSP().getPC().getType() == "lu"
+
+
+def test_given_options_that_nobody_reads_are_named_once(recwarn):
+    a, L, bc, _ = poisson()
+    problem = femgpu.LinearProblem(a, L, bc, options_prefix="flow_", petsc_options={"ksp_typ": "cg", "pc_type": "jacobi"})
+    with pytest.warns(UserWarning, match="petsc_options that no solver has read: -flow_ksp_typ; misspelt"):
+        problem.solve()
+    recwarn.clear()
+    problem.solve()
+    # Some are read in the first solve only, by solvers inside of others.
+    options = {"pc_type": "ksp", "ksp_ksp_type": "cg", "ksp_pc_type": "jacobi", "ksp_ksp_max_it": 50, "snes_rtol": 1e-3}
+    femgpu.LinearProblem(a, L, bc, petsc_options=options).solve()
+    u, v = femgpu.Function(bc.space), ufl.TestFunction(bc.space)
+    F = (femgpu.time_derivative(u) - 1) * v * dx
+    femgpu.TimeProblem(F, u, petsc_options={"ts_type": "beuler", "ts_adapt_type": "none", **LU}).solve(t_end=0.2, dt=0.1)
+    assert not [warning for warning in recwarn if "petsc_options" in str(warning.message)]
+    wrong = femgpu.TimeProblem(F, u, petsc_options={"ts_typ": "beuler"})
+    with pytest.warns(UserWarning, match="no solver has read: -ts_typ;"):
+        wrong.solve(t_end=0.4, dt=0.1)
