@@ -115,6 +115,8 @@ class NonlinearProblem:
     def jacobian(self) -> PETSc.Mat:
         """The matrix that KSP multiplies with, at the state of the last `linearise` or solve; before any, at u: collective then.
 
+        It stays there when u, coefficients or the mesh change afterwards: call `linearise`.
+
         Rows and columns of prescribed dofs are zero but for s on the diagonal, the mean of the other rows' diagonal entries:
         `assemble_jacobian(diagonal=...)` gives a matrix with another number there, for eigenproblems say.
         """
