@@ -48,7 +48,10 @@ def bring(source: Function, target: Function | SubFunction, where: str) -> None:
             break
     if lost := comm.allreduce(int((~found).sum())):
         total = comm.allreduce(len(wanted))
-        raise DataError(f"{where} was written on another mesh: {lost} of {total} nodes of {target.name} are not in it")
+        raise DataError(
+            f"{where} was written on another mesh, or before or after this one moved: {lost} of {total} nodes of {target.name}, "
+            "counted in each cell, are not in it; a moved mesh restarts where it was then, as femgpu.mesh.read of the file has it"
+        )
     local = target.local_array()
     local[positions] = result
     (target.parent if isinstance(target, SubFunction) else target).set_local(local)

@@ -32,7 +32,7 @@ _INT32_MAX = np.iinfo(np.int32).max
 
 def box(
     faces: int | Sequence[int],
-    cell: str = "tetrahedron",
+    cell: str | None = None,
     lower: float | Sequence[float] | None = None,
     upper: float | Sequence[float] | None = None,
     comm: PETSc.Comm | None = None,
@@ -46,7 +46,7 @@ def box(
 
     Args:
         faces: grid cells per direction; simplices split each into dim! cells, prisms (whose axis is z) into two.
-        cell: interval, triangle, quadrilateral, tetrahedron, hexahedron or prism.
+        cell: interval, triangle, quadrilateral, tetrahedron, hexahedron or prism; default the simplex of as many directions.
         lower: corner with the smallest coordinates, default the origin.
         upper: corner with the largest coordinates, default all ones.
         comm: communicator, default PETSC_COMM_WORLD.
@@ -58,6 +58,8 @@ def box(
     Raises:
         MeshError: for an unknown cell, a wrong number of entries, an empty box, or fewer than three grid cells along a period.
     """
+    if cell is None:
+        cell = {1: "interval", 2: "triangle"}.get(int(np.size(faces)), "tetrahedron")
     return distribute(serial_box(faces, cell, lower, upper, comm, periodic))
 
 

@@ -17,11 +17,14 @@ _HIGHEST = {"tetrahedron": 3, "prism": 1, "pyramid": 1}
 _FLAT = 1e-12
 
 
-def check_gmsh(path: Path) -> None:
+def check_gmsh(path: Path) -> list[tuple[int, int, str]]:
     """Checks a file of version 2.2 or 4.1, ASCII or binary.
 
     Args:
         path: the file.
+
+    Returns:
+        Dimension, number and name of each physical group that has a name.
 
     Raises:
         MeshError: when sections, counts or numbers contradict each other; when cells are listed twice, or lie in a plane or on a
@@ -43,6 +46,7 @@ def check_gmsh(path: Path) -> None:
     _check_once(file, dim, path)
     if dim < 3:
         _check_flat(file, dim, path)
+    return file.names
 
 
 def _check_once(file: GmshFile, dim: int, path: Path) -> None:

@@ -28,12 +28,14 @@ class GmshFile:
     Attributes:
         tags: (num_nodes,) their numbers.
         points: (num_nodes, 3) where they are.
+        names: dimension, number and name of each physical group that has a name.
         entities: (dimension, number) of each part of the geometry; None where the file does not say.
         elements: runs of elements of one type: the type, and (num_elements, num_nodes) node numbers.
     """
 
     tags: _Ints = field(default_factory=lambda: np.empty(0, np.int64))
     points: _Floats = field(default_factory=lambda: np.empty((0, 3)))
+    names: list[tuple[int, int, str]] = field(default_factory=list)
     entities: set[tuple[int, int]] | None = None
     elements: list[tuple[ElementType, _Ints]] = field(default_factory=list)
 
@@ -52,7 +54,7 @@ def parse(data: bytes) -> GmshFile:
     four = version == "4.1"
     found = GmshFile()
     readers = {
-        "PhysicalNames": lambda: _physical_names(sections),
+        "PhysicalNames": lambda: _physical_names(sections, found),
         **({"Entities": lambda: _entities(sections.cursor(), found)} if four else {}),
         "Nodes": lambda: (_nodes4 if four else _nodes2)(sections, found),
         "Elements": lambda: (_elements4 if four else _elements2)(sections, found),
@@ -78,13 +80,15 @@ def parse(data: bytes) -> GmshFile:
 _KNOWN = ("NodeData", "ElementData", "ElementNodeData", "InterpolationScheme", "GhostElements", "Parametrizations")
 
 
-def _physical_names(sections: Sections) -> None:
+def _physical_names(sections: Sections, found: GmshFile) -> None:
     for _ in range(whole(sections.line())):
-        dim, tag, name = ([*sections.line().strip().split(b" ", 2), b"", b"", b""])[:3]
+        line = sections.line().strip()
+        dim, tag, name = ([*line.split(b" ", 2), b"", b"", b""])[:3]
         if dim not in (b"0", b"1", b"2", b"3") or not tag.lstrip(b"-").isdigit() or abs(int(tag)) >= 2**31:
-            raise Malformed("a physical name is not like '2 1 \"name\"'")
+            raise Malformed(f"{line[:40]!r} stands in $PhysicalNames, expected is a line like '2 1 \"name\"'")
         if len(name) < 2 or name[:1] != b'"' or name[-1:] != b'"' or len(name) > 127 or b'"' in name[1:-1]:
             raise Malformed(f"the physical name {name[:130].decode(errors='replace')} is not one name in quotes")
+        found.names.append((int(dim), int(tag), name[1:-1].decode(errors="replace")))
 
 
 def _entities(cursor: Words | Bytes, found: GmshFile) -> None:

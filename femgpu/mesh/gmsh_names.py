@@ -6,16 +6,11 @@ labels of numbers only, and the names become labels afterwards.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from petsc4py import PETSc
 
-from femgpu.errors import MeshError
 from femgpu.mesh.regions import BOUNDARY, CELL_LABEL, EDGE_LABEL, FACET_LABEL, RESERVED, VERTEX_LABEL
-
-_SECTION = re.compile(rb"^\$PhysicalNames\r?\n(.*?)^\$EndPhysicalNames", re.DOTALL | re.MULTILINE)
-_LINE = re.compile(r'\s*(\d+)\s+(-?\d+)\s+"(.*)"\s*')
 
 
 def gmsh_options(path: Path) -> dict[str, str]:
@@ -35,37 +30,12 @@ def gmsh_options(path: Path) -> dict[str, str]:
     return options
 
 
-def read_names(path: Path) -> list[tuple[int, int, str]]:
-    """The named physical groups of a file.
-
-    Args:
-        path: a file of gmsh.
-
-    Returns:
-        Dimension, number and name of each.
-
-    Raises:
-        MeshError: when the section of names is malformed.
-    """
-    found = _SECTION.search(path.read_bytes())
-    lines = found[1].decode(errors="replace").splitlines()[1:] if found else []
-    names = []
-    for line in filter(str.strip, lines):
-        match = _LINE.fullmatch(line)
-        if match is None:
-            raise MeshError(
-                f"mesh file '{path}' has the line {line!r} in $PhysicalNames; expected dimension, number and a name in quotes"
-            )
-        names.append((int(match[1]), int(match[2]), match[3]))
-    return names
-
-
 def label_names(dm: PETSc.DMPlex, names: list[tuple[int, int, str]]) -> None:
     """Makes a label of each name, with the group's number as its value; not for names that PETSc, UFL or femgpu use otherwise.
 
     Args:
         dm: the mesh as PETSc read it, with its groups in labels by dimension.
-        names: as from `read_names`, the same on all ranks, so that these have the same labels when the mesh is distributed.
+        names: as from `check_gmsh`, the same on all ranks, so that these have the same labels when the mesh is distributed.
     """
     dim = dm.getDimension()
     sets = {0: VERTEX_LABEL, 1: EDGE_LABEL, dim - 1: FACET_LABEL, dim: CELL_LABEL}

@@ -13,7 +13,7 @@ from petsc4py import PETSc
 from femgpu.errors import DataError, MeshError, collective, petsc_words
 from femgpu.mesh.distribute import distribute
 from femgpu.mesh.gmsh_check import check_gmsh
-from femgpu.mesh.gmsh_names import gmsh_options, label_names, read_names
+from femgpu.mesh.gmsh_names import gmsh_options, label_names
 from femgpu.mesh.h5_file import check_h5, h5_viewer, is_own
 from femgpu.mesh.h5_mesh import read_mesh
 
@@ -89,8 +89,7 @@ def _check_file(name: str, mpi: Any) -> list[tuple[int, int, str]]:
     with collective(mpi):
         if mpi.rank == 0:
             if name.endswith(_GMSH_SUFFIXES):
-                check_gmsh(Path(name))
-                names = read_names(Path(name))
+                names = check_gmsh(Path(name))
             if mpi.size > 1:
                 _read(name, PETSc.COMM_SELF).destroy()
     return mpi.bcast(names)

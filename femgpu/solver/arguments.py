@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from femgpu.errors import DataError
 from femgpu.spaces import Constant, Function
 
@@ -28,6 +30,16 @@ def check_prefix(prefix: Any) -> None:
     """
     if not isinstance(prefix, str):
         raise DataError(f"options_prefix {prefix!r} of type {type(prefix).__name__}; expected a string such as 'heat_'")
+
+
+def check_diagonal(diagonal: Any) -> None:
+    """Refuses what cannot stand on the diagonal of prescribed rows.
+
+    Raises:
+        DataError: when it is no finite number.
+    """
+    if not (isinstance(diagonal, int | float | np.number) and np.isfinite(diagonal)):
+        raise DataError(f"diagonal {diagonal!r}: expected a finite number")
 
 
 def check_time(t: Any, u: Function) -> None:

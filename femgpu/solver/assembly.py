@@ -13,6 +13,7 @@ from femgpu.errors import DataError, FormError, collective
 from femgpu.forms import Form, LinearSystem, bilinear_form, check_inputs, is_equation, lower_form, rank
 from femgpu.operators import integrate
 from femgpu.operators.device import choose_runtime
+from femgpu.solver.arguments import check_diagonal
 from femgpu.solver.conditions import Conditions
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.jacobian_pair import refuse_mixed_vectors
@@ -68,7 +69,7 @@ def assemble(form: Any, bcs: Conditions = None, diagonal: float = 1.0, options_p
             return _matrix(operator, zero, options_prefix)
         _refuse_values(operator)
         return _residual(operator, zero)
-    if bcs is not None and bcs != ():
+    if bcs:
         raise DataError("boundary conditions for a form without arguments; expected a linear or bilinear form")
     return integrate(form, options_prefix)
 
@@ -76,6 +77,7 @@ def assemble(form: Any, bcs: Conditions = None, diagonal: float = 1.0, options_p
 def _operator(form: Form, zero: PETSc.Vec, bcs: Conditions, diagonal: float, prefix: str) -> GlobalOperator:
     mpi = form.space.mesh.mpi
     with collective(mpi):
+        check_diagonal(diagonal)
         settings = options.read(prefix)
         check_inputs(form)
     return GlobalOperator(form, bcs, settings, choose_runtime(settings, [zero], mpi), scale=float(diagonal))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
@@ -24,16 +25,15 @@ class GivenOptions:
         options: values by name, without dash and prefix; None stands for an option without a value.
 
     Raises:
-        OptionError: for a prefix that is no string, and options that are no mapping of names.
+        OptionError: for options that are no mapping of names.
     """
 
     def __init__(self, prefix: str, options: Mapping[str, Any] | None):
-        if not isinstance(prefix, str):
-            raise OptionError(f"options_prefix is {prefix!r} of type {type(prefix).__name__}; expected a string: 'flow_'")
         options = {} if options is None else options
         if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
             raise OptionError(f"petsc_options is {options!r}; expected values by name: {{'ksp_type': 'cg', 'pc_type': 'gamg'}}")
         self._options = {prefix + name.removeprefix("-"): value for name, value in options.items()}
+        self._unread: set[str] | None = set(self._options)
 
     @contextmanager
     def inserted(self) -> Iterator[None]:
@@ -46,7 +46,20 @@ class GivenOptions:
             yield
         finally:
             for name in added:
+                if self._unread is not None and database.used(name):
+                    self._unread.discard(name)
                 database.delValue(name)
+            if self._unread is not None:
+                self._unread &= set(added)  # the others are the command line's
+
+    def warn_unread(self) -> None:
+        """Names, once, the options that nothing has read, misspelt ones say: -options_left does not see what is taken out again."""
+        database = PETSc.Options()
+        unread = sorted(name for name in self._unread or () if not database.used(name))
+        self._unread = None
+        if unread:
+            listing = ", ".join(f"-{name}" for name in unread)
+            warnings.warn(f"petsc_options that no solver has read: {listing}; misspelt, or not for what was chosen?", stacklevel=4)
 
 
 def with_given_options(method: Method) -> Method:

@@ -84,8 +84,11 @@ class LinearProblem(NonlinearProblem):
             self._outdated = False
 
     def _look(self) -> None:
-        """Notices, on all ranks together, whether what the bilinear form reads has changed."""
+        """Notices, on all ranks together, whether what the bilinear form reads has changed, or the mesh has moved."""
+        mesh = self.u.space.mesh
+        mesh.update()
         functions, constants = self._inputs
-        now = [function.vec.stateGet() for function in functions], [constant.flat.tolist() for constant in constants]
-        self._outdated |= self.u.space.mesh.mpi.allreduce(now != self._seen, op=MPI.LOR)
+        states = [function.vec.stateGet() for function in functions]
+        now = mesh.motion.moves, states, [constant.flat.tolist() for constant in constants]
+        self._outdated |= mesh.mpi.allreduce(now != self._seen, op=MPI.LOR)
         self._seen = now

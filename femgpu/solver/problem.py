@@ -15,7 +15,7 @@ from femgpu.mesh.garbage import let_go
 from femgpu.operators import is_symmetric
 from femgpu.operators.device import choose_runtime
 from femgpu.operators.inputs import check_finite
-from femgpu.solver.arguments import check_prefix, check_unknown
+from femgpu.solver.arguments import check_diagonal, check_prefix, check_unknown
 from femgpu.solver.conditions import Conditions
 from femgpu.solver.given_options import GivenOptions, with_given_options
 from femgpu.solver.global_operator import GlobalOperator
@@ -115,6 +115,8 @@ class NonlinearProblem:
     def jacobian(self) -> PETSc.Mat:
         """The matrix that KSP multiplies with, at the state of the last `linearise` or solve; before any, at u: collective then.
 
+        It stays there when u, coefficients or the mesh change afterwards: call `linearise`.
+
         Rows and columns of prescribed dofs are zero but for s on the diagonal, the mean of the other rows' diagonal entries:
         `assemble_jacobian(diagonal=...)` gives a matrix with another number there, for eigenproblems say.
         """
@@ -136,8 +138,8 @@ class NonlinearProblem:
             DataError: for a diagonal that is not a finite number.
             FormError: when the form does not know its Jacobian.
         """
-        if diagonal is not None and not (isinstance(diagonal, int | float | np.number) and np.isfinite(diagonal)):
-            raise DataError(f"diagonal {diagonal!r}: expected a finite number, or None for the scale of the other rows")
+        if diagonal is not None:
+            check_diagonal(diagonal)
         self.linearise(self.u.vec if x is None else x)
         made = AssembledJacobian(self.operator, self.u.vec)
         made.fill(diagonal)
@@ -211,6 +213,8 @@ class NonlinearProblem:
         if self.settings.view:
             log.show(self.u.space.comm, self.report())
         self._check_converged()
+        if self.u.space.mesh.mpi.rank == 0 and self.snes.getLinearSolveIterations():
+            self.given_options.warn_unread()
         return self.u
 
     def report(self) -> str:

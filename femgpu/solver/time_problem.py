@@ -231,6 +231,8 @@ class TimeProblem(NonlinearProblem):
         if self.settings.view:
             log.show(self.u.space.comm, self.report())
         self._check_converged()
+        if self.u.space.mesh.mpi.rank == 0 and ts.getKSPIterations():
+            self.given_options.warn_unread()
         return self.u
 
     def report(self) -> str:

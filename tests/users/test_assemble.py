@@ -141,3 +141,12 @@ def test_what_is_refused():
     with pytest.raises(FormError, match=r"is a ufl.Coefficient, which has no values"):
         femgpu.assemble(ufl.Coefficient(V) * v * dx)
     assert isinstance(femgpu.assemble(u * v * dx), PETSc.Mat)
+
+
+def test_no_conditions_and_no_numbers():
+    V = femgpu.FunctionSpace(femgpu.mesh.box((2, 2), cell="triangle"), "Lagrange", 1)
+    u, v, one = ufl.TrialFunction(V), ufl.TestFunction(V), femgpu.Constant(V.dm, 1.0)
+    assert femgpu.assemble(one * dx, []) == pytest.approx(1.0)
+    for wrong in ("x", float("nan"), None):
+        with pytest.raises(DataError, match="diagonal .*: expected a finite number"):
+            femgpu.assemble(u * v * dx, femgpu.DirichletBC(V, 0.0), diagonal=wrong)

@@ -178,10 +178,3 @@ def test_constant_pressure_by_one_call():
     assert [round(one.dot(other), 12) for one in vectors for other in vectors] == [1, 0, 0, 1]
     with pytest.raises(FormError, match=r"expected a FunctionSpace, or a field: W.sub\(name\)"):
         femgpu.constant_modes(W)
-
-
-def test_vertices_in_the_plural():
-    dm = femgpu.mesh.box((2,), cell="interval")
-    u = femgpu.Function(femgpu.FunctionSpace(dm, "Lagrange", 1))
-    with pytest.raises(FormError, match=r"\(integrals over vertices\) is not supported"):
-        femgpu.assemble(u * ufl.Measure("dP"))

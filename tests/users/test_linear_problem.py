@@ -76,6 +76,21 @@ def test_matrix_is_kept_while_what_it_reads_is(monkeypatch):
     assert len(fills) == 3
 
 
+@pytest.mark.parallel([1, 2])
+@pytest.mark.parametrize("pc", ["lu", "jacobi", "none"])
+def test_the_matrix_follows_a_moved_mesh(pc):
+    """The assembled one, what a preconditioner keeps of it, and a state stored at quadrature points."""
+    a, L, bc, exact = poisson()
+    dm, (v, u) = bc.space.dm, a.arguments()
+    options = {"pc_type": pc if pc != "lu" or dm.comm.size == 1 else "bjacobi", "ksp_rtol": 1e-12, "femgpu_qdata": "store"}
+    problem = femgpu.LinearProblem(a + (1 + exact) * u * v * dx, L + (1 + exact) * exact * v * dx, bc, petsc_options=options)
+    for factor in (1.0, 1.5, 1.0, 0.5):
+        x = dm.getCoordinatesLocal()
+        x.scale(factor)
+        dm.setCoordinatesLocal(x)
+        assert femgpu.error_norm(problem.solve(), exact) < 1e-8
+
+
 def test_what_is_refused():
     a, L, bc, _ = poisson()
     V = bc.space
@@ -97,7 +112,7 @@ def test_what_is_refused():
     for bcs, message in ((3, "bcs is 3; expected a list"), ([3], "bcs holds 3"), ("left", "bcs is 'left'")):
         with pytest.raises(DataError, match=message):
             femgpu.LinearProblem(a, L, bcs)
-    with pytest.raises(OptionError, match="options_prefix is None of type NoneType; expected a string"):
+    with pytest.raises(DataError, match="options_prefix None of type NoneType; expected a string"):
         femgpu.LinearProblem(a, L, options_prefix=None)
     for options in ("-ksp_type cg", {1: "cg"}):
         with pytest.raises(OptionError, match="petsc_options is .*; expected values by name"):
@@ -135,3 +150,22 @@ def test_time_problem_takes_options_and_no_conditions():
     problem.solve(t_end=1.0, dt=0.25)
     np.testing.assert_allclose(u.vec.array, 1.0, rtol=1e-10)
     assert problem.snes.getKSP().getPC().getType() == "lu"
+
+
+def test_given_options_that_nobody_reads_are_named_once(recwarn):
+    a, L, bc, _ = poisson()
+    problem = femgpu.LinearProblem(a, L, bc, options_prefix="flow_", petsc_options={"ksp_typ": "cg", "pc_type": "jacobi"})
+    with pytest.warns(UserWarning, match="petsc_options that no solver has read: -flow_ksp_typ; misspelt"):
+        problem.solve()
+    recwarn.clear()
+    problem.solve()
+    # Some are read in the first solve only, by solvers inside of others.
+    options = {"pc_type": "ksp", "ksp_ksp_type": "cg", "ksp_pc_type": "jacobi", "ksp_ksp_max_it": 50, "snes_rtol": 1e-3}
+    femgpu.LinearProblem(a, L, bc, petsc_options=options).solve()
+    u, v = femgpu.Function(bc.space), ufl.TestFunction(bc.space)
+    F = (femgpu.time_derivative(u) - 1) * v * dx
+    femgpu.TimeProblem(F, u, petsc_options={"ts_type": "beuler", "ts_adapt_type": "none", **LU}).solve(t_end=0.2, dt=0.1)
+    assert not [warning for warning in recwarn if "petsc_options" in str(warning.message)]
+    wrong = femgpu.TimeProblem(F, u, petsc_options={"ts_typ": "beuler"})
+    with pytest.warns(UserWarning, match="no solver has read: -ts_typ;"):
+        wrong.solve(t_end=0.4, dt=0.1)

@@ -175,3 +175,9 @@ def test_a_mesh_of_gmsh_the_wrong_way_round(tmp_path):
     path = square(1, 4.1, 1, tmp_path / "disk.msh")
     with pytest.raises(MeshError, match=r"gmsh.model.mesh.reverse\(\) turns a mesh around"):
         Mesh.of(read(path.with_suffix(".reversed.msh"), PETSc.COMM_SELF))
+
+
+@pytest.mark.parametrize(("faces", "cell"), [(4, "interval"), ((4,), "interval"), ((2, 3), "triangle"), ((1, 1, 2), "tetrahedron")])
+def test_boxes_of_simplices_need_no_cell(faces, cell):
+    dm = femgpu.mesh.box(faces)
+    assert Mesh.of(dm).cell == cell

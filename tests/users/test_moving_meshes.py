@@ -9,7 +9,7 @@ from mpi4py.MPI import MAX
 from ufl import ds, dx, grad, inner
 
 import femgpu
-from femgpu.errors import MeshError
+from femgpu.errors import DataError, MeshError
 from femgpu.mesh import Mesh
 
 ranks = pytest.mark.parallel([1, 2])
@@ -164,3 +164,23 @@ def test_motions_that_are_refused():
     with pytest.raises(MeshError, match="coordinates of the same degree"):
         femgpu.assemble(area)
     assert femgpu.assemble(femgpu.Constant(dm, 2.0) * dx) == pytest.approx(18.0)  # a new mesh
+
+
+def test_restart_of_a_mesh_that_moved(tmp_path):
+    def heat(dm):
+        u = femgpu.Function(femgpu.FunctionSpace(dm, "Lagrange", 1))
+        v = ufl.TestFunction(u.space)
+        return femgpu.TimeProblem(
+            (femgpu.time_derivative(u) * v + inner(grad(u), grad(v)) - v) * dx, u, femgpu.DirichletBC(u.space, 0.0)
+        )
+
+    dm, path = femgpu.mesh.box((3, 3)), tmp_path / "heat.h5"
+    problem = heat(dm)
+    problem.checkpoint(path, every=2)
+    replaced(dm, 1.25 * points(dm))
+    expected = problem.solve(t_end=0.2, dt=0.1).vec.norm()
+    with pytest.raises(DataError, match="before or after this one moved: 54 of 54 nodes of u, counted in each cell"):
+        heat(femgpu.mesh.box((3, 3))).restart(path)
+    again = heat(femgpu.mesh.read(path))
+    again.restart(path)
+    assert again.u.vec.norm() == pytest.approx(expected, rel=1e-14)
