@@ -138,8 +138,11 @@ def read(prefix: str = "") -> Settings:
         The settings.
 
     Raises:
-        OptionError: for an unknown `-femgpu_*` option or an illegal value; the message lists the legal ones.
+        OptionError: for an unknown `-femgpu_*` option or an illegal value, which lists the legal ones, and for a prefix that is no
+            string.
     """
+    if not isinstance(prefix, str):
+        raise OptionError(f"options_prefix {prefix!r} of type {type(prefix).__name__}; expected a string such as 'heat_'")
     database = PETSc.Options()
     _refuse_unknown(database, prefix)
     values = {}

@@ -57,7 +57,7 @@ def _check_once(file: GmshFile, dim: int, path: Path) -> None:
         if twice is not None:
             raise MeshError(
                 f"mesh file '{path}' has the {name} {cells[twice].tolist()} twice; expected each cell once: gmsh "
-                "repeats cells that belong to several physical groups in version 2.2, not in 4.1"
+                "repeats cells that belong to several physical groups in version 2.2, not in 4.1 (Mesh.MshFileVersion = 4.1)"
             )
 
 

@@ -24,7 +24,7 @@ EDGE_LABEL = "Edge Sets"
 VERTEX_LABEL = "Vertex Sets"
 _INTERNAL_LABELS = {"depth", "celltype", "dim"}
 # What no region can be called: PETSc's labels, and words of UFL and femgpu.
-RESERVED = _INTERNAL_LABELS | {CELL_LABEL, FACET_LABEL, EDGE_LABEL, VERTEX_LABEL, BOUNDARY, "everywhere", "otherwise"}
+RESERVED = _INTERNAL_LABELS | {CELL_LABEL, FACET_LABEL, EDGE_LABEL, VERTEX_LABEL, BOUNDARY, "everywhere", "otherwise", "."}
 
 
 class Part(NamedTuple):

@@ -39,6 +39,10 @@ _REMEDIES = (
     (r"different mat and pmat|Matrix must be AIJ", "take -{p}femgpu_jacobian assembled, which makes both the same AIJ matrix"),
     (r"Python context not set", "name the class: -{p}pc_python_type femgpu.AssembledPC, for example"),
     (r"Unable to find requested (.+) type (\S+)", "this PETSc has no such type{1}; -help lists those of a build"),
+    (
+        r"Unsupported viewer (?:true|false)",
+        "a monitor is switched on without a value (None in petsc_options), and off by leaving it out",
+    ),
     (r"has no (?:numeric|integer|logical|real) value", "expected a number{1}"),
 )
 

@@ -66,6 +66,8 @@ def shaped_values(source: Any, points: npt.NDArray[np.float64], shape: tuple[int
     if isinstance(source, Constant):
         source = source.value
     raw = source(np.ascontiguousarray(points.T)) if callable(source) else source
+    if raw is None or isinstance(raw, str | bytes):
+        raise DataError(f"{what} are {raw!r}; expected numbers, {num_comp} per node")
     try:
         values = np.asarray(_spread(raw, num_points) if callable(source) and _has_arrays(raw) else raw)
         if np.iscomplexobj(values):

@@ -134,7 +134,7 @@ def test_what_is_no_polynomial_is_capped_by_the_highest_degree_with_a_warning(pl
         degree, (said,) = degree_of(integrand * dx)
         assert degree == expected
         what = f"quadrature of degree {degree}, though UFL estimates {estimate}"
-        assert said == f"cell integral (everywhere): {what}; dx(degree=n) sets another"
+        assert said.startswith(f"cell integral (everywhere): {what}; dx(degree=n) sets another: ")
     degree, (said,) = degree_of(three**11 * v * ufl.ds(3))
     assert degree == 30 and "facet integral (subdomains ((3,),))" in said and "a polynomial of degree 33; ds(degree=n)" in said
     assert degree_of(exp(three) ** 3 * v * dx(degree=4)) == (4, [])

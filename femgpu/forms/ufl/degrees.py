@@ -18,6 +18,7 @@ from ufl.corealg.map_dag import map_expr_dag
 from femgpu.element import EXACT_DEGREE, collocated_degree
 from femgpu.errors import FormError, QuadratureWarning
 from femgpu.forms.ufl.preprocessing import Piece
+from femgpu.forms.ufl.show import show
 from femgpu.spaces import mesh_of
 
 # The degree of what is no polynomial: it takes no part in maxima, and makes products with it none.
@@ -96,7 +97,8 @@ def quadrature_degree(piece: Piece, highest: int, nodal: int | None, notes: list
     if degree < estimate:
         what = "the integrand is a polynomial of degree" if polynomial == estimate else "UFL estimates"
         line = (
-            f"{kind} integral ({where}): quadrature of degree {degree}, though {what} {estimate}; {measure}(degree=n) sets another"
+            f"{kind} integral ({where}): quadrature of degree {degree}, though {what} {estimate}; "
+            f"{measure}(degree=n) sets another: {show(piece.integrand)}"
         )
         notes.append(line)
         mesh = mesh_of(piece.domain)

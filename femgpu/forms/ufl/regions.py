@@ -64,9 +64,9 @@ def check_regions(form: Any, what: str) -> None:
             name, value = (region, other) if isinstance(region, str) else (other, region)
             default = f"{measure}({value}, subdomain_data={LABELS[integral.integral_type()]!r})"
             raise FormError(
-                f"{what}: UFL takes {measure}(({name!r}, {value})) for the sum of {measure}({name!r}) and {default}; write just "
-                f"that if it is meant, and {measure}({value}, subdomain_data={name!r}) for a value of the label {name!r}: "
-                f"{show(integral.integrand())}"
+                f"{what}: equal integrands over the region {name!r} and over the number {value}; write {default} for the "
+                f"number, or {measure}({value}, subdomain_data={name!r}) where a value of the label {name!r} is meant: UFL takes "
+                f"{measure}(({name!r}, {value})) for the sum of both: {show(integral.integrand())}"
             )
 
 
