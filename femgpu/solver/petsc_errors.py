@@ -11,8 +11,8 @@ from petsc4py import PETSc
 from femgpu import petsc_c
 from femgpu.errors import OptionError, SolverError, petsc_words
 
-# The outermost linear solve has begun, as a trace says it.
-_SOLVING = re.compile(r"KSPSolve_Private\(\) at .*\n\[\d+\] KSPSolve_")
+# The outermost linear solve has begun, as a trace says it: a method of PETSc's failed, or a python one, of which it says nothing.
+_SOLVING = re.compile(r"KSPSolve_Private\(\) at .*(?:\n\[\d+\] KSPSolve_|\s*\Z)")
 # What PETSc says, and the remedy; {p} is the options prefix, {0} and {1} are what the pattern finds.
 _REMEDIES = (
     (

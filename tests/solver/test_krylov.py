@@ -127,3 +127,28 @@ def test_a_lag_only_adds_iterations(lag, rng):
     assert ended.reason == 1 and ended.iterations == seen[-1] + lag and seen == list(range(len(seen)))
     solution = runtime.read(x, np.empty(size))
     np.testing.assert_allclose(solution * diagonal, runtime.read(b, np.empty(size)), atol=1e-12)
+
+
+@pytest.mark.parametrize("exception", [ValueError, KeyboardInterrupt])
+def test_exceptions_leave_the_problem_usable(exception):
+    """PETSc refuses the third solve of a preconditioner whose first two have no end."""
+    V = FunctionSpace(mesh.box((4, 4), cell="triangle"), "Lagrange", 1)
+    u, v = Function(V), ufl.TestFunction(V)
+    F = inner(grad(u), grad(v)) * dx + u**3 * v * dx - v * dx
+    problem = NonlinearProblem(F, u, DirichletBC(V, 0.0), petsc_options={**OWN, "pc_type": "jacobi"})
+    problem.solve()
+    expected, armed = u.vec.array_r.copy(), [True]
+
+    def monitor(ksp, iteration, norm):
+        if armed and iteration == 2:
+            raise exception("mine")
+
+    problem.snes.getKSP().setMonitor(monitor)
+    for _ in range(3):
+        u.vec.set(0.0)
+        with pytest.raises(exception, match="mine"):
+            problem.solve()
+    armed.clear()
+    u.vec.set(0.0)
+    problem.solve()
+    assert np.abs(u.vec.array_r - expected).max() <= 1e-9
