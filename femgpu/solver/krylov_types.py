@@ -12,6 +12,7 @@ import numpy as np
 from petsc4py import PETSc
 
 from femgpu import krylov, petsc_c
+from femgpu.mesh.garbage import keep_aside
 from femgpu.runtime import current
 from femgpu.solver.device_vec import load, store
 from femgpu.solver.global_operator import GlobalOperator
@@ -45,6 +46,7 @@ class CG:
     def __init__(self) -> None:
         self.method: krylov.CG | None = None
         self._vecs: tuple[PETSc.Vec, PETSc.Vec] | None = None
+        self._action: Callable[[Any, Any], None] = _nothing
 
     def create(self, ksp: PETSc.KSP) -> None:
         """Says which norms it computes."""
@@ -58,7 +60,6 @@ class CG:
         runtime = current()
         size = mat.getLocalSize()[0]
         self._vectors = krylov.Vectors(runtime, size, ksp.comm.tompi4py())
-        self._action: Callable[[Any, Any], None] = lambda p, q: None
         self._b, self._x, self._diagonal = (self._vectors.empty() for _ in range(3))
         self._sum = self._vectors.sums(1)
         self._dot = self._vectors.kernel("dot_product", self._x, self._x, self._sum)
@@ -102,6 +103,8 @@ class CG:
 
     def destroy(self, ksp: PETSc.KSP) -> None:
         """Lets vectors and kernels go."""
+        keep_aside((self._vecs, self._action))
+        self._action = _nothing
         self.method = None
         self._vecs = None
 
@@ -170,6 +173,10 @@ class CG:
             return int(reason or 0)
 
         return test
+
+
+def _nothing(p: Any, q: Any) -> None:
+    """What stands for the operator before a solve."""
 
 
 def _operator(mat: PETSc.Mat) -> GlobalOperator | None:
