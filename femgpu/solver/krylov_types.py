@@ -51,6 +51,7 @@ class CG:
     def create(self, ksp: PETSc.KSP) -> None:
         """Says which norms it computes."""
         priorities = {PETSc.KSP.NormType.PRECONDITIONED: 3, PETSc.KSP.NormType.UNPRECONDITIONED: 2, PETSc.KSP.NormType.NATURAL: 2}
+        priorities[PETSc.KSP.NormType.NONE] = 1
         petsc_c.support_norms(ksp, {int(norm): value for norm, value in priorities.items()}, int(PETSc.PC.Side.LEFT))
 
     def setUp(self, ksp: PETSc.KSP) -> None:  # noqa: N802
@@ -161,6 +162,8 @@ class CG:
     def _test(ksp: PETSc.KSP) -> Callable[[int, float], int]:
         """PETSc's convergence test with all that goes with it: history, monitors, largest number of iterations."""
         limit = ksp.getTolerances()[3]
+        if ksp.getNormType() == PETSc.KSP.NormType.NONE:
+            return lambda iteration, norm: int(PETSc.KSP.ConvergedReason.CONVERGED_ITS) if iteration >= limit else 0
 
         def test(iteration: int, norm: float) -> int:
             ksp.setIterationNumber(iteration)

@@ -152,3 +152,18 @@ def test_exceptions_leave_the_problem_usable(exception):
     u.vec.set(0.0)
     problem.solve()
     assert np.abs(u.vec.array_r - expected).max() <= 1e-9
+
+
+def test_as_a_smoother_it_computes_no_norm():
+    """Multigrid asks its smoothers for a number of iterations and no norm."""
+    V = FunctionSpace(mesh.box((12, 12), cell="triangle"), "Lagrange", 1)
+    counts = []
+    for smoother in ({"ksp_type": "cg"}, OWN):
+        u, v = Function(V), ufl.TestFunction(V)
+        options = {"ksp_type": "fgmres", "pc_type": "gamg", "mg_levels_pc_type": "jacobi", "mg_levels_ksp_max_it": 2}
+        options |= {f"mg_levels_{name}": value for name, value in smoother.items()}
+        F = inner(grad(u), grad(v)) * dx + u**3 * v * dx - v * dx
+        problem = NonlinearProblem(F, u, DirichletBC(V, 0.0), petsc_options=options)
+        problem.solve()
+        counts.append(problem.snes.getLinearSolveIterations())
+    assert counts[0] == counts[1]
