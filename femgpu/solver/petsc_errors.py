@@ -37,7 +37,7 @@ _REMEDIES = (
         "the matrix-free Jacobian does not do that; take -{p}femgpu_jacobian assembled, or another -{p}pc_type",
     ),
     (r"different mat and pmat|Matrix must be AIJ", "take -{p}femgpu_jacobian assembled, which makes both the same AIJ matrix"),
-    (r"Python context not set", "name the class: -{p}pc_python_type femgpu.AssembledPC, for example"),
+    (r"Python context not set", "name the class: -{p}pc_python_type femgpu.AssembledPC or -{p}ksp_python_type femgpu.CG, say"),
     (r"Unable to find requested (.+) type (\S+)", "this PETSc has no such type{1}; -help lists those of a build"),
     (r"has no (?:numeric|integer|logical|real) value", "expected a number{1}"),
 )

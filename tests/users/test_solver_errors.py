@@ -48,6 +48,8 @@ def heat(comm=SELF, prefix=""):
         ({"ksp_rtol": "small"}, OptionError, "no numeric value: expected a number .given: -ksp_rtol small"),
         ({"pc_type": "python", "pc_python_type": "nowhere.Class"}, OptionError, "No module named 'nowhere'; expected module.Class"),
         ({"pc_type": "python"}, SolverError, "-pc_python_type femgpu.AssembledPC"),
+        ({"ksp_type": "python"}, SolverError, "-ksp_python_type femgpu.CG"),
+        ({"pc_type": "jacobi", "pc_jacobi_type": "rowl1"}, SolverError, "getrowsumabs.*-femgpu_jacobian assembled"),
         ({"pc_type": "fieldsplit"}, SolverError, "femgpu.MixedSpace, or take another -pc_type"),
         ({"pc_type": "ilu", "femgpu_pmat": "none"}, SolverError, "-femgpu_pmat assembled"),
         ({"pc_type": "sor", "femgpu_pmat": "none"}, SolverError, "-femgpu_jacobian assembled"),
