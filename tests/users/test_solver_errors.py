@@ -357,3 +357,10 @@ def test_objects_that_are_gone():
     ):
         with pytest.raises(DataError, match="was destroyed"):
             call()
+
+
+def test_boundary_values_into_other_vectors():
+    problem = poisson()
+    for x in (PETSc.Vec(), PETSc.Vec().createSeq(7, comm=SELF), np.zeros(7)):
+        with pytest.raises(DataError, match="a T-vector.*like u.vec: u.vec.duplicate"):
+            problem.insert_boundary_values(x)
