@@ -270,3 +270,10 @@ def test_names_of_functions_to_read(tmp_path):
         with pytest.raises(DataError, match="expected a list of names"):
             read_h5(tmp_path / "u.h5", names)
     assert list(read_h5(tmp_path / "u.h5", ("u",))[1]) == ["u"]
+
+
+@pytest.mark.parallel(nprocs=2)
+@pytest.mark.parametrize("suffix", ["h5", "vtu", "pvtu"])
+def test_a_name_for_each_rank_is_refused(folder, suffix):
+    with pytest.raises(DataError, match="expected one name on all ranks"):
+        femgpu.write(folder / f"u{WORLD.rank}.{suffix}", function(2))
