@@ -359,6 +359,12 @@ def test_objects_that_are_gone():
             call()
 
 
+@pytest.mark.parametrize("t_end", [-1.0, -2.0, float("nan")])
+def test_ends_before_the_time(t_end):
+    with pytest.raises(OptionError, match="lies before t = 0.0; expected a later t_end"):
+        heat().solve(t_end, 0.1)
+
+
 def test_boundary_values_into_other_vectors():
     problem = poisson()
     for x in (PETSc.Vec(), PETSc.Vec().createSeq(7, comm=SELF), np.zeros(7)):
