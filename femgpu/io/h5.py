@@ -80,6 +80,8 @@ def read_h5(
         DataError: on all ranks, when the file is missing, is not HDF5, is damaged, was not written by `write`, or lacks a
             function.
     """
+    if names is not None and (not isinstance(names, list | tuple | set) or not all(isinstance(name, str) for name in names)):
+        raise DataError(f"names of type {type(names).__name__}; expected a list of names: mesh, functions = read_h5(path, ['u'])")
     comm = PETSc.COMM_WORLD if comm is None else comm
     file = Path(path)
     with _reading(file, comm) as viewer:

@@ -43,7 +43,10 @@ def write(path: str | os.PathLike[str], *functions: Function | SubFunction) -> N
     parts = [part for u in functions for part in fields_of(u)]
     check_functions(parts)
     mpi = parts[0].space.mesh.mpi
+    first = mpi.bcast(str(target))
     with collective(mpi):
+        if str(target) != first:
+            raise DataError(f"cannot write {str(target)!r}: the first rank writes {first!r}; expected one name on all ranks")
         if mpi.rank == 0:
             check_folder(target)
     _WRITERS[target.suffix](target, parts)

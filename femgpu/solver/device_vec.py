@@ -37,7 +37,7 @@ class Staging:
         Raises:
             DataError: for what is no vector of this length and distribution; on all ranks.
         """
-        self._check(vec)
+        self.check(vec)
         if on_device(vec):
             return self.runtime.wrap(vec.getCLMemHandle("r"))
         with log.event("FGTransfer"):
@@ -47,7 +47,7 @@ class Staging:
 
     def copy(self, vec: PETSc.Vec) -> Any:
         """A buffer with the vector's values that may be changed, the same at each call; raises as `reading`."""
-        self._check(vec)
+        self.check(vec)
         if on_device(vec):
             self.runtime.copy(self.runtime.wrap(vec.getCLMemHandle("r")), self._copy, 8 * self.num_owned)
         else:
@@ -57,7 +57,7 @@ class Staging:
 
     def writing(self, vec: PETSc.Vec) -> Any:
         """A buffer whose values become the vector's by `written`; raises as `reading`."""
-        self._check(vec)
+        self.check(vec)
         return self.runtime.wrap(vec.getCLMemHandle("w")) if on_device(vec) else self._output
 
     def written(self, vec: PETSc.Vec) -> None:
@@ -68,7 +68,7 @@ class Staging:
         with log.event("FGTransfer"):
             self.runtime.read(self._output, vec.array_w)
 
-    def _check(self, vec: Any) -> None:
+    def check(self, vec: Any) -> None:
         """Refuses other vectors than T-vectors; the same verdict on all ranks, which all know how a vector is distributed."""
         if not isinstance(vec, PETSc.Vec) or not vec.handle:
             what = "a Vec that was destroyed" if isinstance(vec, PETSc.Vec) else f"{vec!r} of type {type(vec).__name__}"

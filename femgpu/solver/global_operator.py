@@ -123,6 +123,7 @@ class GlobalOperator:
 
     def insert_values(self, x: PETSc.Vec, fraction: float = 1.0) -> None:
         """Moves the boundary rows of x to their values, or so far that a fraction of the way leads there."""
+        self.staging.check(x)
         if on_device(x):
             self.transfer.insert(self.staging.runtime.wrap(x.getCLMemHandle("rw")), fraction)
             x.restoreCLMemHandle()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from petsc4py import PETSc
 
@@ -82,7 +83,9 @@ class Integrator:
 
     def recover(self) -> None:
         """Makes TS usable again after an exception inside TSSolve."""
-        self.ts.reset()
+        # As in `NonlinearProblem.solve`, a preconditioner may refuse.
+        with suppress(PETSc.Error):
+            self.ts.reset()
         self.connect(self._pair)
         self._stage.announce(None)
 

@@ -12,6 +12,8 @@ from femgpu.solver.matrix import AssembledJacobian, create_difference, create_ma
 
 # Preconditioners that need no entries of the matrix.
 _NO_ENTRIES = ("none", "jacobi", "shell", "python", "ksp", "mat")
+# What PCJacobi makes of rows, not of the diagonal: rowmax, rowl1, rowsum.
+_ROWS = (("jacobi", "rowm"), ("jacobi", "rowl"), ("jacobi", "rows"))
 
 
 class JacobianPair:
@@ -72,7 +74,8 @@ class JacobianPair:
         kind, pmat = self._settings.jacobian, self._settings.pmat
         if pmat == "auto":
             pc = snes.getKSP().getPC().getType() or PETSc.Options().getString(self._prefix + "pc_type", "")
-            pmat = "none" if pc in _NO_ENTRIES else "assembled"
+            rows = PETSc.Options().getString(f"{self._prefix}pc_jacobi_type", "diagonal")
+            pmat = "none" if pc in _NO_ENTRIES and (pc, rows[:4]) not in _ROWS else "assembled"
         if kind == "assembled" or pmat == "assembled":
             refuse_mixed_vectors(self._template, self._prefix)
             self._assembled = AssembledJacobian(self._operator, self._template)

@@ -12,6 +12,7 @@ import numpy as np
 from petsc4py import PETSc
 
 from femgpu import krylov, petsc_c
+from femgpu.mesh.garbage import keep_aside
 from femgpu.runtime import current
 from femgpu.solver.device_vec import load, store
 from femgpu.solver.global_operator import GlobalOperator
@@ -45,10 +46,12 @@ class CG:
     def __init__(self) -> None:
         self.method: krylov.CG | None = None
         self._vecs: tuple[PETSc.Vec, PETSc.Vec] | None = None
+        self._action: Callable[[Any, Any], None] = _nothing
 
     def create(self, ksp: PETSc.KSP) -> None:
         """Says which norms it computes."""
         priorities = {PETSc.KSP.NormType.PRECONDITIONED: 3, PETSc.KSP.NormType.UNPRECONDITIONED: 2, PETSc.KSP.NormType.NATURAL: 2}
+        priorities[PETSc.KSP.NormType.NONE] = 1
         petsc_c.support_norms(ksp, {int(norm): value for norm, value in priorities.items()}, int(PETSc.PC.Side.LEFT))
 
     def setUp(self, ksp: PETSc.KSP) -> None:  # noqa: N802
@@ -58,7 +61,6 @@ class CG:
         runtime = current()
         size = mat.getLocalSize()[0]
         self._vectors = krylov.Vectors(runtime, size, ksp.comm.tompi4py())
-        self._action: Callable[[Any, Any], None] = lambda p, q: None
         self._b, self._x, self._diagonal = (self._vectors.empty() for _ in range(3))
         self._sum = self._vectors.sums(1)
         self._dot = self._vectors.kernel("dot_product", self._x, self._x, self._sum)
@@ -102,6 +104,8 @@ class CG:
 
     def destroy(self, ksp: PETSc.KSP) -> None:
         """Lets vectors and kernels go."""
+        keep_aside((self._vecs, self._action))
+        self._action = _nothing
         self.method = None
         self._vecs = None
 
@@ -158,6 +162,8 @@ class CG:
     def _test(ksp: PETSc.KSP) -> Callable[[int, float], int]:
         """PETSc's convergence test with all that goes with it: history, monitors, largest number of iterations."""
         limit = ksp.getTolerances()[3]
+        if ksp.getNormType() == PETSc.KSP.NormType.NONE:
+            return lambda iteration, norm: int(PETSc.KSP.ConvergedReason.CONVERGED_ITS) if iteration >= limit else 0
 
         def test(iteration: int, norm: float) -> int:
             ksp.setIterationNumber(iteration)
@@ -170,6 +176,10 @@ class CG:
             return int(reason or 0)
 
         return test
+
+
+def _nothing(p: Any, q: Any) -> None:
+    """What stands for the operator before a solve."""
 
 
 def _operator(mat: PETSc.Mat) -> GlobalOperator | None:

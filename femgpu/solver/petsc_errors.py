@@ -11,8 +11,8 @@ from petsc4py import PETSc
 from femgpu import petsc_c
 from femgpu.errors import OptionError, SolverError, petsc_words
 
-# The outermost linear solve has begun, as a trace says it.
-_SOLVING = re.compile(r"KSPSolve_Private\(\) at .*\n\[\d+\] KSPSolve_")
+# The outermost linear solve has begun, as a trace says it: a method of PETSc's failed, or a python one, of which it says nothing.
+_SOLVING = re.compile(r"KSPSolve_Private\(\) at .*(?:\n\[\d+\] KSPSolve_|\s*\Z)")
 # What PETSc says, and the remedy; {p} is the options prefix, {0} and {1} are what the pattern finds.
 _REMEDIES = (
     (
@@ -37,7 +37,7 @@ _REMEDIES = (
         "the matrix-free Jacobian does not do that; take -{p}femgpu_jacobian assembled, or another -{p}pc_type",
     ),
     (r"different mat and pmat|Matrix must be AIJ", "take -{p}femgpu_jacobian assembled, which makes both the same AIJ matrix"),
-    (r"Python context not set", "name the class: -{p}pc_python_type femgpu.AssembledPC, for example"),
+    (r"Python context not set", "name the class: -{p}pc_python_type femgpu.AssembledPC or -{p}ksp_python_type femgpu.CG, say"),
     (r"Unable to find requested (.+) type (\S+)", "this PETSc has no such type{1}; -help lists those of a build"),
     (
         r"Unsupported viewer (?:true|false)",

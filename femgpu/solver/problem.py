@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -207,7 +208,9 @@ class NonlinearProblem:
                 self.snes.solve(None, self.u.vec)
         except BaseException:
             self._unlock()
-            self._connect()
+            # A preconditioner that stopped in its set-up may refuse; what comes first has to be told.
+            with suppress(PETSc.Error):
+                self._connect()
             raise
         self._attach_constrained()
         if self.settings.view:

@@ -40,6 +40,8 @@ class TimeSpan:
         """
         ts, database, prefix = self._ts, PETSc.Options(), self._prefix
         if t_end is not None and not database.hasName(f"{prefix}ts_max_time"):
+            if not t_end >= self._t.value:  # -1 is PETSc's word for its default
+                raise OptionError(f"the final time {t_end} lies before t = {self._t.value}; expected a later t_end")
             ts.setMaxTime(t_end)
         if dt is not None and not database.hasName(f"{prefix}ts_time_step"):
             ts.setTimeStep(dt)

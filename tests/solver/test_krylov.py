@@ -127,3 +127,43 @@ def test_a_lag_only_adds_iterations(lag, rng):
     assert ended.reason == 1 and ended.iterations == seen[-1] + lag and seen == list(range(len(seen)))
     solution = runtime.read(x, np.empty(size))
     np.testing.assert_allclose(solution * diagonal, runtime.read(b, np.empty(size)), atol=1e-12)
+
+
+@pytest.mark.parametrize("exception", [ValueError, KeyboardInterrupt])
+def test_exceptions_leave_the_problem_usable(exception):
+    """PETSc refuses the third solve of a preconditioner whose first two have no end."""
+    V = FunctionSpace(mesh.box((4, 4), cell="triangle"), "Lagrange", 1)
+    u, v = Function(V), ufl.TestFunction(V)
+    F = inner(grad(u), grad(v)) * dx + u**3 * v * dx - v * dx
+    problem = NonlinearProblem(F, u, DirichletBC(V, 0.0), petsc_options={**OWN, "pc_type": "jacobi"})
+    problem.solve()
+    expected, armed = u.vec.array_r.copy(), [True]
+
+    def monitor(ksp, iteration, norm):
+        if armed and iteration == 2:
+            raise exception("mine")
+
+    problem.snes.getKSP().setMonitor(monitor)
+    for _ in range(3):
+        u.vec.set(0.0)
+        with pytest.raises(exception, match="mine"):
+            problem.solve()
+    armed.clear()
+    u.vec.set(0.0)
+    problem.solve()
+    assert np.abs(u.vec.array_r - expected).max() <= 1e-9
+
+
+def test_as_a_smoother_it_computes_no_norm():
+    """Multigrid asks its smoothers for a number of iterations and no norm."""
+    V = FunctionSpace(mesh.box((12, 12), cell="triangle"), "Lagrange", 1)
+    counts = []
+    for smoother in ({"ksp_type": "cg"}, OWN):
+        u, v = Function(V), ufl.TestFunction(V)
+        options = {"ksp_type": "fgmres", "pc_type": "gamg", "mg_levels_pc_type": "jacobi", "mg_levels_ksp_max_it": 2}
+        options |= {f"mg_levels_{name}": value for name, value in smoother.items()}
+        F = inner(grad(u), grad(v)) * dx + u**3 * v * dx - v * dx
+        problem = NonlinearProblem(F, u, DirichletBC(V, 0.0), petsc_options=options)
+        problem.solve()
+        counts.append(problem.snes.getLinearSolveIterations())
+    assert counts[0] == counts[1]

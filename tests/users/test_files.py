@@ -261,3 +261,19 @@ def test_names_of_functions(folder):
         with pytest.raises(DataError, match="cannot stand in an .h5 file; expected one without slashes"):
             femgpu.write(folder / "v.h5", femgpu.Function(V, name))
     assert not (folder / "v.h5").exists()
+
+
+def test_names_of_functions_to_read(tmp_path):
+    u = function(2)
+    femgpu.write(tmp_path / "u.h5", u)
+    for names in ("u", u, [u]):
+        with pytest.raises(DataError, match="expected a list of names"):
+            read_h5(tmp_path / "u.h5", names)
+    assert list(read_h5(tmp_path / "u.h5", ("u",))[1]) == ["u"]
+
+
+@pytest.mark.parallel(nprocs=2)
+@pytest.mark.parametrize("suffix", ["h5", "vtu", "pvtu"])
+def test_a_name_for_each_rank_is_refused(folder, suffix):
+    with pytest.raises(DataError, match="expected one name on all ranks"):
+        femgpu.write(folder / f"u{WORLD.rank}.{suffix}", function(2))

@@ -24,10 +24,11 @@ def make_function():
     return femgpu.Function(femgpu.FunctionSpace(femgpu.mesh.box((3, 3), cell="triangle"), "Lagrange", 1))
 
 
-def solve_anew():
+def solve_anew(**options):
     u = make_function()
     v = ufl.TestFunction(u.space)
-    femgpu.NonlinearProblem(inner(grad(u), grad(v)) * dx - v * dx, u, femgpu.DirichletBC(u.space, 0.0)).solve()
+    F = inner(grad(u), grad(v)) * dx - v * dx
+    femgpu.NonlinearProblem(F, u, femgpu.DirichletBC(u.space, 0.0), petsc_options=options).solve()
 
 
 @pytest.fixture
@@ -37,6 +38,16 @@ def few_objects():
     gc.freeze()
     yield
     gc.unfreeze()
+
+
+@pytest.mark.parallel([1, 2])
+def test_memory_of_a_loop_of_python_solvers_is_flat(few_objects):
+    sizes = []
+    for number in range(30):
+        solve_anew(ksp_type="python", ksp_python_type="femgpu.CG", pc_type="jacobi")
+        if number % 10 == 9:
+            sizes.append(resident_megabytes())
+    assert sizes[-1] - sizes[0] < 3
 
 
 @pytest.mark.parallel([1, 2, 3])

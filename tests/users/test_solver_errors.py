@@ -48,6 +48,8 @@ def heat(comm=SELF, prefix=""):
         ({"ksp_rtol": "small"}, OptionError, "no numeric value: expected a number .given: -ksp_rtol small"),
         ({"pc_type": "python", "pc_python_type": "nowhere.Class"}, OptionError, "No module named 'nowhere'; expected module.Class"),
         ({"pc_type": "python"}, SolverError, "-pc_python_type femgpu.AssembledPC"),
+        ({"ksp_type": "python"}, SolverError, "-ksp_python_type femgpu.CG"),
+        ({"pc_type": "jacobi", "pc_jacobi_type": "rowl1", "femgpu_pmat": "none"}, SolverError, "-femgpu_jacobian assembled"),
         ({"pc_type": "fieldsplit"}, SolverError, "femgpu.MixedSpace, or take another -pc_type"),
         ({"pc_type": "ilu", "femgpu_pmat": "none"}, SolverError, "-femgpu_pmat assembled"),
         ({"pc_type": "sor", "femgpu_pmat": "none"}, SolverError, "-femgpu_jacobian assembled"),
@@ -355,3 +357,23 @@ def test_objects_that_are_gone():
     ):
         with pytest.raises(DataError, match="was destroyed"):
             call()
+
+
+@pytest.mark.parametrize("t_end", [-1.0, -2.0, float("nan")])
+def test_ends_before_the_time(t_end):
+    with pytest.raises(OptionError, match="lies before t = 0.0; expected a later t_end"):
+        heat().solve(t_end, 0.1)
+
+
+def test_boundary_values_into_other_vectors():
+    problem = poisson()
+    for x in (PETSc.Vec(), PETSc.Vec().createSeq(7, comm=SELF), np.zeros(7)):
+        with pytest.raises(DataError, match="a T-vector.*like u.vec: u.vec.duplicate"):
+            problem.insert_boundary_values(x)
+
+
+@pytest.mark.parametrize("kind", ["rowmax", "rowl1", "rowsum"])
+def test_jacobi_of_rows_assembles(set_options, kind):
+    set_options(pc_type="jacobi", pc_jacobi_type=kind, ksp_type="gmres")
+    poisson().solve()
+    heat().solve(1.0, 0.5)
