@@ -12,7 +12,7 @@ from ufl import dx, grad, inner
 
 import femgpu
 from femgpu import runtime
-from femgpu.errors import DataError, MeshError
+from femgpu.errors import DataError
 from femgpu.runtime import runtime as module
 
 
@@ -93,7 +93,7 @@ def test_destroyed_meshes_are_refused():
     for use in (lambda: femgpu.FunctionSpace(dm, "Lagrange", 1), lambda: femgpu.Constant(dm, 1.0), lambda: femgpu.mesh.refine(dm)):
         with pytest.raises(DataError, match="the DM of the mesh was destroyed, or never created"):
             use()
-    with pytest.raises(MeshError, match="or never created; expected a DMPlex"):
+    with pytest.raises(DataError, match="or never created"):
         femgpu.coordinates(PETSc.DMPlex())
     # A space has a DM of its own.
     u.interpolate(1.0)
@@ -106,14 +106,14 @@ def test_destroyed_meshes_are_refused():
 @pytest.mark.parallel([1, 2])
 def test_destroyed_vectors_are_refused(tmp_path):
     u = make_function()
-    other = femgpu.Function(u.space)
+    other, folder = femgpu.Function(u.space), u.space.mesh.mpi.bcast(tmp_path)
     u.vec.destroy()
     uses = (
         lambda: u.interpolate(1.0),
         lambda: other.interpolate(u),
         lambda: u.evaluate([[0.5, 0.5]]),
         lambda: femgpu.assemble(u * dx),
-        lambda: femgpu.write(tmp_path / "u.vtu", u),
+        lambda: femgpu.write(folder / "u.vtu", u),
         lambda: femgpu.NonlinearProblem(u * ufl.TestFunction(u.space) * dx, u),
     )
     for use in uses:

@@ -237,8 +237,8 @@ def test_unknown_names_are_refused_with_those_there_are():
 def test_what_cannot_be_marked():
     dm = femgpu.mesh.box((2, 2), "triangle")
     everywhere = lambda x: x[0] > -1  # noqa: E731
-    for name in ("", "depth", "Face Sets", "boundary", "everywhere", 3):
-        with pytest.raises(MeshError, match="the name of a region is .*; expected a word other than 'Cell Sets'"):
+    for name in ("", ".", "depth", "Face Sets", "boundary", "everywhere", 3):
+        with pytest.raises(MeshError, match="the name of a region is .*; expected a word other than '.', 'Cell Sets'"):
             femgpu.mesh.mark(dm, name, everywhere)
     with pytest.raises(MeshError, match="dimension 3; expected 0 to 2"):
         femgpu.mesh.mark(dm, "a", everywhere, 3)
