@@ -38,7 +38,7 @@ def watch() -> None:
 
 def _watch_frames() -> None:
     """Looks out for SystemExit, of which no hook tells, where it leaves the first frame of the main thread."""
-    monitoring = sys.monitoring
+    monitoring: Any = getattr(sys, "monitoring")  # noqa: B009  (type checkers of Python 3.11 know no such module)
     event = monitoring.events.PY_UNWIND
 
     def unwound(code: CodeType, offset: int, error: BaseException) -> None:

@@ -178,8 +178,8 @@ MUTANTS = {
     ),
     "last batch that is full lacks a cell": of_plans(
         text(
-            "clamp(first + count - begin, 0, CELLS)",
-            "clamp(first + count - begin == CELLS ? CELLS - 1 : first + count - begin, 0, CELLS)",
+            "clamp(count - past, 0, CELLS)",
+            "clamp(count - past == CELLS ? CELLS - 1 : count - past, 0, CELLS)",
         )
     ),
     "weight of the last point": of_plans(
@@ -221,7 +221,7 @@ MUTANTS = {
     ),
     "marks by component 0 alone": of_plans(marks_of_first_component, kind="action", num_comp=2, masked=True),
     "first ignored": of_plans(text("first + (int)get_global_id(0)", "(int)get_global_id(0)")),
-    "first ignored by transposed": of_plans(text("const int begin = first + (", "const int begin = (")),
+    "first ignored by transposed": of_plans(text("const int begin = first + past", "const int begin = past")),
     "a cell too many": of_plans(text("if (cell >= first + count) return;", "if (cell > first + count) return;")),
     "a cell too few": of_plans(text("if (cell >= first + count) return;", "if (cell >= first + count - 1) return;")),
     "blocks begin a cell late": of_plans(text("((cell) / 32)", "(((cell) - 1) / 32)"), limits="blocks"),

@@ -194,7 +194,7 @@ class Fault:
 BARRIER, GUARD, MASK = (
     "barrier(CLK_LOCAL_MEM_FENCE);",
     "if (cell >= first + count) return;",
-    "clamp(first + count - begin, 0, CELLS)",
+    "clamp(count - past, 0, CELLS)",
 )
 ADD = "#define atomic_add_scalar(p, x) *(p) += (x)\n"
 RACE, OUT_OF_BOUNDS = "data race at local memory", "Invalid read of size 4 at global memory"
@@ -232,6 +232,11 @@ class AccountedRuntime(Runtime):
     def empty(self, num_bytes):
         """A buffer that is never released: the account would take it for the one that gets its place."""
         self.kept.append(super().empty(num_bytes))
+        return self.kept[-1]
+
+    def build(self, source, name):
+        """A program that is never released either: its constants stand among the buffers."""
+        self.kept.append(super().build(source, name))
         return self.kept[-1]
 
     def zero(self, buffer, num_bytes):
