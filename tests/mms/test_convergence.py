@@ -56,7 +56,7 @@ def distorted_box(cell, count, rng):
 
 def error(cell, degree, count, wave, phase, rng, set_options):
     dm = distorted_box(cell, count, rng)
-    assert Mesh.of(dm).reference.is_simplex or not Mesh.of(dm).affine.any()
+    assert Mesh.of(dm).reference.is_simplex or not Mesh.of(dm).block.affine.any()
     V = femgpu.FunctionSpace(dm, "Lagrange", degree)
     u, v, x = femgpu.Function(V), ufl.TestFunction(V), femgpu.coordinates(dm)
     k, shift = femgpu.Constant(dm, wave), femgpu.Constant(dm, phase)

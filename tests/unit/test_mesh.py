@@ -267,7 +267,7 @@ def check_affine(cell):
     vec = dm.getCoordinatesLocal()
     x = vec.getArray().reshape(-1, len(counts))
     x[:] = x @ np.array([[1, 0.3, 0.1], [0, 1.0, 0.2], [0, 0, 0.7]])[: len(counts), : len(counts)]
-    assert Mesh.of(dm.clone()).affine.all()
+    assert Mesh.of(dm.clone()).block.affine.all()
     moved = np.abs(x[:, 0] - 1000) < 1e-3
     x[moved, 0] -= 1e-4 * np.sin(7 * x[moved, 1])
     mesh = Mesh.of(dm)

@@ -162,7 +162,7 @@ def check_blocks(mesh):
         np.testing.assert_array_equal(block.ids[index[number == block.index]], block.ids)
         assert block.coords is mesh.coords and block.coord_dofs.dtype == np.int32 and (np.diff(block.ids) > 0).all()
     if len(mesh.blocks) > 1:
-        for name in ("cell", "reference", "coord_element", "coord_dofs", "affine"):
+        for name in ("cell", "reference", "coord_element", "block"):
             with pytest.raises(MeshError, match="Mesh.blocks"):
                 getattr(mesh, name)
 
@@ -334,7 +334,9 @@ def test_second_order_prisms_are_refused(tmp_path):
             f"$MeshFormat\n2.2 0 8\n$EndMeshFormat\n$Nodes\n{len(points)}\n{nodes}$EndNodes\n"
             f"$Elements\n1\n1 {kind} 2 1 1 {numbers}\n$EndElements\n"
         )
-        with pytest.raises(MeshError, match=f"prisms with {len(points)} nodes.*first-order"):
+        with pytest.raises(
+            MeshError, match="prism cells with 18 nodes.*first-order|elements of type 18, which PETSc does not read"
+        ):
             read(path, comm=PETSc.COMM_SELF)
     curved = PETSc.DMPlex().createFromFile(str(tmp_path / "13.msh"), comm=PETSc.COMM_SELF)
     with pytest.raises(MeshError, match="15 coordinate nodes for 6 vertices"):
