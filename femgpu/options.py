@@ -128,6 +128,16 @@ class Settings:
         return name, tuple(((blocks if name == "transposed" else {}) | parameters).items())
 
 
+def check_prefix(prefix: Any) -> None:
+    """Refuses what is no string.
+
+    Raises:
+        OptionError: when it is none.
+    """
+    if not isinstance(prefix, str):
+        raise OptionError(f"options_prefix {prefix!r} of type {type(prefix).__name__}; expected a string such as 'heat_'")
+
+
 def read(prefix: str = "") -> Settings:
     """Reads femgpu's options from PETSc's database.
 
@@ -141,8 +151,7 @@ def read(prefix: str = "") -> Settings:
         OptionError: for an unknown `-femgpu_*` option or an illegal value, which lists the legal ones, and for a prefix that is no
             string.
     """
-    if not isinstance(prefix, str):
-        raise OptionError(f"options_prefix {prefix!r} of type {type(prefix).__name__}; expected a string such as 'heat_'")
+    check_prefix(prefix)
     database = PETSc.Options()
     _refuse_unknown(database, prefix)
     values = {}

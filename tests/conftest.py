@@ -5,6 +5,7 @@ import os
 import secrets
 import subprocess
 import sys
+import tempfile
 import zlib
 from pathlib import Path
 
@@ -84,6 +85,17 @@ def set_options():
             PETSc.Options().setValue(prefix + name, None if value is True else value)
 
     return put
+
+
+@pytest.fixture
+def folder():
+    """One folder for all ranks; with tmp_path each rank cleans up pytest's folders at exit, in the others' way."""
+    mpi = PETSc.COMM_WORLD.tompi4py()
+    made = tempfile.TemporaryDirectory() if mpi.rank == 0 else None
+    yield Path(mpi.bcast(made.name if made else None))
+    mpi.barrier()
+    if made:
+        made.cleanup()
 
 
 @pytest.fixture(scope="session")

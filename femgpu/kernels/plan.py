@@ -86,7 +86,7 @@ class Plan(ABC):
         geometry: one of `GEOMETRIES`.
         scatter: one of `SCATTERS`.
         atomics: how atomic adds are made, `ptx` or `cas`.
-        unroll: instructions up to which loops over basis functions and points are unrolled; 0: none is.
+        unroll: instructions of a point up to which its loops over basis functions are unrolled; 0: never.
         block: cells whose words are interleaved in arrays that neighbouring items read together.
         chunk_cells: cells that are launched at a time, which bounds workspaces; 0: all at once.
     """

@@ -54,13 +54,12 @@ class CG:
         self._sums = vectors.sums(_ROWS), vectors.sums(_ROWS)
         self._pq = vectors.sums(1)
         self._hosts = [vectors.runtime.pinned(_ROWS * vectors.num_groups) for _ in range(lag + 1)]
-        none = None
         self._dot = vectors.kernel("dot_product", self._p, self._q, self._pq)
         self._axpby = vectors.kernel("axpby", np.float64(0), self._r, np.float64(0), self._z)
         self._products = vectors.kernel("residual_products", self._r, self._z, self._sums[0])
         self._multiply = vectors.kernel("multiply", self._q, self._r, self._z)
-        self._step = vectors.kernel("cg_step", self._sums[0], self._pq, none, self._p, self._q, self._z, self._r, self._sums[1])
-        self._direction = vectors.kernel("cg_direction", self._sums[1], self._sums[0], none, self._r, self._p)
+        self._step = vectors.kernel("cg_step", self._sums[0], self._pq, None, self._p, self._q, self._z, self._r, self._sums[1])
+        self._direction = vectors.kernel("cg_direction", self._sums[1], self._sums[0], None, self._r, self._p)
 
     def solve(
         self,

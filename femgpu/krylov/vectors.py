@@ -38,6 +38,7 @@ class Vectors:
         self._group = min(limits.items, 256 if runtime.device.is_gpu else 64)
         self.num_groups = _GROUPS_PER_UNIT * runtime.device.units if runtime.device.is_gpu else runtime.device.units
         self._source = krylov_kernels(self._group, self.num_groups)
+        self._parts: dict[int, npt.NDArray[np.float64]] = {}
 
     def empty(self) -> Any:
         """A vector with undefined entries."""
@@ -45,6 +46,7 @@ class Vectors:
 
     def sums(self, rows: int) -> Any:
         """A buffer for some sums."""
+        self._parts.setdefault(rows, np.zeros((rows, self.num_groups)))
         return self.runtime.upload(np.zeros(rows * self.num_groups))
 
     def kernel(self, name: str, *arguments: Any) -> Kernel:
@@ -58,10 +60,10 @@ class Vectors:
         return sums
 
     def complete(self, sums: Any, rows: int) -> None:
-        """Makes sums those over all ranks; does nothing on one."""
+        """Makes the first `rows` of some sums those over all ranks; does nothing on one."""
         if self.mpi.size == 1:
             return
-        parts = np.zeros((rows, self.num_groups))
+        parts = self._parts[max(self._parts)][:rows]
         parts[:, 0] = self.mpi.allreduce(self.totals(self.runtime.read(sums, parts)))
         parts[:, 1:] = 0
         self.runtime.write(sums, parts)

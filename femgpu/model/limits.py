@@ -18,8 +18,8 @@ class Limits:
         atomics: how a kernel adds to global memory: `ptx` instructions, or `cas` loops of compare and exchange.
         native_atomics: whether adding to double precision numbers in global memory is fast.
         mma: whether the tensor core takes double precision.
-        unroll: instructions up to which loops over basis functions and points are unrolled, which bounds the time to build a
-            kernel; 0: none is unrolled.
+        unroll: instructions of a point up to which its loops over basis functions are unrolled, which bounds the time to build a
+            kernel; 0: none is.
         block: cells whose words are interleaved in arrays that neighbouring items read; 1: each cell's words together.
         group: items that a work-group has where nothing else rules.
         ceiling: what the device reaches at most.

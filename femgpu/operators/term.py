@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from femgpu.element import FacetQuadrature, LagrangeElement, Quadrature, choose_rules
 from femgpu.errors import FormError
-from femgpu.forms import Form, Integral, Pointwise, transposed_action
-from femgpu.forms.ufl.check import check_inputs
+from femgpu.forms import Form, Integral, Pointwise, check_inputs, transposed_action
 from femgpu.mesh import Block, Mesh
 from femgpu.options import Settings
 from femgpu.spaces import Field, Space

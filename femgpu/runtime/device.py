@@ -17,8 +17,8 @@ from femgpu.model import Limits, ceiling
 _NVIDIA_LOCAL_BYTES = 200 * 1024
 # Half of the smallest stack that a thread of the C library gets by default: PoCL puts a work-group's private arrays there.
 _STACK_BYTES = 1 << 20
-# Instructions of a point up to which its loops are unrolled, so that no build takes more than 3 s: of the drivers' kernels the
-# slowest below takes 2.8 s on an H200, the next ones 3.3 to 8.4 s (`docs/benchmarks`, build).
+# Instructions of a point up to which its loops are unrolled, which bounds builds: the slowest of the drivers' kernels then takes
+# 2.95 s of processor time on an H200's node; with 3072, 28 took more than 3 s, up to 8.6 (`docs/benchmarks`, build).
 _UNROLL = 2048
 # Of an index of a device, leading zeros and all.
 _DIGITS = 9

@@ -22,16 +22,6 @@ def check_unknown(u: Any) -> None:
         )
 
 
-def check_prefix(prefix: Any) -> None:
-    """Refuses what is no string.
-
-    Raises:
-        DataError: when it is none.
-    """
-    if not isinstance(prefix, str):
-        raise DataError(f"options_prefix {prefix!r} of type {type(prefix).__name__}; expected a string such as 'heat_'")
-
-
 def check_diagonal(diagonal: Any) -> None:
     """Refuses what cannot stand on the diagonal of prescribed rows.
 

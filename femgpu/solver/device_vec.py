@@ -40,19 +40,13 @@ class Staging:
         self.check(vec)
         if on_device(vec):
             return self.runtime.wrap(vec.getCLMemHandle("r"))
-        with log.event("FGTransfer"):
-            # The values are read without bumping the vector's state: PETSc caches norms by it.
-            self.runtime.write(self._input, np.ascontiguousarray(vec.array_r))
+        load(self.runtime, vec, self._input)
         return self._input
 
     def copy(self, vec: PETSc.Vec) -> Any:
         """A buffer with the vector's values that may be changed, the same at each call; raises as `reading`."""
         self.check(vec)
-        if on_device(vec):
-            self.runtime.copy(self.runtime.wrap(vec.getCLMemHandle("r")), self._copy, 8 * self.num_owned)
-        else:
-            with log.event("FGTransfer"):
-                self.runtime.write(self._copy, np.ascontiguousarray(vec.array_r))
+        load(self.runtime, vec, self._copy)
         return self._copy
 
     def writing(self, vec: PETSc.Vec) -> Any:
@@ -64,9 +58,8 @@ class Staging:
         """Makes what the buffer of `writing` holds the vector's values."""
         if on_device(vec):
             vec.restoreCLMemHandle()
-            return
-        with log.event("FGTransfer"):
-            self.runtime.read(self._output, vec.array_w)
+        else:
+            store(self.runtime, self._output, vec)
 
     def check(self, vec: Any) -> None:
         """Refuses other vectors than T-vectors; the same verdict on all ranks, which all know how a vector is distributed."""
@@ -89,6 +82,7 @@ def load(runtime: Runtime, vec: PETSc.Vec, buffer: Any) -> None:
         runtime.copy(runtime.wrap(vec.getCLMemHandle("r")), buffer, 8 * vec.getLocalSize())
         return
     with log.event("FGTransfer"):
+        # The values are read without bumping the vector's state: PETSc caches norms by it.
         runtime.write(buffer, np.ascontiguousarray(vec.array_r))
 
 

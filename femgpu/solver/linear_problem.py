@@ -9,8 +9,9 @@ from mpi4py import MPI
 from petsc4py import PETSc
 
 from femgpu.forms import LinearSystem, constants_in, functions_in
+from femgpu.solver.arguments import check_unknown
 from femgpu.solver.conditions import Conditions
-from femgpu.solver.problem import NonlinearProblem, check_unknown
+from femgpu.solver.problem import NonlinearProblem
 from femgpu.spaces import Function
 
 
@@ -19,7 +20,8 @@ class LinearProblem(NonlinearProblem):
 
     One solve by KSP from u as it is, to a residual of 1e-10 of the first (1e-6 where kernels compute in single precision) unless
     -ksp_rtol says otherwise. The matrix, assembled or matrix-free as the options say, and its preconditioner are kept from solve
-    to solve for as long as the Functions and Constants in a keep their values; those in L and in boundary values may change.
+    to solve for as long as the mesh stays where it is and the Functions and Constants in a keep their values; those in L and in
+    boundary values may change.
 
     Args:
         a: a bilinear form; an equation `a == L` or `F == 0`; or a form F with bilinear and linear terms.

@@ -16,7 +16,7 @@ from femgpu.mesh.garbage import let_go
 from femgpu.operators import is_symmetric
 from femgpu.operators.device import choose_runtime
 from femgpu.operators.inputs import check_finite
-from femgpu.solver.arguments import check_diagonal, check_prefix, check_unknown
+from femgpu.solver.arguments import check_diagonal, check_unknown
 from femgpu.solver.conditions import Conditions
 from femgpu.solver.given_options import GivenOptions, with_given_options
 from femgpu.solver.global_operator import GlobalOperator
@@ -72,7 +72,7 @@ class NonlinearProblem:
         if snes is not None and not isinstance(snes, PETSc.SNES):
             raise DataError(f"snes is of type {type(snes).__name__}; expected a PETSc.SNES")
         self._snes = PETSc.SNES().create(comm=u.space.comm) if snes is None else alive(snes, "snes")
-        check_prefix(options_prefix)
+        options.check_prefix(options_prefix)
         self.given_options = GivenOptions(options_prefix if snes is None else snes.getOptionsPrefix() or "", petsc_options)
         let_go(u.space.comm)
         self._own = snes is None

@@ -8,12 +8,12 @@ from typing import Any
 
 from petsc4py import PETSc
 
-from femgpu import log
+from femgpu import log, options
 from femgpu.errors import FormError, SolverError, alive, collective
 from femgpu.forms import PointwiseForm, lower_form
 from femgpu.mesh.garbage import let_go
 from femgpu.operators.inputs import check_finite
-from femgpu.solver.arguments import check_prefix, check_time, check_unknown
+from femgpu.solver.arguments import check_time, check_unknown
 from femgpu.solver.conditions import Conditions, consistent_bcs
 from femgpu.solver.given_options import GivenOptions, with_given_options
 from femgpu.solver.integrator import Integrator
@@ -70,7 +70,7 @@ class TimeProblem(NonlinearProblem):
         petsc_options: Mapping[str, Any] | None = None,
     ):
         check_unknown(u)
-        check_prefix(options_prefix)
+        options.check_prefix(options_prefix)
         let_go(u.space.comm)
         check_time(t, u)
         pointwise = isinstance(F, PointwiseForm)

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,16 +52,6 @@ def every_rank(*marks):
         return test
 
     return decorate
-
-
-@pytest.fixture
-def folder():
-    """One folder for all ranks, which do not clean up each other's."""
-    made = tempfile.TemporaryDirectory() if WORLD.rank == 0 else None
-    yield Path(WORLD.bcast(made.name if made else None))
-    WORLD.barrier()
-    if made:
-        made.cleanup()
 
 
 @pytest.fixture(scope="module")

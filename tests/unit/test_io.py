@@ -1,7 +1,5 @@
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,16 +17,6 @@ WORLD = MPI.COMM_WORLD
 CELLS = ("interval", "triangle", "tetrahedron", "quadrilateral", "hexahedron", "prism")
 COUNTS = {1: (5,), 2: (3, 2), 3: (2, 1, 2)}
 UPPER = (2.0, 1.0, 0.5)
-
-
-@pytest.fixture
-def folder():
-    """One folder for all ranks; with tmp_path each rank cleans up pytest's folders at exit, in the others' way."""
-    made = tempfile.TemporaryDirectory() if WORLD.rank == 0 else None
-    yield Path(WORLD.bcast(made.name if made else None))
-    WORLD.barrier()
-    if made:
-        made.cleanup()
 
 
 def small_box(cell, comm=None):

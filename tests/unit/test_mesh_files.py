@@ -39,12 +39,6 @@ def nodes_agree(mesh, degree):
     return np.abs(placed[offsets] - points).max(initial=0)
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """A folder that all ranks see."""
-    return Path(MPI.COMM_WORLD.bcast(str(tmp_path)))
-
-
 def on_first_rank(action):
     if MPI.COMM_WORLD.rank == 0:
         action()

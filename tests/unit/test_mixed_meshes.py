@@ -3,9 +3,7 @@
 import itertools
 import re
 import sys
-import tempfile
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -283,17 +281,6 @@ def gmsh_text(points, blocks, sides=()):
         f"$MeshFormat\n2.2 0 8\n$EndMeshFormat\n$Nodes\n{len(points)}\n{nodes}$EndNodes\n"
         f"$Elements\n{len(rows)}\n{elements}$EndElements\n"
     )
-
-
-@pytest.fixture
-def folder():
-    """One folder for all ranks; with tmp_path each rank cleans up pytest's folders at exit, in the others' way."""
-    mpi = PETSc.COMM_WORLD.tompi4py()
-    made = tempfile.TemporaryDirectory() if mpi.rank == 0 else None
-    yield Path(mpi.bcast(made.name if made else None))
-    mpi.barrier()
-    if made:
-        made.cleanup()
 
 
 @pytest.mark.parallel([2])

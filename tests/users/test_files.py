@@ -2,7 +2,6 @@
 
 import resource
 import subprocess
-import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,16 +20,6 @@ from femgpu.mesh import Mesh, checksums
 
 WORLD = MPI.COMM_WORLD
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture
-def folder():
-    """One folder for all ranks."""
-    made = tempfile.TemporaryDirectory() if WORLD.rank == 0 else None
-    yield Path(WORLD.bcast(made.name if made else None))
-    WORLD.barrier()
-    if made:
-        made.cleanup()
 
 
 def function(count, value=1.0, cell="triangle", name="u", degree=2, periodic=None):

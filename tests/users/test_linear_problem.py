@@ -112,7 +112,7 @@ def test_what_is_refused():
     for bcs, message in ((3, "bcs is 3; expected a list"), ([3], "bcs holds 3"), ("left", "bcs is 'left'")):
         with pytest.raises(DataError, match=message):
             femgpu.LinearProblem(a, L, bcs)
-    with pytest.raises(DataError, match="options_prefix None of type NoneType; expected a string"):
+    with pytest.raises(OptionError, match="options_prefix None of type NoneType; expected a string"):
         femgpu.LinearProblem(a, L, options_prefix=None)
     for options in ("-ksp_type cg", {1: "cg"}):
         with pytest.raises(OptionError, match="petsc_options is .*; expected values by name"):

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ufl
-from mpi4py import MPI
 from petsc4py import PETSc
 from ufl import ds, dx, grad, inner
 
@@ -18,12 +17,6 @@ from femgpu.mesh import Mesh
 DATA = Path(__file__).resolve().parents[1] / "data"
 pytestmark = pytest.mark.timeout(120)
 parallel = pytest.mark.parallel([1, 3])
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A folder that all ranks see."""
-    return Path(MPI.COMM_WORLD.bcast(str(tmp_path)))
 
 
 def prescribed(bc):

@@ -323,6 +323,7 @@ def test_arguments_that_are_no_such_thing():
         (lambda: NonlinearProblem(F, u, [None]), "None"),
         (lambda: NonlinearProblem(F, u, options_prefix=3), "options_prefix 3"),
         (lambda: TimeProblem(F, u, options_prefix=3), "options_prefix 3"),
+        (lambda: femgpu.norm(u, options_prefix=3), "options_prefix 3"),
         (lambda: Function(u.space, name=3), "name of a Function is 3"),
         (lambda: NonlinearProblem(F + Function(V) * ufl.TestFunction(V) * dx, u), "the residual: two meshes"),
         (lambda: NonlinearProblem(F + ufl.TestFunction(FunctionSpace(u.space.dm, "Lagrange", 2)) * dx, u), "different Arguments"),

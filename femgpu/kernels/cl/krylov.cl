@@ -29,6 +29,13 @@ inline void write_part(__global double *d_parts, const int which, const double v
   if (get_local_id(0) == 0) d_parts[which * NUM_GROUPS + (int)get_group_id(0)] = sum;
 }
 
+// r . z, z . z, r . r
+inline void write_products(__global double *d_parts, const double rz, const double zz, const double rr, __local double *s_sums) {
+  write_part(d_parts, 0, rz, s_sums);
+  write_part(d_parts, 1, zz, s_sums);
+  write_part(d_parts, 2, rr, s_sums);
+}
+
 // A number divided by zero counts as zero: past the exact solution nothing moves any more.
 inline double ratio(const double a, const double b) { return b == 0.0 ? 0.0 : a / b; }
 
@@ -52,9 +59,7 @@ void residual_products(const int n, __global const double *d_r, __global const d
     zz += z * z;
     rr += r * r;
   }
-  write_part(d_parts, 0, rz, s_sums);
-  write_part(d_parts, 1, zz, s_sums);
-  write_part(d_parts, 2, rr, s_sums);
+  write_products(d_parts, rz, zz, rr, s_sums);
 }
 
 // y = a x + b y
@@ -94,9 +99,7 @@ void cg_step(const int n, __global const double *d_products, __global const doub
     zz += z * z;
     rr += r * r;
   }
-  write_part(d_parts, 0, rz, s_sums);
-  write_part(d_parts, 1, zz, s_sums);
-  write_part(d_parts, 2, rr, s_sums);
+  write_products(d_parts, rz, zz, rr, s_sums);
   write_part(d_parts, 3, get_group_id(0) == 0 && get_local_id(0) == 0 ? pq : 0.0, s_sums);
 }
 
