@@ -21,6 +21,8 @@ from femgpu.errors import FemgpuError
 _WIDTH = 240
 # Cells of a benchmark on a CPU and on a GPU where none are given.
 _CELLS = {"ex12": (2e5, 1.6e7), "qdata": (2e3, 2e5)}
+# Lengths of the vectors of cg where none are given.
+_DOFS = (1e5, 4e6)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,17 +98,27 @@ def _bench(arguments: argparse.Namespace, rest: list[str]) -> int:
     from mpi4py import MPI
 
     from femgpu import options, runtime
-    from femgpu.bench import build, ex12, launch, qdata
+    from femgpu.bench import build, cg, ex12, launch, qdata
     from femgpu.bench.report import check_folder, write_report
 
     if MPI.COMM_WORLD.size > 1 and arguments.workload != "build":
         raise FemgpuError(f"bench {arguments.workload} on {MPI.COMM_WORLD.size} ranks: expected one; it times single kernels")
     folder = check_folder(arguments.out)
+    # Vectors of the type that -dm_vec_type names come before anything else makes a context of its own.
     problems = launch.problems() if arguments.workload == "launch" else {}
+    if arguments.workload == "cg":
+        cg_result = cg.run(
+            arguments.cell or ("hexahedron", "tetrahedron"),
+            arguments.degrees or (1, 2, 3),
+            arguments.dofs or _DOFS,
+            arguments.problems or tuple(cg.PROBLEMS),
+        )
     chosen = runtime.for_comm(options.read().device, MPI.COMM_WORLD)
     device = chosen.device
-    result: ex12.Result | qdata.Result | launch.Result | build.Result
-    if arguments.workload == "launch":
+    result: ex12.Result | qdata.Result | launch.Result | build.Result | cg.Result
+    if arguments.workload == "cg":
+        result = cg_result
+    elif arguments.workload == "launch":
         result = launch.run(chosen, problems)
     elif arguments.workload == "build":
         cell_types = arguments.cell or build.CELLS
@@ -148,11 +160,13 @@ def _parser() -> argparse.ArgumentParser:
     _command(commands, "doctor", "checks the installation and says how to mend it", run_doctor)
     _command(commands, "devices", "lists OpenCL devices and the one that is taken", run_devices)
     bench = _command(commands, "bench", "times a workload and writes a report", run_bench)
-    bench.add_argument("workload", choices=(*_CELLS, "launch", "build"), help="ex12: the variable-coefficient Poisson residual on "
-                       "P1; qdata: actions with state stored and recomputed; launch: host time of launches, small copies and "
-                       "actions (-dm_vec_type viennacl: on such vectors), which takes none of the arguments but --out; build: "
-                       "time to build the kernels of all drivers with cold caches, on any number of ranks, which takes --out and "
-                       "the last three arguments")  # fmt: skip
+    bench.add_argument("workload", choices=(*_CELLS, "launch", "build", "cg"),
+                       help="ex12: the variable-coefficient Poisson residual on P1; qdata: actions with state stored and "
+                       "recomputed; launch: host time of launches, small copies and actions (-dm_vec_type viennacl: on such "
+                       "vectors), which takes none of the arguments but --out; build: time to build the kernels of all drivers "
+                       "with cold caches, on any number of ranks, which takes --out, --scripts, --cell and --degrees; cg: "
+                       "iterations of conjugate gradients, femgpu's and PETSc's (-dm_vec_type viennacl: on such vectors), which "
+                       "takes --out, --cell, --degrees and the last two arguments")  # fmt: skip
     default = "; ".join(f"{name}: {gpu:.1e} on a GPU, else {cpu:.0e}" for name, (cpu, gpu) in _CELLS.items())
     bench.add_argument("--cells", type=_count, help=f"at least so many; default {default}")
     bench.add_argument("--precision", choices=("single", "double", "mixed"), help="default single; qdata: double")
@@ -162,8 +176,12 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--scripts", nargs="+", help="each with its options, for example 'drivers/heat.py -conductivity nonlinear'; "
                        "default all drivers")  # fmt: skip
     bench.add_argument("--cell", nargs="+", choices=("triangle", "quadrilateral", "tetrahedron", "hexahedron", "prism"),
-                       help="types of cells; default all but prisms")  # fmt: skip
-    bench.add_argument("--degrees", type=_counts, help="for example 1,2; default 1 to 4")
+                       help="types of cells; default all but prisms, cg: hexahedron tetrahedron")  # fmt: skip
+    bench.add_argument("--degrees", type=_counts, help="for example 1,2; default 1 to 4, cg: 1 to 3")
+    bench.add_argument("--dofs", nargs="+", type=_count, help="lengths of vectors, about; default 1e5 4e6")
+    bench.add_argument(
+        "--problems", nargs="+", choices=[f"BP{i}" for i in range(1, 7)], help="CEED's bake-off problems; default all"
+    )
     warmup = _command(commands, "warmup", "builds the kernels of a script's first problem into the cache", run_warmup)
     warmup.add_argument("script", help="a Python script that solves a femgpu.NonlinearProblem")
     warmup.add_argument("options", nargs=argparse.REMAINDER, help="the script's own command line")

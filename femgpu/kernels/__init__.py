@@ -1,7 +1,7 @@
 """Kernels as text and numbers: what is computed (`Work`), how (`Plan`), and its rendering into OpenCL C. No device, no mesh."""
 
 from femgpu.kernels.array import Array, Layout
-from femgpu.kernels.plan import TYPES, Plan, Step, Wish
+from femgpu.kernels.plan import DOT_SLOTS, TYPES, Plan, Step, Wish
 from femgpu.kernels.render import render
 from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule_named
 from femgpu.kernels.tables import pack_tables
@@ -9,6 +9,7 @@ from femgpu.kernels.transfers import krylov_kernels, vector_kernels
 from femgpu.kernels.work import SECOND, FieldWork, RowsWork, Table, Work
 
 __all__ = [
+    "DOT_SLOTS",
     "SCHEDULES",
     "SECOND",
     "TYPES",

@@ -104,7 +104,8 @@ class Array:
         ctype: `real`, `scalar`, `accum`, `double`, `int` or `uchar`.
         role: what it holds: ("vector", "w") an L-vector, ("entries", "w") each cell's own coefficients, ("offsets", "w", masked),
             ("geometry",), ("coords",), ("coord_offsets",), ("facets",), ("constants",), ("tables", "full"), ("prescribed",),
-            ("state",), ("cell_state",), ("work", 0), ("out",) an L-vector, ("out", 0) entries of the first field's rows.
+            ("state",), ("cell_state",), ("work", 0), ("out",) an L-vector, ("dots",) `DOT_SLOTS` shares
+            of direction times result, or null, ("out", 0) entries of the first field's rows.
         words: words per cell that a kernel touches.
         layout: where they stand; None for arrays that are not cell by cell.
         moves: how often each word passes: 2 where it is added to in place, 0 where another argument has brought it already.

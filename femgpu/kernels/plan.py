@@ -20,6 +20,8 @@ TYPES = {"double": ("double",) * 3, "single": ("float",) * 3, "mixed": ("float",
 _BYTES = {"float": 4, "double": 8, "int": 4, "uchar": 1}
 # Tables up to this size stand in the program as __constant data (a program may hold 64 KB of it).
 CONSTANT_TABLE_BYTES = 32768
+# Numbers that the direction times the result of an action is summed into, so that few adds meet at one.
+DOT_SLOTS = 1024
 # What kernels reach of the ceilings, and how much of the shorter of memory traffic and arithmetic does not hide behind the longer.
 SHARE_BYTES, SHARE_FLOPS, OVERLAP = 0.85, 0.3, 0.3
 
@@ -129,6 +131,11 @@ class Plan(ABC):
     @property
     def tables_in_source(self) -> bool:
         """Whether the tabulations are __constant data of the program rather than an argument."""
+        return False
+
+    @property
+    def sums_dots(self) -> bool:
+        """Whether the kernel sums direction times result, too, where it is given a buffer for that (role ("dots",))."""
         return False
 
     @property
@@ -267,6 +274,8 @@ class Plan(ABC):
             arrays.append(Array("d_out", "accum", ("out",), 1, Layout(), written=True))
         elif work.sums and self.scatter == "atomic":
             arrays.append(Array("d_out", "scalar", ("out",), work.num_rows, moves=2, written=True))
+            if self.sums_dots:
+                arrays.append(Array("d_dots", "double", ("dots",), written=True))
         elif work.sums:
             for i, row in enumerate(work.rows):
                 own = replace(layout, together=row.num_comp)

@@ -10,10 +10,10 @@ import numpy as np
 from mako.lookup import TemplateLookup
 
 from femgpu.errors import PlanError
-from femgpu.kernels.plan import Plan, Step
+from femgpu.kernels.plan import DOT_SLOTS, Plan, Step
 from femgpu.kernels.source import FOLDER, source, type_macros
 from femgpu.kernels.tables import table_text
-from femgpu.kernels.work import SECOND, FieldWork, Work
+from femgpu.kernels.work import SECOND, FieldWork, RowsWork, Work
 
 _LOOKUP = TemplateLookup(directories=[str(FOLDER)], strict_undefined=True, cache_enabled=True)
 _BLOCKS = ("g0", "g1", "g2", "g3")
@@ -81,6 +81,7 @@ def _kernel(plan: Plan, step: Step, outputs: tuple[str, ...]) -> str:
         stages_geometry=any(array.name == "s_geometry" for array in step.local),
         apply_blocks=partial(_apply_blocks, work),
         coefficient=partial(_coefficient, work),
+        direction=partial(_direction, work),
     )
     return "\n".join([f"#define GROUP_SIZE {step.items}", *macros, text])
 
@@ -109,6 +110,8 @@ def _macros(plan: Plan, steps: tuple[Step, ...]) -> list[str]:
         lines.append("#define ROLLED")
     if work.sums and plan.scatter == "atomic":
         lines.append(f"#define ATOMIC_{plan.atomics.upper()}{plan.itemsize('scalar') * 8}")
+    if plan.sums_dots:
+        lines.append(f"#define DOT_SLOTS {DOT_SLOTS}")
     return lines
 
 
@@ -140,6 +143,17 @@ def _coefficient(work: Work, field: FieldWork, cell: str, i: str) -> str:
     if not field.masked:
         return f"(real)d_{field.vector}[{mark} + {i} % {comps}]"
     return f"IS_PRESCRIBED({mark}, {i} % {comps}) ? R(0) : (real)d_{field.vector}[NODE({mark}) + {i} % {comps}]"
+
+
+def _direction(work: Work, number: int, row: RowsWork, i: str) -> str:
+    """The expression for word i of a cell's coefficients of the direction in the rows of a field, zero where prescribed."""
+    for field in work.fields:
+        if field.array == "w" and (field.offset, field.table, field.num_comp) == (row.offset, row.table, row.num_comp):
+            return f"r_{field.name}_e[{i}]"
+    name = f"test{number}"
+    return _coefficient(
+        work, FieldWork(name, "w", "w", row.offset, row.table, row.num_basis, row.num_comp, masked=row.masked), "cell", i
+    )
 
 
 def _apply_blocks(work: Work, block: str) -> str:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.kernels import krylov_kernels
+from femgpu.kernels import DOT_SLOTS, krylov_kernels
 from femgpu.runtime import Kernel, Runtime
 
-# Work-groups per compute unit: enough to keep a GPU's memory busy, few enough that every group adds all partial sums itself.
-_GROUPS_PER_UNIT = 4
+# Work-items of a group, and groups per compute unit: enough to keep a GPU's memory busy, few enough that every group adds all
+# partial sums itself. On an H200 twice as many items take longer for vectors of any length, half as many for long ones.
+_GROUP, _GROUPS_PER_UNIT = 512, 2
 
 
 class Vectors:
@@ -35,8 +36,9 @@ class Vectors:
         self.mpi = mpi
         self.num_owned = num_owned
         self.num_bytes = 8 * num_owned
-        self._group = min(limits.items, 256 if runtime.device.is_gpu else 64)
-        self.num_groups = _GROUPS_PER_UNIT * runtime.device.units if runtime.device.is_gpu else runtime.device.units
+        self._group = min(limits.items, _GROUP if runtime.device.is_gpu else 64)
+        # Each group has a slot among those of an action's dots.
+        self.num_groups = min(DOT_SLOTS, runtime.device.units * (_GROUPS_PER_UNIT if runtime.device.is_gpu else 1))
         self._source = krylov_kernels(self._group, self.num_groups)
         self._parts: dict[int, npt.NDArray[np.float64]] = {}
 
@@ -59,11 +61,12 @@ class Vectors:
         sums: npt.NDArray[np.float64] = parts.reshape(-1, self.num_groups).sum(1)
         return sums
 
-    def complete(self, sums: Any, rows: int) -> None:
-        """Makes the first `rows` of some sums those over all ranks; does nothing on one."""
+    def complete(self, sums: Any, first: int, last: int) -> None:
+        """Makes sums number `first` to `last` - 1 of a buffer those over all ranks; does nothing on one."""
         if self.mpi.size == 1:
             return
-        parts = self._parts[max(self._parts)][:rows]
-        parts[:, 0] = self.mpi.allreduce(self.totals(self.runtime.read(sums, parts)))
-        parts[:, 1:] = 0
+        parts = self._parts[sums.size // (8 * self.num_groups)]
+        self.runtime.read(sums, parts)
+        parts[first:last, 0] = self.mpi.allreduce(self.totals(parts)[first:last])
+        parts[first:last, 1:] = 0
         self.runtime.write(sums, parts)

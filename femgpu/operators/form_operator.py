@@ -147,20 +147,27 @@ class FormOperator:
         """`out` = diagonal of the Jacobian at `base`, likewise."""
         self._apply("diagonal", None, out)
 
-    def bind(self, target: str, source: Any, out: Any) -> list[Launch]:
+    def bind(self, target: str, source: Any, out: Any, dots: Any = None) -> list[Launch]:
         """The launches that add a target to a buffer, atomic adds and sums over E-vectors side by side; collective at first.
 
         Args:
             target: residual, action, transposed or diagonal. Actions read what is kept at the points: call `store` before.
             source: buffer of the state (residual) or the direction (action, transposed).
             out: buffer of the result.
+            dots: buffer of `DOT_SLOTS` doubles that the products of direction and result are added to, see `sums_dots`; None: they
+                are not computed.
         """
         found = []
         for application in self.prepare(target):
-            found += application.bind({_SOURCES[target]: source, ("out",): out})
+            found += application.bind({_SOURCES[target]: source, ("out",): out, ("dots",): dots})
         if target in self._gathers:
             found += self._gathers[target].bind(out)
         return found
+
+    @property
+    def sums_dots(self) -> bool:
+        """Whether all kernels of the action sum direction times result on the way."""
+        return all(application.plan.sums_dots for application in self.prepare("action"))
 
     def store(self, target: str = "action") -> None:
         """Brings what an action, or the transposed one, reads at the points up to the state `base`."""

@@ -102,18 +102,38 @@ class DeviceOperator:
             transfer.to_global(local.out, out)
             transfer.boundary_action(t, out)
 
-    def _launches(self, t: Any, out: Any, target: str) -> list[Launch]:
-        """Everything that an action between two buffers launches, bound once."""
+    @property
+    def adds(self) -> bool:
+        """Whether `add` serves."""
+        return self.direct and self.local.sums_dots
+
+    def add(self, t: Any, out: Any, dots: Any) -> None:
+        """`out` += Jacobian times the direction t; boundary rows, and the zeros elsewhere, are the caller's to prepare.
+
+        Args:
+            t: the direction.
+            out: s t in boundary rows (`local.mask`, `transfer.scale_buffer`), elsewhere zero, see `prepare_action`.
+            dots: buffer of `DOT_SLOTS` doubles; the products of direction and what is added are added to them.
+        """
+        with log.event(EVENTS["action"], self.local.flops("action"), self.runtime.finish):
+            self.local.store()
+            for launch in self._launches(t, out, "action", dots):
+                launch()
+
+    def _launches(self, t: Any, out: Any, target: str, dots: Any = None) -> list[Launch]:
+        """Everything that an action between two buffers launches, bound once; with `dots` nothing prepares the result."""
         if self._bends != self.local.bends:
             self._bound, self._bends = self.runtime.bindings(_PAIRS), self.local.bends
-        key = (target, t.int_ptr, out.int_ptr)
+        key = (target, t.int_ptr, out.int_ptr, None if dots is None else dots.int_ptr)
         found = self._bound.get(key)
         if found is None:
             assert self._prepare is not None
             if t.int_ptr == out.int_ptr:
                 raise DataError("an action reads its direction while it writes its result; expected two buffers, got one")
-            found = [self._prepare.bound({3: t, 4: out}), *self.local.bind(target, t, out)]
-            self._bound.put(key, found, (self.runtime.holds(t), self.runtime.holds(out)))
+            found = [self._prepare.bound({3: t, 4: out})] if dots is None else []
+            found += self.local.bind(target, t, out, dots)
+            buffers = (t, out) if dots is None else (t, out, dots)
+            self._bound.put(key, found, tuple(map(self.runtime.holds, buffers)))
         return found
 
     def diagonal(self, out: Any) -> None:

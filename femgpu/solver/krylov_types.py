@@ -28,6 +28,7 @@ _NORMS = {
     PETSc.KSP.NormType.PRECONDITIONED: "preconditioned",
     PETSc.KSP.NormType.UNPRECONDITIONED: "unpreconditioned",
     PETSc.KSP.NormType.NATURAL: "natural",
+    PETSc.KSP.NormType.NONE: None,
 }
 # PCs that multiply by a diagonal: their effect on ones is all that a device needs of them.
 _DIAGONAL = (PETSc.PC.Type.JACOBI,)
@@ -46,7 +47,6 @@ class CG:
     def __init__(self) -> None:
         self.method: krylov.CG | None = None
         self._vecs: tuple[PETSc.Vec, PETSc.Vec] | None = None
-        self._action: Callable[[Any, Any], None] = _nothing
 
     def create(self, ksp: PETSc.KSP) -> None:
         """Says which norms it computes."""
@@ -67,13 +67,12 @@ class CG:
         self._take_out = self._vectors.kernel("take_out", self._sum, self._b, self._x)
         # Norms are looked at one iteration later where a device works while the host waits.
         lag = int(runtime.device.is_gpu and ksp.comm.size == 1 and self._preconditions_on_device(ksp))
-        self.method = krylov.CG(self._vectors, lambda p, q: self._action(p, q), lag)
+        self.method = krylov.CG(self._vectors, lag)
 
     def solve(self, ksp: PETSc.KSP, b: PETSc.Vec, x: PETSc.Vec) -> None:
         """Solves A x = b as PETSc's options say."""
         assert self.method is not None
         mat = ksp.getOperators()[0]
-        self._action = self._action_of(mat)
         guess = ksp.getInitialGuessNonzero()
         runtime = self._vectors.runtime
         load(runtime, b, self._b)
@@ -81,11 +80,13 @@ class CG:
             load(runtime, x, self._x)
         null = mat.getNullSpace()
         ended = self.method.solve(
+            self._operator(mat),
             self._b,
             self._x,
             self._preconditioner(ksp),
             self._test(ksp),
-            _NORMS.get(ksp.getNormType(), "preconditioned"),
+            ksp.getTolerances()[3],
+            _NORMS[ksp.getNormType()],
             guess,
             self._projection(null) if null.handle else None,
         )
@@ -104,17 +105,18 @@ class CG:
 
     def destroy(self, ksp: PETSc.KSP) -> None:
         """Lets vectors and kernels go."""
-        keep_aside((self._vecs, self._action))
-        self._action = _nothing
+        keep_aside(self._vecs)
         self.method = None
         self._vecs = None
 
-    def _action_of(self, mat: PETSc.Mat) -> Callable[[Any, Any], None]:
+    def _operator(self, mat: PETSc.Mat) -> krylov.Operator:
         """What makes q = A p on buffers: femgpu's own operator, or PETSc's vectors."""
         operator = _operator(mat)
-        if operator is not None and operator.linearised and operator.factor == 1.0:
-            return operator.device.action
-        return lambda p, q: self._by_vecs(mat.mult, p, q)
+        if operator is None or not operator.linearised or operator.factor != 1.0:
+            return krylov.Operator(lambda p, q: self._by_vecs(mat.mult, p, q))
+        device = operator.device
+        add = device.add if device.adds else None
+        return krylov.Operator(device.action, add, device.local.mask, device.transfer.scale_buffer)
 
     def _by_vecs(self, function: Callable[[PETSc.Vec, PETSc.Vec], None], source: Any, target: Any) -> None:
         """What PETSc computes from one vector into another, on buffers."""
@@ -153,7 +155,7 @@ class CG:
         def project(z: Any) -> None:
             for mode in buffers:
                 self._dot.bound({1: mode, 2: z})()
-                vectors.complete(self._sum, 1)
+                vectors.complete(self._sum, 0, 1)
                 self._take_out.bound({2: mode, 3: z})()
 
         return project
@@ -176,10 +178,6 @@ class CG:
             return int(reason or 0)
 
         return test
-
-
-def _nothing(p: Any, q: Any) -> None:
-    """What stands for the operator before a solve."""
 
 
 def _operator(mat: PETSc.Mat) -> GlobalOperator | None:

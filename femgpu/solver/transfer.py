@@ -144,6 +144,11 @@ class Transfer:
         self._scale = value
         self._scalars.set(value)
 
+    @property
+    def scale_buffer(self) -> Any:
+        """Device buffer of `scale`."""
+        return self._scalars.buffer
+
     def prepare_action(self, mask: Any) -> Kernel:
         """The kernel y = s x on prescribed entries, zero elsewhere, whose arguments 3 and 4 are x and y.
 

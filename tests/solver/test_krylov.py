@@ -8,7 +8,7 @@ from ufl import dx, grad, inner
 
 import femgpu
 from femgpu import DirichletBC, Function, FunctionSpace, NonlinearProblem, mesh
-from femgpu.krylov import CG, Preconditioner, Vectors
+from femgpu.krylov import CG, Operator, Preconditioner, Vectors
 from femgpu.runtime import for_comm
 
 OWN = {"ksp_type": "python", "ksp_python_type": "femgpu.CG"}
@@ -122,8 +122,8 @@ def test_a_lag_only_adds_iterations(lag, rng):
         seen.append(iteration)
         return int(norm < 1e-12)
 
-    method = CG(vectors, lambda p, q: multiply.bound({2: p, 3: q})(), lag)
-    ended = method.solve(b, x, Preconditioner(), test)
+    operator = Operator(lambda p, q: multiply.bound({2: p, 3: q})())
+    ended = CG(vectors, lag).solve(operator, b, x, Preconditioner(), test, 1000)
     assert ended.reason == 1 and ended.iterations == seen[-1] + lag and seen == list(range(len(seen)))
     solution = runtime.read(x, np.empty(size))
     np.testing.assert_allclose(solution * diagonal, runtime.read(b, np.empty(size)), atol=1e-12)

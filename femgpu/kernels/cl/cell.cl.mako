@@ -101,4 +101,14 @@ void ${step.name}(${arguments}) {
   for (int i = 0; i < ${row.size}; ++i) d_out${i}[AT_d_out${i}(cell, i)] = (scalar)r_f${i}_e[i];
 % endif
 % endfor
+% if plan.sums_dots:
+  if (d_dots) {
+    double r_dot = 0;
+% for i, row in enumerate(work.rows):
+    UNROLL
+    for (int i = 0; i < ${row.size}; ++i) r_dot += (double)r_f${i}_e[i] * (${direction(i, row, "i")});
+% endfor
+    add_dot(d_dots, r_dot);
+  }
+% endif
 }

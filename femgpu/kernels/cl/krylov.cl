@@ -1,47 +1,15 @@
-// What a Krylov method does between two actions, on vectors of n doubles in NUM_GROUPS groups of GROUP_SIZE items.
-// A sum over a vector is NUM_GROUPS partial sums in a buffer; whoever needs it adds them, each group for itself and all in the same
-// order: no launch is spent on it, every group has the same number, and it is the same in every run.
+// What conjugate gradients, and other Krylov methods with them, do between two actions.
 
-#define FOR_EACH(i, n) for (int i = (int)get_global_id(0); i < (n); i += GROUP_SIZE * NUM_GROUPS)
-
-// Sum over the items of a group, the same for all of them.
-inline double group_sum(const double value, __local double *s_sums) {
-  const int item = (int)get_local_id(0);
-  barrier(CLK_LOCAL_MEM_FENCE);
-  s_sums[item] = value;
-  barrier(CLK_LOCAL_MEM_FENCE);
-  for (int step = GROUP_SIZE / 2; step > 0; step /= 2) {
-    if (item < step) s_sums[item] += s_sums[item + step];
-    barrier(CLK_LOCAL_MEM_FENCE);
-  }
-  return s_sums[0];
+// Adds r . z, z . z, r . r of an entry.
+inline void add_products(const double r, const double z, double *sums) {
+  sums[0] += r * z;
+  sums[1] += z * z;
+  sums[2] += r * r;
 }
-
-// Sum `which` of a buffer of partial sums.
-inline double total(__global const double *d_parts, const int which, __local double *s_sums) {
-  double sum = 0;
-  for (int i = (int)get_local_id(0); i < NUM_GROUPS; i += GROUP_SIZE) sum += d_parts[which * NUM_GROUPS + i];
-  return group_sum(sum, s_sums);
-}
-
-inline void write_part(__global double *d_parts, const int which, const double value, __local double *s_sums) {
-  const double sum = group_sum(value, s_sums);
-  if (get_local_id(0) == 0) d_parts[which * NUM_GROUPS + (int)get_group_id(0)] = sum;
-}
-
-// r . z, z . z, r . r
-inline void write_products(__global double *d_parts, const double rz, const double zz, const double rr, __local double *s_sums) {
-  write_part(d_parts, 0, rz, s_sums);
-  write_part(d_parts, 1, zz, s_sums);
-  write_part(d_parts, 2, rr, s_sums);
-}
-
-// A number divided by zero counts as zero: past the exact solution nothing moves any more.
-inline double ratio(const double a, const double b) { return b == 0.0 ? 0.0 : a / b; }
 
 // x . y
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void dot_product(const int n, __global const double *d_x, __global const double *d_y, __global double *d_parts) {
+void dot_product(const int n, __global const double *restrict d_x, __global const double *restrict d_y, __global double *d_parts) {
   __local double s_sums[GROUP_SIZE];
   double sum = 0;
   FOR_EACH(i, n) sum += d_x[i] * d_y[i];
@@ -50,27 +18,23 @@ void dot_product(const int n, __global const double *d_x, __global const double 
 
 // r . z, z . z, r . r
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void residual_products(const int n, __global const double *d_r, __global const double *d_z, __global double *d_parts) {
-  __local double s_sums[GROUP_SIZE];
-  double rz = 0, zz = 0, rr = 0;
-  FOR_EACH(i, n) {
-    const double r = d_r[i], z = d_z[i];
-    rz += r * z;
-    zz += z * z;
-    rr += r * r;
-  }
-  write_products(d_parts, rz, zz, rr, s_sums);
+void residual_products(const int n, __global const double *restrict d_r, __global const double *restrict d_z,
+                       __global double *d_parts) {
+  __local double s_sums[3 * GROUP_SIZE];
+  double sums[3] = {0, 0, 0};
+  FOR_EACH(i, n) add_products(d_r[i], d_z[i], sums);
+  write_parts(d_parts, 0, 3, sums, s_sums);
 }
 
 // y = a x + b y
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void axpby(const int n, const double a, __global const double *d_x, const double b, __global double *d_y) {
+void axpby(const int n, const double a, __global const double *restrict d_x, const double b, __global double *restrict d_y) {
   FOR_EACH(i, n) d_y[i] = a * d_x[i] + (b == 0.0 ? 0.0 : b * d_y[i]);
 }
 
 // z -= (v . z) v with the sum v . z given
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void take_out(const int n, __global const double *d_parts, __global const double *d_v, __global double *d_z) {
+void take_out(const int n, __global const double *d_parts, __global const double *restrict d_v, __global double *restrict d_z) {
   __local double s_sums[GROUP_SIZE];
   const double sum = total(d_parts, 0, s_sums);
   FOR_EACH(i, n) d_z[i] -= sum * d_v[i];
@@ -78,36 +42,100 @@ void take_out(const int n, __global const double *d_parts, __global const double
 
 // z = d r entry by entry
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void multiply(const int n, __global const double *d_d, __global const double *d_r, __global double *d_z) {
+void multiply(const int n, __global const double *restrict d_d, __global const double *restrict d_r, __global double *restrict d_z) {
   FOR_EACH(i, n) d_z[i] = d_d[i] * d_r[i];
 }
 
-// CG: alpha = r.z / p.q; x += alpha p, r -= alpha q; with z = d r (without d: z = r) the sums for the next
-// step; the fourth is p.q itself, for the host to see.
+// Sums of a CG iteration in a buffer: 0 to 2 r . z, z . z, r . r, written with r; 3 and 4 p . q, q . M q, written with q.
+
+// CG: p . q, and with a diagonal M (without d: 1) q . M q. Where the operator's kernels have summed p . q into slots, p is not read.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void cg_step(const int n, __global const double *d_products, __global const double *d_pq, __global const double *d_d,
-             __global const double *d_p, __global const double *d_q, __global double *d_x, __global double *d_r,
-             __global double *d_parts) {
-  __local double s_sums[GROUP_SIZE];
-  const double pq = total(d_pq, 0, s_sums), alpha = ratio(total(d_products, 0, s_sums), pq);
-  double rz = 0, zz = 0, rr = 0;
-  FOR_EACH(i, n) {
-    d_x[i] += alpha * d_p[i];
-    const double r = d_r[i] - alpha * d_q[i], z = d_d ? d_d[i] * r : r;
-    d_r[i] = r;
-    rz += r * z;
-    zz += z * z;
-    rr += r * r;
+void cg_products(const int n, __global const double *d_slots, __global const double *restrict d_d, __global const double *restrict d_p,
+                 __global const double *restrict d_q, __global double *d_parts) {
+  __local double s_sums[2 * GROUP_SIZE];
+  double sums[2] = {0, 0};
+  if (d_slots) {
+    FOR_EACH(i, DOT_SLOTS) sums[0] += d_slots[i];
+    FOR_EACH(i, n) sums[1] += (d_d ? d_d[i] * d_q[i] : d_q[i]) * d_q[i];
+  } else {
+    FOR_EACH(i, n) {
+      const double q = d_q[i];
+      sums[0] += d_p[i] * q;
+      sums[1] += (d_d ? d_d[i] * q : q) * q;
+    }
   }
-  write_products(d_parts, rz, zz, rr, s_sums);
-  write_part(d_parts, 3, get_group_id(0) == 0 && get_local_id(0) == 0 ? pq : 0.0, s_sums);
+  write_parts(d_parts, 3, 2, sums, s_sums);
 }
 
-// CG: beta = (r.z now) / (r.z before); p = z + beta p with z = d r (without d: z is given as d_r).
+// CG with a diagonal M in one pass: r -= alpha q, p_next = M r + beta p, and the sums of the next iteration. beta is a quotient of two
+// r . z, the later of which is foretold as alpha^2 q . M q - r . z (Meurant 1987, Parallel Computing 5) and computed for the iterations to come.
+// x takes two steps at a time, on every second call (`catch_up`): the direction before is (p - M r) / beta of the call before, or
+// where that would cancel what lies in the place of p_next. The calls between leave alpha and beta in `d_step`.
+// Where the operator adds to what is in q (`d_slots` given), q and slots are prepared for it: s p on prescribed entries, else zero.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void cg_direction(const int n, __global const double *d_now, __global const double *d_before, __global const double *d_d,
-                  __global const double *d_r, __global double *d_p) {
+void cg_update(const int n, const int catch_up, __global const double *d_before, __global const double *restrict d_d,
+               __global const double *restrict d_p, __global double *restrict d_p_next, __global double *restrict d_q,
+               __global double *restrict d_x, __global double *restrict d_r, __global double *d_after, __global double *d_step,
+               __global const uchar *restrict d_prescribed, __global const double *d_s, __global double *d_slots) {
+  __local double s_sums[5 * GROUP_SIZE];
+  double sums[5];
+  read_totals(d_before, 0, 5, sums, s_sums);
+  const double rz = sums[0], pq = sums[3], alpha = ratio(rz, pq), beta = fmax(ratio(alpha * alpha * sums[4] - rz, rz), 0.0);
+  const double alpha_before = d_step[0], beta_before = d_step[1];
+  const bool kept = beta_before < CANCELS;
+  const double step_before = kept ? alpha_before : alpha_before / beta_before;
+  const double s = d_prescribed ? d_s[0] : 0.0;
+  for (int k = 0; k < 4; ++k) sums[k] = 0;
+  FOR_EACH_BACK(i, n) {
+    const double r_before = d_r[i], d = d_d ? d_d[i] : 1.0, p = d_p[i];
+    if (catch_up) d_x[i] += alpha * p + step_before * (kept ? d_p_next[i] : p - d * r_before);
+    const double r = r_before - alpha * d_q[i], z = d * r, p_next = z + beta * p;
+    d_r[i] = r;
+    d_p_next[i] = p_next;
+    add_products(r, z, sums);
+    if (d_slots) {
+      const double q = d_prescribed && d_prescribed[i] ? s * p_next : 0.0;
+      d_q[i] = q;
+      sums[3] += q * p_next;
+    }
+  }
+  group_sums(sums, 4, s_sums);
+  const int group = (int)get_group_id(0);
+  if (get_local_id(0) == 0) {
+    for (int k = 0; k < 3; ++k) d_after[k * NUM_GROUPS + group] = sums[k];
+    for (int i = group; d_slots && i < DOT_SLOTS; i += NUM_GROUPS) d_slots[i] = i < NUM_GROUPS ? sums[3] : 0.0;
+  }
+  if (!catch_up && get_global_id(0) == 0) {
+    d_step[0] = alpha;
+    d_step[1] = beta;
+  }
+}
+
+// CG, what `cg_update` leaves out at the end: x += alpha p of the last step.
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+void cg_finish(const int n, __global const double *d_step, __global const double *restrict d_p, __global double *restrict d_x) {
+  FOR_EACH(i, n) d_x[i] += d_step[0] * d_p[i];
+}
+
+// CG with any M: alpha = r.z / p.q; x += alpha p, r -= alpha q.
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+void cg_step(const int n, __global const double *d_sums, __global const double *restrict d_p, __global const double *restrict d_q,
+             __global double *restrict d_x, __global double *restrict d_r) {
+  __local double s_sums[4 * GROUP_SIZE];
+  double sums[4];
+  read_totals(d_sums, 0, 4, sums, s_sums);
+  const double alpha = ratio(sums[0], sums[3]);
+  FOR_EACH(i, n) {
+    d_x[i] += alpha * d_p[i];
+    d_r[i] -= alpha * d_q[i];
+  }
+}
+
+// CG with any M: beta = (r.z now) / (r.z before); p = z + beta p.
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+void cg_direction(const int n, __global const double *d_now, __global const double *d_before, __global const double *restrict d_z,
+                  __global double *restrict d_p) {
   __local double s_sums[GROUP_SIZE];
   const double beta = ratio(total(d_now, 0, s_sums), total(d_before, 0, s_sums));
-  FOR_EACH(i, n) d_p[i] = (d_d ? d_d[i] * d_r[i] : d_r[i]) + beta * d_p[i];
+  FOR_EACH(i, n) d_p[i] = d_z[i] + beta * d_p[i];
 }

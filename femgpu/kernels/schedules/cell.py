@@ -58,6 +58,13 @@ class CellPlan(Plan):
         return f"{self.group_size} items"
 
     @property
+    def sums_dots(self) -> bool:
+        """Of actions in double precision whose results are added in place."""
+        reads = any(field.vector == "w" for field in self.work.fields)
+        in_place = self.scatter == "atomic" and self.work.source == "lvector" and self.precision == "double"
+        return self.work.target == "action" and reads and in_place
+
+    @property
     def tables_in_source(self) -> bool:
         """All items read the same entry at a time, which constant memory hands to all at once."""
         fits = self.table_words * self.itemsize("real") <= CONSTANT_TABLE_BYTES

@@ -1,0 +1,252 @@
+"""Workload cg: what an iteration of conjugate gradients costs, of femgpu's own method and of PETSc's.
+
+The operators are those of the CEED bake-off problems without their boundary conditions: mass (BP1, vector BP2) and diffusion plus
+mass (BP3, BP4) with Gauss quadrature of degree 2 p + 3, and the latter with Gauss-Lobatto points at the nodes (BP5, BP6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import ufl
+from petsc4py import PETSc
+from rich.progress import track
+
+from femgpu import mesh
+from femgpu.element import collocated_degree
+from femgpu.errors import DataError
+from femgpu.runtime import Runtime
+from femgpu.solver import NonlinearProblem
+from femgpu.spaces import Function, FunctionSpace
+
+# Form, components and quadrature rule of each bake-off problem.
+PROBLEMS = {
+    "BP1": ("mass", 1, "default"),
+    "BP2": ("mass", 3, "default"),
+    "BP3": ("diffusion", 1, "default"),
+    "BP4": ("diffusion", 3, "default"),
+    "BP5": ("diffusion", 1, "GLL"),
+    "BP6": ("diffusion", 3, "GLL"),
+}
+# Iterations of the two solves whose difference counts, and how often each is timed.
+_FEW, _MANY, _REPEATS = 10, 60, 5
+# Numbers per dof that an iteration of femgpu's moves besides the action.
+_WORDS = 8
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One operator.
+
+    Attributes:
+        problem: one of `PROBLEMS`.
+        cell: type of the cells.
+        degree: of the space.
+        dofs: length of the vectors.
+        iteration_us: microseconds of an iteration of `femgpu.CG` without a preconditioner, by the host's clock.
+        action_us: of one action between two buffers.
+        native_us: of an iteration of PETSc's own method on vectors of type `vectors`.
+        vectors: that type.
+        vector_us: iteration less action.
+        words: what a copy moves in `vector_us`, in numbers per dof.
+        share: what the bytes of the iteration take at the speed of a copy, over its time.
+        GDOFs: dofs over the time of an iteration, in 1e9 per second.
+        error: relative difference between femgpu's and PETSc's solution after some iterations.
+    """
+
+    problem: str
+    cell: str
+    degree: int
+    dofs: int
+    iteration_us: float
+    action_us: float
+    native_us: float
+    vectors: str
+    vector_us: float
+    words: float
+    share: float
+    GDOFs: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """All timings on one device."""
+
+    device: str
+    bandwidth: float
+    timings: list[Timing]
+
+    @property
+    def stem(self) -> str:
+        """Name of the report's files, before device and suffix."""
+        return "cg"
+
+    @property
+    def variant(self) -> str:
+        """Name of the report's files, after the device: the type of the vectors that PETSc's method works on."""
+        return self.timings[0].vectors
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per timing, for the CSV file."""
+        return [{"device": self.device, "copy_GBs": round(self.bandwidth / 1e9)} | asdict(timing) for timing in self.timings]
+
+    def record(self) -> dict[str, Any]:
+        """What the JSON file holds besides device and versions."""
+        return {"workload": "cg", "copy_bytes_per_second": self.bandwidth, "timings": [asdict(timing) for timing in self.timings]}
+
+    def text(self) -> str:
+        """A table."""
+        lines = [f"cg: microseconds of an iteration, {self.device}; copies at {self.bandwidth / 1e9:.0f} GB/s"]
+        lines.append(
+            f"{'':20s}{'dofs':>10s}{'femgpu':>10s}{'action':>10s}{'rest':>8s}{'words':>7s}{'share':>7s}{'GDOF/s':>8s}"
+            f"{'PETSc, ' + self.variant:>18s}"
+        )
+        for t in self.timings:
+            lines.append(
+                f"{t.problem} {t.cell:12s} {t.degree:2d} {t.dofs:10d}{t.iteration_us:10.1f}{t.action_us:10.1f}{t.vector_us:8.1f}"
+                f"{t.words:7.2f}{t.share:7.2f}{t.GDOFs:8.2f}{t.native_us:18.1f}"
+            )
+        return "\n".join(lines)
+
+    def plot(self, path: Path) -> None:
+        """Iterations of both methods and the action in them, beside each other."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(8, 2 + 0.3 * len(self.timings)), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        places = np.arange(len(self.timings))
+        for shift, times, label in (
+            (-0.27, [t.native_us for t in self.timings], f"PETSc's cg, {self.variant} vectors"),
+            (0.0, [t.iteration_us for t in self.timings], "femgpu.CG"),
+            (0.27, [t.action_us for t in self.timings], "action alone"),
+        ):
+            axes.barh(places + shift, times, 0.25, label=label)
+        names = [f"{t.problem} {t.cell} {t.degree}, {t.dofs / 1e6:.2g} M" for t in self.timings]
+        axes.set_yticks(places, names, fontsize=7)
+        axes.invert_yaxis()
+        axes.set(xlabel="microseconds of an iteration", xscale="log")
+        axes.set_title(f"Conjugate gradients\n{self.device}", fontsize=8)
+        axes.legend(fontsize=8)
+        figure.savefig(path, dpi=120)
+
+
+def run(cells: Sequence[str], degrees: Sequence[int], sizes: Sequence[float], names: Sequence[str]) -> Result:
+    """Runs the workload on this process's device; `-dm_vec_type` names the vectors of PETSc's method.
+
+    Args:
+        cells: types of cells, in 3D.
+        degrees: of the spaces.
+        sizes: dofs of a scalar space, about; vectors have as many in all.
+        names: of `PROBLEMS`; those that a type of cell does not know are left out.
+
+    Raises:
+        DataError: where femgpu's solution is not PETSc's.
+    """
+    cases = [(cell, degree, size, name) for cell in cells for degree in degrees for size in sizes for name in names]
+    timings: list[Timing] = []
+    found: Runtime | None = None
+    for cell, degree, size, name in track(cases, description="cg", transient=True):
+        if PROBLEMS[name][2] != "GLL" or cell == "hexahedron":
+            problem = _problem(name, cell, degree, size)
+            found = problem.runtime
+            timings.append(_time(problem, (name, cell, degree)))
+    if found is None:
+        raise DataError(f"bench cg: {', '.join(names)} on {', '.join(cells)}: Gauss-Lobatto points exist on hexahedra only")
+    return Result(str(found.device), found.copy_bandwidth(), timings)
+
+
+def _problem(name: str, cell: str, degree: int, size: float) -> NonlinearProblem:
+    """A bake-off problem with about so many dofs on a scalar space."""
+    form, comps, rule = PROBLEMS[name]
+    parts = (size / comps) ** (1 / 3) / degree
+    dm = mesh.box((max(1, round(parts)),) * 3, cell=cell)
+    dm.setFromOptions()
+    V = FunctionSpace(dm, "Lagrange", degree, shape=(comps,) if comps > 1 else ())
+    u, v = Function(V), ufl.TestFunction(V)
+    points = {"quadrature_degree": collocated_degree(degree) if rule == "GLL" else 2 * degree + 3, "quadrature_rule": rule}
+    dx = ufl.dx(metadata=points)
+    residual = ufl.inner(u, v) * dx
+    if form == "diffusion":
+        residual += ufl.inner(ufl.grad(u), ufl.grad(v)) * dx
+    return NonlinearProblem(residual, u)
+
+
+def _time(problem: NonlinearProblem, key: tuple[str, str, int]) -> Timing:
+    """Iterations of both methods and the action by itself."""
+    runtime, b = problem.runtime, problem.u.vec.duplicate()
+    size = b.getLocalSize()
+    b.setArray(np.random.default_rng(3).standard_normal(size))
+    problem.linearise(problem.u.vec)
+    own, x = _iteration(problem, b, {"ksp_type": "python", "ksp_python_type": "femgpu.CG"})
+    native, expected = _iteration(problem, b, {"ksp_type": "cg"})
+    x.axpy(-1, expected)
+    error = x.norm() / expected.norm()
+    if not error < _TOLERANCE:
+        raise DataError(
+            f"{' '.join(map(str, key))}: femgpu.CG differs from PETSc's cg by {error:.1e}; this is a bug, please report it"
+        )
+    source, target = (runtime.upload(np.ones(size)) for _ in range(2))
+
+    def actions() -> None:
+        for _ in range(_MANY):
+            problem.operator.device.action(source, target)
+
+    action = _seconds(runtime, actions) / _MANY
+    bandwidth = runtime.copy_bandwidth()
+    bytes_ = sum(application.plan.bytes * application.count for application in problem.operator.local.prepare("action"))
+    share = (bytes_ + 8 * _WORDS * size) / bandwidth / own
+    words = (own - action) * bandwidth / (8 * size)
+    return Timing(
+        *key,
+        dofs=size,
+        iteration_us=1e6 * own,
+        action_us=1e6 * action,
+        native_us=1e6 * native,
+        vectors=b.getType(),
+        vector_us=1e6 * (own - action),
+        words=words,
+        share=share,
+        GDOFs=1e-9 * size / own,
+        error=error,
+    )
+
+
+def _iteration(problem: NonlinearProblem, b: PETSc.Vec, options: dict[str, str]) -> tuple[float, PETSc.Vec]:
+    """Seconds of an iteration without preconditioner, and the solution after some."""
+    database, ksp = PETSc.Options("bench_cg_"), PETSc.KSP().create(comm=b.comm)
+    ksp.setOptionsPrefix("bench_cg_")
+    given = {**options, "pc_type": "none", "ksp_norm_type": "unpreconditioned"}
+    for name, value in given.items():
+        database[name] = value
+    ksp.setOperators(problem.jacobian)
+    ksp.setFromOptions()
+    for name in given:
+        database.delValue(name)
+    x = b.duplicate()
+    seconds = {}
+    for count in (_MANY, _FEW):
+        ksp.setTolerances(rtol=1e-50, atol=1e-300, max_it=count)
+        seconds[count] = _seconds(problem.runtime, lambda: ksp.solve(b, x))
+    ksp.destroy()
+    return (seconds[_MANY] - seconds[_FEW]) / (_MANY - _FEW), x
+
+
+def _seconds(runtime: Runtime, call: Callable[[], Any]) -> float:
+    """Median time of a call by the host's clock, to the end of what it launches; the first one does not count."""
+    times = []
+    for _ in range(_REPEATS + 1):
+        runtime.finish()
+        start = perf_counter()
+        call()
+        runtime.finish()
+        times.append(perf_counter() - start)
+    return float(np.median(times[1:]))

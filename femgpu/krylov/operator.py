@@ -1,0 +1,38 @@
+"""What a Krylov method is given: an operator and a preconditioner on device buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """q = A p on device buffers.
+
+    Attributes:
+        apply: q = A p.
+        add: with slots as third argument q += A p and slots += shares of p.q, where the method has prepared q: scale p where
+            `mask` is set, elsewhere zero; None: there is only `apply`.
+        mask: device buffer (n,) uint8 of the entries that A only scales; None: none.
+        scale: device buffer (1,) of their factor.
+    """
+
+    apply: Callable[[Any, Any], None]
+    add: Callable[[Any, Any, Any], None] | None = None
+    mask: Any = None
+    scale: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Preconditioner:
+    """z = M r on device buffers.
+
+    Attributes:
+        diagonal: device buffer of the diagonal of M; None: M is 1, or `apply` does it.
+        apply: z = M r where M is no diagonal.
+    """
+
+    diagonal: Any = None
+    apply: Callable[[Any, Any], None] | None = None

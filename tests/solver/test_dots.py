@@ -1,0 +1,115 @@
+"""Actions that sum direction times result on the way, and conjugate gradients on them."""
+
+import numpy as np
+import pytest
+import ufl
+from petsc4py import PETSc
+from ufl import div, dx, grad, inner, sym
+
+from femgpu import DirichletBC, Function, FunctionSpace, MixedSpace, NonlinearProblem, mesh
+from femgpu.kernels import DOT_SLOTS
+
+ATOMIC = {"femgpu_scatter": "atomic"}
+
+
+def stokes():
+    """A form whose pressure rows do not read the direction's pressure."""
+    dm = mesh.box((3, 4), cell="quadrilateral")
+    W = MixedSpace({"u": FunctionSpace(dm, "Lagrange", 2, 2), "p": FunctionSpace(dm, "Lagrange", 1)})
+    w, t = Function(W), ufl.TestFunction(W)
+    (u, p), (v, q) = ufl.split(w), ufl.split(t)
+    F = inner(sym(grad(u)), grad(v)) * dx - p * div(v) * dx - q * div(u) * dx + u[0] ** 3 * v[1] * dx
+    return F, w, [DirichletBC(W.sub("u"), lambda x: (x[1], 0 * x[0]), 1), DirichletBC(W.sub("u"), 0.0, 2, component=0)]
+
+
+def robin():
+    """A term over facets beside one over the cells of a mesh of two types."""
+    dm = mesh.box((3, 3), cell="triangle")
+    V = FunctionSpace(dm, "Lagrange", 3)
+    u, v = Function(V), ufl.TestFunction(V)
+    return inner((1 + u**2) * grad(u), grad(v)) * dx + u * v * ufl.ds, u, []
+
+
+@pytest.mark.parametrize("make", [stokes, robin])
+def test_dots_are_direction_times_result(make, rng):
+    F, w, bcs = make()
+    problem = NonlinearProblem(F, w, bcs, petsc_options=ATOMIC)
+    w.vec.setArray(rng.standard_normal(w.vec.getSize()))
+    problem.linearise(w.vec)
+    device, runtime = problem.operator.device, problem.runtime
+    direction = rng.standard_normal(w.vec.getSize())
+    t, out, expected = (
+        runtime.upload(direction),
+        runtime.upload(np.zeros_like(direction)),
+        runtime.upload(np.full_like(direction, np.nan)),
+    )
+    dots = runtime.upload(rng.standard_normal(DOT_SLOTS))
+    before = runtime.read(dots, np.empty(DOT_SLOTS)).sum()
+    assert device.adds
+    device.add(t, out, dots)
+    device.action(t, expected)
+    found, whole = runtime.read(out, np.empty_like(direction)), runtime.read(expected, np.empty_like(direction))
+    rows = problem.operator.rows.owned
+    assert not found[rows].any()
+    whole[rows] = 0
+    np.testing.assert_allclose(found, whole, atol=1e-12)
+    dot = runtime.read(dots, np.empty(DOT_SLOTS)).sum() - before
+    assert dot == pytest.approx(direction @ whole, abs=1e-11 * np.abs(direction * whole).sum())
+
+
+@pytest.mark.parametrize("options", [{"femgpu_deterministic": True}, {**ATOMIC, "femgpu_precision": "mixed"}])
+def test_some_actions_sum_no_dots(options):
+    """Those whose order of adding must stay, and those that read a rounded direction."""
+    F, w, bcs = robin()
+    problem = NonlinearProblem(F, w, bcs, petsc_options=options)
+    problem.linearise(w.vec)
+    assert not problem.operator.device.adds
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 7, 60])
+@pytest.mark.parametrize("pc", ["none", "jacobi"])
+def test_cg_on_such_an_action(pc, iterations, rng):
+    """Every number of steps leaves the solution of PETSc's own method: x takes two of them at a time."""
+    V = FunctionSpace(mesh.box((8, 7), cell="triangle"), "Lagrange", 2)
+    u, v = Function(V), ufl.TestFunction(V)
+    F = inner(grad(u), grad(v)) * dx + u * v * dx
+    problem = NonlinearProblem(F, u, DirichletBC(V, 0.0, 1), petsc_options=ATOMIC)
+    problem.linearise(u.vec)
+    b, solutions = u.vec.duplicate(), []
+    b.setArray(rng.standard_normal(b.getSize()))  # prescribed entries, too
+    for kind in ({"ksp_type": "cg"}, {"ksp_type": "python", "ksp_python_type": "femgpu.CG"}):
+        ksp, x = PETSc.KSP().create(), b.duplicate()
+        database = PETSc.Options()
+        given = {"ksp_rtol": 1e-13, "ksp_max_it": iterations, "pc_type": pc, **kind}
+        for name, value in given.items():
+            database[name] = value
+        ksp.setOperators(problem.jacobian)
+        ksp.setFromOptions()
+        for name in given:
+            database.delValue(name)
+        ksp.solve(b, x)
+        solutions.append(x.array_r.copy())
+        ksp.destroy()
+    np.testing.assert_allclose(solutions[1], solutions[0], rtol=0, atol=1e-9 * np.abs(solutions[0]).max())
+
+
+def test_cg_on_an_operator_that_needs_one_step(rng):
+    """A quotient of residuals near zero: the direction before cannot be had from the present one."""
+    V = FunctionSpace(mesh.box((5, 5), cell="triangle"), "DG", 0)
+    u, v = Function(V), ufl.TestFunction(V)
+    f = Function(V)
+    f.vec.setArray(rng.standard_normal(f.vec.getSize()))
+    options = {
+        **ATOMIC,
+        "ksp_type": "python",
+        "ksp_python_type": "femgpu.CG",
+        "pc_type": "jacobi",
+        "ksp_rtol": 1e-30,
+        "ksp_max_it": 4,
+    }
+    options |= {"snes_type": "ksponly", "ksp_atol": 1e-300}
+    problem = NonlinearProblem((u - f) * v * dx, u, petsc_options=options)
+    problem.snes.getKSP().setErrorIfNotConverged(False)
+    problem.jacobian  # noqa: B018
+    problem.snes.solve(None, u.vec)
+    np.testing.assert_allclose(u.vec.array_r, f.vec.array_r, rtol=1e-12)
