@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from petsc4py import PETSc
 
 from femgpu import petsc_c
-from femgpu.errors import DataError, collective, file_errors
+from femgpu.errors import DataError, collective, file_errors, file_path
 from femgpu.io.files import reserve
 from femgpu.mesh import Mesh
 from femgpu.mesh.checksums import append_checksums
@@ -83,7 +83,7 @@ def read_h5(
     if names is not None and (not isinstance(names, list | tuple | set) or not all(isinstance(name, str) for name in names)):
         raise DataError(f"names of type {type(names).__name__}; expected a list of names: mesh, functions = read_h5(path, ['u'])")
     comm = PETSc.COMM_WORLD if comm is None else comm
-    file = Path(path)
+    file = file_path(path)
     with _reading(file, comm) as viewer:
         held = read_integers(viewer, "names", comm).astype(np.uint8).tobytes().decode().split("\n")
         wanted = held if names is None else list(names)

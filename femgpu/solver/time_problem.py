@@ -22,6 +22,7 @@ from femgpu.solver.outcome import outcome, precision_hint, reason_name
 from femgpu.solver.petsc_errors import petsc_errors
 from femgpu.solver.problem import NonlinearProblem
 from femgpu.solver.progress import progress
+from femgpu.solver.solver_types import refuse_types
 from femgpu.solver.stage_operator import StageOperator
 from femgpu.solver.time_output import Recorder
 from femgpu.solver.time_span import TimeSpan
@@ -32,8 +33,8 @@ class TimeProblem(NonlinearProblem):
     """Find u(t) with F(t, u, du/dt; v) = 0 for all v, and u = value(t) on the prescribed parts of the boundary.
 
     PETSc's TS integrates: implicit methods, with its adaptivity, events and monitors. Without options that is BDF of order 2 with
-    steps of the given length; `-ts_type beuler | cn | theta | bdf | alpha | arkimex | dirk`, `-ts_adapt_type basic` and the rest of
-    TS's options rule. Every stage is solved by SNES, with Jacobian shift dF/d(du/dt) + dF/du.
+    steps of the given length; `-ts_type beuler | cn | theta | bdf | alpha | arkimex | dirk | rosw`, `-ts_adapt_type basic` and
+    the rest of TS's options rule. Every stage is solved by SNES, with Jacobian shift dF/d(du/dt) + dF/du.
 
     Boundary conditions are algebraic equations, u = value at the time of each stage, evaluated anew there: values may be callables
     that read `t.value`, UFL expressions of t, or Functions that the program keeps up to date. du/dt at prescribed dofs is what the
@@ -210,6 +211,7 @@ class TimeProblem(NonlinearProblem):
             SolverError: when TS diverged; names its reason and those of the last nonlinear and linear solve.
         """
         ts = self.ts
+        refuse_types(self.snes)
         with collective(self.u.space.mesh.mpi):
             check_finite(self.u.vec.array_r, f"the initial values {self.u.name}")
             self._span.set(t_end, dt)
