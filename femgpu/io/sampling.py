@@ -106,7 +106,7 @@ def check_functions(functions: Sequence[Function | SubFunction]) -> None:
                 f"functions {names[0]!r} and {u.name!r} live on different meshes; expected one mesh per file: "
                 "write them to two files, or make both spaces on one DM"
             )
-        if names.count(u.name) > 1 or not u.name or not u.name.isprintable():
+        if names.count(u.name) > 1 or not isinstance(u.name, str) or not u.name or not u.name.isprintable():
             raise DataError(f"function name {u.name!r}: expected printable names, each once: Function(V, name=...)")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from petsc4py import PETSc
 
 from femgpu.errors import DataError, MeshError, collective, file_path, petsc_words
+from femgpu.mesh.communicator import communicator
 from femgpu.mesh.distribute import distribute
 from femgpu.mesh.gmsh_check import check_gmsh
 from femgpu.mesh.gmsh_names import gmsh_options, label_names
@@ -36,7 +37,7 @@ def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.
 
     Args:
         path: the file.
-        comm: communicator, default PETSC_COMM_WORLD.
+        comm: a communicator of PETSc or mpi4py, default PETSC_COMM_WORLD.
 
     Returns:
         The DMPlex.
@@ -46,7 +47,7 @@ def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.
             holds a surface or curve in space, or a cell twice.
         DataError: when the path is none.
     """
-    return distribute(serial_read(path, PETSc.COMM_WORLD if comm is None else comm))
+    return distribute(serial_read(path, communicator(comm)))
 
 
 def serial_read(path: str | os.PathLike[str], comm: PETSc.Comm) -> PETSc.DMPlex:

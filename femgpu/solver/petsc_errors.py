@@ -43,6 +43,7 @@ _REMEDIES = (
         r"Python context not set",
         "name the class, -{p}pc_python_type femgpu.AssembledPC, -{p}ksp_python_type femgpu.CG, -{p}snes_python_type module.Class",
     ),
+    (r"Unknown TSAdapt type", "expected none, basic or dsp{1}"),
     (r"Unknown TS type: (\S+)", f"expected {', '.join(TIME_METHODS)}{{1}}"),
     (r"Unable to find requested (.+) type (\S+)", "this PETSc has no such type{1}; -help lists those of a build"),
     (
@@ -95,7 +96,9 @@ def _message(error: PETSc.Error, solver: PETSc.Object) -> str:
             return f"PETSc: {text}: {remedy.format(*words, p=prefix)}"
     if remedy := type_remedy(_snes(solver)):
         return f"PETSc: {text}: {remedy}"
-    return f"PETSc: {text} (error code {error.ierr}); look at the options -{prefix}snes_..., -{prefix}ksp_... and -{prefix}pc_..."
+    kinds = (*(("ts",) if isinstance(solver, PETSc.TS) else ()), "snes", "ksp", "pc")
+    options = ", ".join(f"-{prefix}{kind}_..." for kind in kinds)
+    return f"PETSc: {text} (error code {error.ierr}); look at the options {options}"
 
 
 def _snes(solver: PETSc.Object) -> PETSc.SNES:

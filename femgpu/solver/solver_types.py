@@ -55,6 +55,8 @@ _REFUSED = (
     *(("pc", "patch"), ("pc", "mpi"), ("pc", "bddc"), ("pc", "nn"), ("ksp", "fetidp")),
     *(("snes", "patch"), ("snes", "nasm"), ("snes", "aspin")),
 )
+# Options of types after a problem's prefix; other prefixes may be those of solvers that are no business of femgpu's.
+_INNER = r"(?:npc_|sub_|ksp_|mg_\w+_|fieldsplit_\w+_|redundant_|telescope_|assembled_)*(pc|ksp|snes)_type"
 
 
 def refuse_types(snes: PETSc.SNES) -> None:
@@ -68,9 +70,8 @@ def refuse_types(snes: PETSc.SNES) -> None:
     """
     prefix = snes.getOptionsPrefix() or ""
     options = PETSc.Options().getAll().items()
-    asked = [(name, found[1], value) for name, value in options if (found := re.search(r"(?:^|_)(pc|ksp|snes)_type$", name))]
-    given = [(name, kind, value) for name, kind, value in asked if name.startswith(prefix)]
-    for name, kind, value in [*given, *((f"{prefix}{kind}_type", kind, value) for kind, value in _types(snes))]:
+    asked = [(name, found[1], value) for name, value in options if (found := re.fullmatch(re.escape(prefix) + _INNER, name))]
+    for name, kind, value in [*asked, *((f"{prefix}{kind}_type", kind, value) for kind, value in _types(snes))]:
         if (kind, value) in _REFUSED:
             inner = name.removesuffix(f"{kind}_type")
             raise OptionError(f"-{name} {value} {_REMEDIES[kind, value].format(p=inner)}")
@@ -79,7 +80,7 @@ def refuse_types(snes: PETSc.SNES) -> None:
 def type_remedy(snes: PETSc.SNES) -> str:
     """What to say of a solve that failed: the first type that does not go with femgpu's problems, or nothing."""
     prefix = snes.getOptionsPrefix() or ""
-    for kind, value in _types(snes):
+    for kind, value in [*_types(snes), ("linesearch", snes.getLineSearch().getType())]:
         if remedy := _REMEDIES.get((kind, value)):
             name = "snes_linesearch_type" if kind == "linesearch" else f"{kind}_type"
             return f"-{prefix}{name} {value} {remedy.format(p=prefix)}"
@@ -89,6 +90,5 @@ def type_remedy(snes: PETSc.SNES) -> str:
 def _types(snes: PETSc.SNES) -> Iterator[tuple[str, str]]:
     ksp = snes.getKSP()
     yield "snes", snes.getType() or ""
-    yield "linesearch", snes.getLineSearch().getType() or ""
     yield "ksp", ksp.getType() or ""
     yield "pc", ksp.getPC().getType() or ""

@@ -6,9 +6,11 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from femgpu.errors import DataError, collective, file_path
 from femgpu.io import Collection, read_checkpoint, write_checkpoint
+from femgpu.io.sampling import check_functions, name_apart
 from femgpu.spaces import Function, SubFunction, fields_of
 
 
@@ -56,9 +58,13 @@ class Recorder:
         for writer in self.writers:
             writer(step, time, is_last)
 
-    def output(self, path: str | os.PathLike[str], every: int, functions: Sequence[Function | SubFunction] | None) -> None:
+    def output(self, path: str | os.PathLike[str], every: int, functions: Any) -> None:
         """Adds a series; see `TimeProblem.output`."""
-        chosen = self.parts if functions is None else list(functions)
+        if isinstance(functions, Function | SubFunction):
+            functions = [functions]
+        chosen = self.parts if functions is None else [part for u in functions for part in fields_of(u)]
+        name_apart(chosen)
+        check_functions(chosen)
         with collective(self.u.space.mesh.mpi):
             _check_every(path, every)
             collection = Collection(file_path(path), self.u.space.mesh.mpi)

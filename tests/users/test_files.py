@@ -287,6 +287,18 @@ def test_functions_without_names_share_a_file(folder):
             femgpu.write(folder / "a.vtu", *twice)
 
 
+def test_communicators_of_mpi4py(folder):
+    dm = femgpu.mesh.box((2, 2), cell="triangle", comm=WORLD)
+    u = femgpu.Function(femgpu.FunctionSpace(dm, "Lagrange", 1), "u")
+    femgpu.write(folder / "u.h5", u)
+    assert femgpu.mesh.read(folder / "u.h5", WORLD).comm == read_h5(folder / "u.h5", comm=WORLD)[0].comm == PETSc.COMM_WORLD
+    problem = femgpu.TimeProblem(femgpu.time_derivative(u) * ufl.TestFunction(u.space) * ufl.dx, u)
+    problem.output(folder / "u.pvd", functions=u)
+    u.name = 3
+    with pytest.raises(DataError, match="function name 3"):
+        femgpu.write(folder / "u.vtu", u)
+
+
 def test_paths_that_are_none():
     u = function(1)
     problem = femgpu.TimeProblem(femgpu.time_derivative(u) * ufl.TestFunction(u.space) * ufl.dx, u)

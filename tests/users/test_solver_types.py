@@ -89,6 +89,8 @@ def test_types_that_would_end_the_process(parts, set_options):
     set_options("r_", npc_snes_type="patch")
     with pytest.raises(OptionError, match="-r_npc_snes_type patch .*take -r_npc_snes_type newtonls"):
         femgpu.NonlinearProblem(F, u, bc, options_prefix="r_")
+    set_options("mine_", pc_type="patch")  # of another solver of the program
+    femgpu.NonlinearProblem(F, u, bc)
     set_options("s_", ksp_ksp_pc_type="patch")
     rate = femgpu.time_derivative(u) * ufl.TestFunction(u.space) * dx
     with pytest.raises(OptionError, match="-s_ksp_ksp_pc_type patch"):
