@@ -38,9 +38,9 @@ class TimeProblem(NonlinearProblem):
 
     Boundary conditions are algebraic equations, u = value at the time of each stage, evaluated anew there: values may be callables
     that read `t.value`, UFL expressions of t, or Functions that the program keeps up to date. du/dt at prescribed dofs is what the
-    integrator's formula makes of these values. Methods whose steps end with a stage (beuler, cn, bdf, most of dirk) give prescribed
-    dofs their values at the end of each step; others (theta below 1 without -ts_theta_endpoint, alpha) extrapolate them from their
-    stages.
+    integrator's formula makes of these values. Methods whose steps end with a stage (beuler, cn, bdf, rosw, most of dirk) give
+    prescribed dofs their values at the end of each step; others (theta below 1 without -ts_theta_endpoint, alpha) extrapolate them
+    from their stages.
 
     Initial data: u as it is when `solve` first runs, with the boundary values of that time inserted. The integrators need nothing
     more for fields whose time derivative is in the form; for algebraic fields see `make_consistent`.
@@ -127,14 +127,14 @@ class TimeProblem(NonlinearProblem):
         self.operator.insert_values(x)
 
     def output(
-        self, path: str | os.PathLike[str], every: int = 1, functions: Sequence[Function | SubFunction] | None = None
+        self, path: str | os.PathLike[str], every: int = 1, functions: Function | SubFunction | Sequence[Any] | None = None
     ) -> None:
         """Writes a series for ParaView while `solve` runs: the state at the start, after every k steps and at the end; collective.
 
         Args:
             path: name of the collection, `out/heat.pvd`; the .vtu files stand beside it. It is complete after each of them.
             every: k.
-            functions: what to write; default u, or the fields of a mixed u.
+            functions: what to write, one or several; default u, or the fields of a mixed u.
 
         Raises:
             DataError: on all ranks, for another suffix, a folder that does not exist, or functions that do not go into one file.
