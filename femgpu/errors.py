@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,6 +107,17 @@ def collective(comm: Any) -> Iterator[None]:
     if comm.size > 1 and not isinstance(failure, FemgpuError | KeyboardInterrupt | SystemExit):
         raise FemgpuError(f"{type(failure).__name__}: {failure}") from failure
     raise failure
+
+
+def file_path(name: Any) -> Path:
+    """The path that a user gave.
+
+    Raises:
+        DataError: for what is none.
+    """
+    if not isinstance(name, str | os.PathLike):
+        raise DataError(f"the name of a file is {name!r} of type {type(name).__name__}; expected a string or a Path: 'u.vtu'")
+    return Path(name)
 
 
 @contextmanager

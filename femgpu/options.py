@@ -129,13 +129,15 @@ class Settings:
 
 
 def check_prefix(prefix: Any) -> None:
-    """Refuses what is no string.
+    """Refuses what is no string, and what options cannot begin with.
 
     Raises:
         OptionError: when it is none.
     """
     if not isinstance(prefix, str):
         raise OptionError(f"options_prefix {prefix!r} of type {type(prefix).__name__}; expected a string such as 'heat_'")
+    if prefix.startswith("-") or any(character.isspace() for character in prefix):
+        raise OptionError(f"options_prefix {prefix!r}; expected a word without dash and blanks, such as 'heat_'")
 
 
 def read(prefix: str = "") -> Settings:
@@ -148,8 +150,8 @@ def read(prefix: str = "") -> Settings:
         The settings.
 
     Raises:
-        OptionError: for an unknown `-femgpu_*` option or an illegal value, which lists the legal ones, and for a prefix that is no
-            string.
+        OptionError: for an unknown `-femgpu_*` option or an illegal value, which lists the legal ones, and for a prefix that is
+            none.
     """
     check_prefix(prefix)
     database = PETSc.Options()

@@ -120,7 +120,7 @@ def _actions(problem: NonlinearProblem, scatter: str) -> dict[str, Callable[[], 
     """The action of a problem between femgpu's own buffers and between vectors."""
     x, y = problem.u.vec.duplicate(), problem.u.vec.duplicate()
     problem.linearise(problem.u.vec)
-    runtime, device = problem.runtime, problem.operator.device
+    runtime, device, jacobian = problem.runtime, problem.operator.device, problem.jacobian
     source, target = (runtime.upload(np.ones(x.getLocalSize())) for _ in range(2))
     device.action(source, target)  # builds
     before = runtime.num_launches
@@ -129,7 +129,7 @@ def _actions(problem: NonlinearProblem, scatter: str) -> dict[str, Callable[[], 
     what = f"action, {scatter}, {launches} launches"
     return {
         f"{what}: buffers": lambda: device.action(source, target),
-        f"{what}: {x.getType()} vectors": lambda: problem.jacobian.mult(x, y),
+        f"{what}: {x.getType()} vectors": lambda: jacobian.mult(x, y),
     }
 
 

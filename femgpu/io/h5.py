@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from petsc4py import PETSc
 
 from femgpu import petsc_c
-from femgpu.errors import DataError, collective, file_errors
+from femgpu.errors import DataError, collective, file_errors, file_path
 from femgpu.io.files import reserve
 from femgpu.mesh import Mesh
 from femgpu.mesh.checksums import append_checksums
+from femgpu.mesh.communicator import communicator
 from femgpu.mesh.h5_file import GROUP, check_h5, h5_viewer, is_own, read_integers, write_integers
 from femgpu.mesh.h5_mesh import dm_for_file, read_mesh, write_mesh
 from femgpu.mesh.restriction import FieldShape, set_fields
@@ -70,7 +71,7 @@ def read_h5(
     Args:
         path: the file.
         names: which functions, default all.
-        comm: communicator, default PETSC_COMM_WORLD.
+        comm: a communicator of PETSc or mpi4py, default PETSC_COMM_WORLD.
 
     Returns:
         The distributed mesh with its labels, and the functions by name, each in a space of its own on that mesh
@@ -82,8 +83,8 @@ def read_h5(
     """
     if names is not None and (not isinstance(names, list | tuple | set) or not all(isinstance(name, str) for name in names)):
         raise DataError(f"names of type {type(names).__name__}; expected a list of names: mesh, functions = read_h5(path, ['u'])")
-    comm = PETSc.COMM_WORLD if comm is None else comm
-    file = Path(path)
+    comm = communicator(comm)
+    file = file_path(path)
     with _reading(file, comm) as viewer:
         held = read_integers(viewer, "names", comm).astype(np.uint8).tobytes().decode().split("\n")
         wanted = held if names is None else list(names)

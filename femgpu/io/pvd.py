@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from femgpu.errors import DataError, collective
 from femgpu.io.files import check_folder, replacing
-from femgpu.io.sampling import check_functions
+from femgpu.io.sampling import check_functions, name_apart
 from femgpu.io.vtu import write_one_file
 from femgpu.spaces import Function, SubFunction
 
@@ -57,6 +57,7 @@ class Collection:
         Raises:
             DataError: on all ranks, when a file is refused or the functions do not go into one.
         """
+        name_apart(functions)
         check_functions(functions)
         name = f"{self.path.stem}_{step:06d}.vtu"
         write_one_file(self.path.with_name(name), functions)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -105,8 +106,19 @@ def check_functions(functions: Sequence[Function | SubFunction]) -> None:
                 f"functions {names[0]!r} and {u.name!r} live on different meshes; expected one mesh per file: "
                 "write them to two files, or make both spaces on one DM"
             )
-        if names.count(u.name) > 1 or not u.name or not u.name.isprintable():
+        if names.count(u.name) > 1 or not isinstance(u.name, str) or not u.name or not u.name.isprintable():
             raise DataError(f"function name {u.name!r}: expected printable names, each once: Function(V, name=...)")
+
+
+def name_apart(functions: Sequence[Function | SubFunction]) -> None:
+    """Gives functions that were made without a name different ones, in their order, which they keep."""
+    for number, u in enumerate(functions):
+        if not isinstance(u, Function) or u.has_name or any(u is other for other in functions[:number]):
+            continue
+        # Names that were given, and those of functions before, stay.
+        others = [*functions[:number], *(other for other in functions[number + 1 :] if getattr(other, "has_name", True))]
+        taken = {getattr(other, "name", "") for other in others}
+        u.name = next(name for name in chain([u.name], (f"u_{i}" for i in count(1))) if name not in taken)
 
 
 def sample(functions: Sequence[Function | SubFunction], shared: bool) -> Grid:

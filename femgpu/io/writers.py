@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from femgpu.errors import DataError, collective
+from femgpu.errors import DataError, collective, file_path
 from femgpu.io.files import check_folder
 from femgpu.io.h5 import write_h5
-from femgpu.io.sampling import check_functions
+from femgpu.io.sampling import check_functions, name_apart
 from femgpu.io.vtu import write_one_file, write_parts
 from femgpu.spaces import Function, SubFunction, fields_of
 
@@ -30,17 +30,19 @@ def write(path: str | os.PathLike[str], *functions: Function | SubFunction) -> N
 
     Args:
         path: file to write; the suffix is the format.
-        functions: what to write, with different names; a function of a MixedSpace is written field by field, under the
+        functions: what to write, with different names, which those made without a name get here ("u", "u_1", ...) and keep; a
+            function of a MixedSpace is written field by field, under the
             names of the fields.
 
     Raises:
         DataError: on all ranks, for another suffix, no function, functions on different meshes or with the same name,
             a folder that does not exist or refuses the file, or a disk without room for it.
     """
-    target = Path(path)
+    target = file_path(path)
     if target.suffix not in _WRITERS:
         raise DataError(f"cannot write {str(target)!r}: expected a name that ends in {', '.join(_WRITERS)}")
     parts = [part for u in functions for part in fields_of(u)]
+    name_apart(parts)
     check_functions(parts)
     mpi = parts[0].space.mesh.mpi
     first = mpi.bcast(str(target))

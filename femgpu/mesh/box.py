@@ -18,6 +18,7 @@ from petsc4py import PETSc
 
 from femgpu.element import CELL_NAMES, reference_cell
 from femgpu.errors import MeshError
+from femgpu.mesh.communicator import communicator
 from femgpu.mesh.distribute import distribute
 from femgpu.mesh.periods import set_periods
 from femgpu.mesh.regions import FACET_LABEL, exterior_facets
@@ -49,7 +50,7 @@ def box(
         cell: interval, triangle, quadrilateral, tetrahedron, hexahedron or prism; default the simplex of as many directions.
         lower: corner with the smallest coordinates, default the origin.
         upper: corner with the largest coordinates, default all ones.
-        comm: communicator, default PETSC_COMM_WORLD.
+        comm: a communicator of PETSc or mpi4py, default PETSC_COMM_WORLD.
         periodic: which directions are periodic, or whether all are.
 
     Returns:
@@ -73,7 +74,7 @@ def serial_box(
 ) -> PETSc.DMPlex:
     """As `box`, but all cells are left on the first rank."""
     shape = _checked(faces, cell, lower, upper, periodic)
-    comm = PETSc.COMM_WORLD if comm is None else comm
+    comm = communicator(comm)
     if cell in ("triangle", "tetrahedron", "prism"):
         return _cell_list_box(shape, cell, comm)
     # PETSc distributes here only when told to by options that belong to create().
@@ -127,7 +128,10 @@ def _checked(faces, cell, lower, upper, periodic) -> _Shape:  # type: ignore[no-
 def _corner(values: float | Sequence[float] | None, default: float, dim: int) -> list[float]:
     if values is None:
         return [default] * dim
-    return [float(value) for value in np.atleast_1d(np.asarray(values, float))]
+    try:
+        return [float(value) for value in np.atleast_1d(np.asarray(values, float))]
+    except (TypeError, ValueError):
+        raise MeshError(f"a corner of a box is {values!r}; expected numbers, one per dimension") from None
 
 
 def _cell_list_box(shape: _Shape, cell: str, comm: PETSc.Comm) -> PETSc.DMPlex:

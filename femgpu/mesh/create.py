@@ -7,6 +7,7 @@ from petsc4py import PETSc
 from femgpu.element import reference_cell
 from femgpu.errors import MeshError, petsc_words
 from femgpu.mesh.box import serial_box
+from femgpu.mesh.communicator import communicator
 from femgpu.mesh.periods import is_periodic
 from femgpu.mesh.read import serial_read
 from femgpu.mesh.refine import is_curved, refine
@@ -37,7 +38,7 @@ def create(comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
     options of the plane mesh (without `use_tensor 0` PETSc makes tensor prisms, which have no continuous elements).
 
     Args:
-        comm: communicator, default PETSC_COMM_WORLD.
+        comm: a communicator of PETSc or mpi4py, default PETSC_COMM_WORLD.
 
     Returns:
         The DMPlex, distributed unless -dm_distribute 0.
@@ -45,7 +46,7 @@ def create(comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
     Raises:
         MeshError: on all ranks, when the options contradict each other, or the file that they name cannot be read.
     """
-    comm = PETSc.COMM_WORLD if comm is None else comm
+    comm = communicator(comm)
     options = PETSc.Options()
     if options.hasName("dm_plex_filename"):
         dm = serial_read(options.getString("dm_plex_filename"), comm)

@@ -10,7 +10,8 @@ from typing import Any
 
 from petsc4py import PETSc
 
-from femgpu.errors import DataError, MeshError, collective, petsc_words
+from femgpu.errors import DataError, MeshError, collective, file_path, petsc_words
+from femgpu.mesh.communicator import communicator
 from femgpu.mesh.distribute import distribute
 from femgpu.mesh.gmsh_check import check_gmsh
 from femgpu.mesh.gmsh_names import gmsh_options, label_names
@@ -36,7 +37,7 @@ def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.
 
     Args:
         path: the file.
-        comm: communicator, default PETSC_COMM_WORLD.
+        comm: a communicator of PETSc or mpi4py, default PETSC_COMM_WORLD.
 
     Returns:
         The DMPlex.
@@ -44,13 +45,14 @@ def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.
     Raises:
         MeshError: on all ranks, when the file is missing, empty, malformed, damaged or of an unknown format; when a file of gmsh
             holds a surface or curve in space, or a cell twice.
+        DataError: when the path is none.
     """
-    return distribute(serial_read(path, PETSc.COMM_WORLD if comm is None else comm))
+    return distribute(serial_read(path, communicator(comm)))
 
 
 def serial_read(path: str | os.PathLike[str], comm: PETSc.Comm) -> PETSc.DMPlex:
     """As `read`, but the mesh stays where PETSc's reader puts it: on the first rank, for most formats."""
-    name, mpi = os.fspath(path), comm.tompi4py()
+    name, mpi = str(file_path(path)), comm.tompi4py()
     with collective(mpi):
         if mpi.rank == 0:
             _check_path(Path(name))

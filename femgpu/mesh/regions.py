@@ -218,8 +218,10 @@ def choose(where: Callable[..., Any], points: npt.NDArray[np.float64]) -> npt.ND
         (num_points,).
 
     Raises:
-        MeshError: when it returns anything else.
+        MeshError: when it is no function, or returns anything else.
     """
+    if not callable(where):
+        raise MeshError(f"a region is chosen by {where!r}; expected a function of x, for example lambda x: x[0] < 1e-9")
     chosen = np.asarray(where(np.ascontiguousarray(points.T)))
     if chosen.dtype != bool or chosen.shape not in ((), (len(points),)):
         raise MeshError(

@@ -102,8 +102,8 @@ class FormOperator:
         """Bytes of an L-vector."""
         return self.num_local * self.scalar.itemsize
 
-    def update(self) -> None:
-        """Brings changed coefficients, constants and coordinates to the device; collective.
+    def update(self) -> bool:
+        """Brings coefficients, constants and coordinates to the device where they have changed, and says whether; collective.
 
         Raises:
             FemgpuError: when a coefficient is not finite, or the mesh has moved so far that cells are inverted.
@@ -113,9 +113,11 @@ class FormOperator:
             self._divide()
         elif self._moves != motion.moves:
             self._arrays.follow()
-        if fresh or self._moves != motion.moves:
+        changed = fresh or self._moves != motion.moves
+        if changed:
             self.base_changed()
         self._moves = motion.moves
+        return changed
 
     def base_changed(self) -> None:
         """Says that `base` holds another state: what actions keep at the points is computed anew at their next use."""

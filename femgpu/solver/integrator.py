@@ -11,11 +11,9 @@ from femgpu import petsc_c
 from femgpu.errors import OptionError
 from femgpu.solver.jacobian_pair import JacobianPair
 from femgpu.solver.petsc_errors import petsc_errors
+from femgpu.solver.solver_types import TIME_METHODS, refuse_types
 from femgpu.solver.stage_operator import StageOperator
 from femgpu.spaces import Function
-
-# Implicit methods of TS for problems of other kinds: the first ends the process, glee stands still, pseudo seeks a steady state.
-_OTHER_PROBLEMS = ("alpha2", "irk", "discgrad", "glee", "pseudo")
 
 
 class Integrator:
@@ -64,13 +62,14 @@ class Integrator:
             OptionError: for a method that does not solve problems of this kind.
         """
         ts = self.ts
+        refuse_types(ts.getSNES())
         with petsc_errors(ts, reading=True):
             ts.setFromOptions()
         self._stage.t.value = ts.getTime()
-        if not ts.isImplicit() or ts.getType() in _OTHER_PROBLEMS:
+        if ts.getType() not in (*TIME_METHODS, PETSc.TS.Type.PYTHON):
             raise OptionError(
-                f"-{ts.getOptionsPrefix() or ''}ts_type {ts.getType()} does not integrate F(t, u, du/dt) = 0; expected bdf, "
-                "beuler, cn, theta, alpha, arkimex or dirk"
+                f"-{ts.getOptionsPrefix() or ''}ts_type {ts.getType()} does not integrate F(t, u, du/dt) = 0; expected "
+                f"{', '.join(TIME_METHODS)}"
             )
 
     def connect(self, pair: JacobianPair) -> None:

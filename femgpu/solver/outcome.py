@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from petsc4py import PETSc
 
+from femgpu.forms import Form
+from femgpu.operators import is_symmetric
+from femgpu.solver.solver_types import type_remedy
+
+# Methods whose recurrences hold for symmetric matrices only.
+_SYMMETRIC = (
+    *("cg", "groppcg", "pipecg", "pipecg2", "pipecgrr", "pipelcg", "pipeprcg", "fcg", "pipefcg", "nash", "stcg", "gltr", "qcg"),
+    *("cr", "pipecr", "minres", "symmlq"),
+)
 _FAILURES = PETSc.PC.FailedReason
 _PC_FAILURES = {
     _FAILURES.FACTOR_STRUCT_ZEROPIVOT: "a row of the matrix has no diagonal entry",
@@ -23,12 +32,12 @@ def outcome(snes: PETSc.SNES) -> str:
     )
 
 
-def advice(snes: PETSc.SNES, num_fields: int, prescribed: bool) -> str:
+def advice(snes: PETSc.SNES, form: Form, prescribed: bool) -> str:
     """What to look at and to try after a solve that failed.
 
     Args:
         snes: the solver.
-        num_fields: fields of the unknown.
+        form: what it solves.
         prescribed: whether any dof is.
     """
     prefix = snes.getOptionsPrefix() or ""
@@ -36,11 +45,11 @@ def advice(snes: PETSc.SNES, num_fields: int, prescribed: bool) -> str:
     reason, pc = ksp.getConvergedReason(), ksp.getPC()
     reasons = PETSc.KSP.ConvergedReason
     name = f"-{prefix}pc_type {pc.getType()}"
-    parts = []
+    parts = [remedy] if (remedy := type_remedy(snes)) else []
     if reason in (reasons.DIVERGED_PCSETUP_FAILED, reasons.DIVERGED_INNER_SOLVE_FAILED):
         why = _PC_FAILURES.get(pc.getFailedReason(), "its set-up failed")
         parts.append(f"{name}: {why}")
-        if num_fields > 1:
+        if len(form.space.fields) > 1:
             parts.append(
                 f"the zeros on the diagonal of a saddle point need -{prefix}pc_type fieldsplit -{prefix}pc_fieldsplit_type schur "
                 f"-{prefix}pc_fieldsplit_schur_precondition selfp, or -{prefix}pc_type jacobi with many iterations"
@@ -49,16 +58,32 @@ def advice(snes: PETSc.SNES, num_fields: int, prescribed: bool) -> str:
             parts.append(f"an indefinite matrix may want -{prefix}pc_factor_shift_type nonzero, or -{prefix}pc_type jacobi or gamg")
     elif reason == reasons.DIVERGED_MAX_IT:
         parts.append(
-            f"{ksp.getType()} with {name} stalls: try -{prefix}pc_type gamg, lu (redundant on several ranks) or fieldsplit for "
+            f"{_name(ksp)} with {name} stalls: try -{prefix}pc_type gamg, lu (redundant on several ranks) or fieldsplit for "
             f"mixed problems, -{prefix}ksp_gmres_restart 200, more iterations (-{prefix}ksp_max_it)"
         )
     elif reason < 0:
         parts.append(f"try another -{prefix}pc_type or -{prefix}ksp_type (gmres, if the Jacobian is not symmetric and definite)")
     else:
         parts.append("try a better initial guess, or load in steps")
+    if _wants_symmetry(ksp) and form.has_jacobian and not is_symmetric(form):
+        known = all(integral.jacobian is None or integral.jacobian.evaluate for integral in form.integrals)
+        parts.append(
+            f"{_name(ksp)} needs a symmetric Jacobian, and this form's is not"
+            + ("" if known else " known to be")
+            + f": take -{prefix}ksp_type gmres"
+        )
     if not prescribed:
         parts.append("no dofs are prescribed: where the solution is known up to constants only, call problem.set_nullspace")
     return f"Look at -{prefix}snes_monitor -{prefix}ksp_converged_reason. " + "; ".join(parts)
+
+
+def _wants_symmetry(ksp: PETSc.KSP) -> bool:
+    return ksp.getType() in _SYMMETRIC or _name(ksp) == "femgpu.CG"
+
+
+def _name(ksp: PETSc.KSP) -> str:
+    """The type of a linear solver; that of femgpu's own is a class."""
+    return (ksp.getPythonType() or "python") if ksp.getType() == PETSc.KSP.Type.PYTHON else ksp.getType()
 
 
 def precision_hint(precision: str, prefix: str) -> str:

@@ -10,6 +10,7 @@ from petsc4py import PETSc
 
 from femgpu import petsc_c
 from femgpu.errors import OptionError, SolverError, petsc_words
+from femgpu.solver.solver_types import TIME_METHODS, type_remedy
 
 # The outermost linear solve has begun, as a trace says it: a method of PETSc's failed, or a python one, of which it says nothing.
 _SOLVING = re.compile(r"KSPSolve_Private\(\) at .*(?:\n\[\d+\] KSPSolve_|\s*\Z)")
@@ -37,7 +38,13 @@ _REMEDIES = (
         "the matrix-free Jacobian does not do that; take -{p}femgpu_jacobian assembled, or another -{p}pc_type",
     ),
     (r"different mat and pmat|Matrix must be AIJ", "take -{p}femgpu_jacobian assembled, which makes both the same AIJ matrix"),
-    (r"Python context not set", "name the class: -{p}pc_python_type femgpu.AssembledPC or -{p}ksp_python_type femgpu.CG, say"),
+    (r"Only for single field problems", "-{p}pc_type exotic needs a structured grid: take -{p}pc_type gamg or asm"),
+    (
+        r"Python context not set",
+        "name the class, -{p}pc_python_type femgpu.AssembledPC, -{p}ksp_python_type femgpu.CG, -{p}snes_python_type module.Class",
+    ),
+    (r"Unknown TSAdapt type", "expected none, basic or dsp{1}"),
+    (r"Unknown TS type: (\S+)", f"expected {', '.join(TIME_METHODS)}{{1}}"),
     (r"Unable to find requested (.+) type (\S+)", "this PETSc has no such type{1}; -help lists those of a build"),
     (
         r"Unsupported viewer (?:true|false)",
@@ -65,7 +72,7 @@ def petsc_errors(solver: PETSc.Object, reading: bool = False) -> Iterator[None]:
     except PETSc.Error as error:
         kind = OptionError if reading else SolverError
         if _SOLVING.search(str(error)):
-            petsc_c.leave_solve((solver.getSNES() if isinstance(solver, PETSc.TS) else solver).getKSP())
+            petsc_c.leave_solve(_snes(solver).getKSP())
         cause: BaseException | None = error.__cause__
         while isinstance(cause, PETSc.Error) and cause.__cause__ is not None:
             cause = cause.__cause__
@@ -87,7 +94,15 @@ def _message(error: PETSc.Error, solver: PETSc.Object) -> str:
             given = _given(text)
             words[1] = f" (given: {given})" if given else ""
             return f"PETSc: {text}: {remedy.format(*words, p=prefix)}"
-    return f"PETSc: {text} (error code {error.ierr}); look at the options -{prefix}snes_..., -{prefix}ksp_... and -{prefix}pc_..."
+    if remedy := type_remedy(_snes(solver)):
+        return f"PETSc: {text}: {remedy}"
+    kinds = (*(("ts",) if isinstance(solver, PETSc.TS) else ()), "snes", "ksp", "pc")
+    options = ", ".join(f"-{prefix}{kind}_..." for kind in kinds)
+    return f"PETSc: {text} (error code {error.ierr}); look at the options {options}"
+
+
+def _snes(solver: PETSc.Object) -> PETSc.SNES:
+    return solver.getSNES() if isinstance(solver, PETSc.TS) else solver
 
 
 def _given(text: str) -> str:

@@ -25,6 +25,7 @@ from femgpu.solver.matrix import AssembledJacobian
 from femgpu.solver.nullspace import give_near_nullspace, give_nullspace
 from femgpu.solver.outcome import advice, outcome, precision_hint
 from femgpu.solver.petsc_errors import petsc_errors
+from femgpu.solver.solver_types import refuse_types
 from femgpu.solver.view import view
 from femgpu.spaces import Function
 
@@ -114,15 +115,18 @@ class NonlinearProblem:
 
     @property
     def jacobian(self) -> PETSc.Mat:
-        """The matrix that KSP multiplies with, at the state of the last `linearise` or solve; before any, at u: collective then.
+        """The matrix that KSP multiplies with, at the state of the last `linearise` or solve; before any, at u; collective.
 
-        It stays there when u, coefficients or the mesh change afterwards: call `linearise`.
+        Mesh, coefficients and constants are those of when one asks for it: a matrix that one has kept follows them when one asks
+        again, and the state by `linearise`. (A difference of residuals, where the form gives no Jacobian, then moves to u.)
 
         Rows and columns of prescribed dofs are zero but for s on the diagonal, the mean of the other rows' diagonal entries:
         `assemble_jacobian(diagonal=...)` gives a matrix with another number there, for eigenproblems say.
         """
         if not self.operator.linearised:
             self.linearise(self.u.vec)
+        elif self.operator.local.update():
+            self._pair.update(self.u.vec, self._pair.amat, self._pair.pmat)
         return self._pair.amat
 
     def assemble_jacobian(self, x: PETSc.Vec | None = None, diagonal: float | None = None) -> PETSc.Mat:
@@ -174,6 +178,9 @@ class NonlinearProblem:
         Args:
             nullspace: the null space.
             transpose: that of the transpose; default the same where the form's Jacobian is symmetric, else not known.
+
+        Raises:
+            DataError: for what is none, or of another space.
         """
         if transpose is None and self.form.has_jacobian and is_symmetric(self.form):
             transpose = nullspace
@@ -195,6 +202,7 @@ class NonlinearProblem:
             BuildError: when the device's compiler refuses a kernel.
             SolverError: when SNES diverged; names its reason and that of the last linear solve.
         """
+        refuse_types(self.snes)
         with collective(self.u.space.mesh.mpi):
             check_finite(self.u.vec.array_r, f"the initial guess {self.u.name}")
         self.insert_boundary_values(self.u.vec)
@@ -243,6 +251,7 @@ class NonlinearProblem:
         self.snes.setFunction(self._form_function, self._residual_vec)
         self._pair = JacobianPair(self.snes, self.operator, self.u.vec)
         if self._own:
+            refuse_types(self.snes)
             with petsc_errors(self.snes, reading=True):
                 self.snes.setFromOptions()
         self._pair.choose(self.snes)
@@ -271,7 +280,7 @@ class NonlinearProblem:
         self._pair.update(x, J, P)
 
     def _advice(self) -> str:
-        return advice(self.snes, len(self.u.space.fields), self.operator.any_rows)
+        return advice(self.snes, self.form, self.operator.any_rows)
 
     def _check_converged(self) -> None:
         prefix = self._prefix

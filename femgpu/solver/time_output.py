@@ -6,9 +6,11 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from femgpu.errors import DataError, collective
+from femgpu.errors import DataError, collective, file_path
 from femgpu.io import Collection, read_checkpoint, write_checkpoint
+from femgpu.io.sampling import check_functions, name_apart
 from femgpu.spaces import Function, SubFunction, fields_of
 
 
@@ -56,12 +58,16 @@ class Recorder:
         for writer in self.writers:
             writer(step, time, is_last)
 
-    def output(self, path: str | os.PathLike[str], every: int, functions: Sequence[Function | SubFunction] | None) -> None:
+    def output(self, path: str | os.PathLike[str], every: int, functions: Any) -> None:
         """Adds a series; see `TimeProblem.output`."""
-        chosen = self.parts if functions is None else list(functions)
+        if isinstance(functions, Function | SubFunction):
+            functions = [functions]
+        chosen = self.parts if functions is None else [part for u in functions for part in fields_of(u)]
+        name_apart(chosen)
+        check_functions(chosen)
         with collective(self.u.space.mesh.mpi):
             _check_every(path, every)
-            collection = Collection(Path(path), self.u.space.mesh.mpi)
+            collection = Collection(file_path(path), self.u.space.mesh.mpi)
         if self._restarted_at is not None:
             collection.resume(self._restarted_at)
         self._collections.append(collection)
@@ -77,13 +83,13 @@ class Recorder:
         """
         with collective(self.u.space.mesh.mpi):
             _check_every(path, every)
-            if Path(path).suffix != ".h5" or not Path(path).parent.is_dir():
+            if file_path(path).suffix != ".h5" or not Path(path).parent.is_dir():
                 raise DataError(f"checkpoint {str(path)!r}: expected a file that ends in .h5, in a folder that exists")
         return Writer(every, lambda step, time: write_checkpoint(Path(path), self.parts, numbers()))
 
     def restart(self, path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, float]:
         """Fills u from a checkpoint and returns its numbers; series go on from there; collective."""
-        numbers = read_checkpoint(Path(path), self.parts, names)
+        numbers = read_checkpoint(file_path(path), self.parts, names)
         self._restarted_at = numbers["time"]
         for collection in self._collections:
             collection.resume(numbers["time"])
@@ -92,4 +98,4 @@ class Recorder:
 
 def _check_every(path: str | os.PathLike[str], every: int) -> None:
     if not isinstance(every, int) or every < 1:
-        raise DataError(f"{str(path)!r} every {every!r} steps; expected an integer of at least 1")
+        raise DataError(f"{str(file_path(path))!r} every {every!r} steps; expected an integer of at least 1")

@@ -22,6 +22,7 @@ from femgpu.solver.outcome import outcome, precision_hint, reason_name
 from femgpu.solver.petsc_errors import petsc_errors
 from femgpu.solver.problem import NonlinearProblem
 from femgpu.solver.progress import progress
+from femgpu.solver.solver_types import refuse_types
 from femgpu.solver.stage_operator import StageOperator
 from femgpu.solver.time_output import Recorder
 from femgpu.solver.time_span import TimeSpan
@@ -32,14 +33,14 @@ class TimeProblem(NonlinearProblem):
     """Find u(t) with F(t, u, du/dt; v) = 0 for all v, and u = value(t) on the prescribed parts of the boundary.
 
     PETSc's TS integrates: implicit methods, with its adaptivity, events and monitors. Without options that is BDF of order 2 with
-    steps of the given length; `-ts_type beuler | cn | theta | bdf | alpha | arkimex | dirk`, `-ts_adapt_type basic` and the rest of
-    TS's options rule. Every stage is solved by SNES, with Jacobian shift dF/d(du/dt) + dF/du.
+    steps of the given length; `-ts_type beuler | cn | theta | bdf | alpha | arkimex | dirk | rosw`, `-ts_adapt_type basic` and
+    the rest of TS's options rule. Every stage is solved by SNES, with Jacobian shift dF/d(du/dt) + dF/du.
 
     Boundary conditions are algebraic equations, u = value at the time of each stage, evaluated anew there: values may be callables
     that read `t.value`, UFL expressions of t, or Functions that the program keeps up to date. du/dt at prescribed dofs is what the
-    integrator's formula makes of these values. Methods whose steps end with a stage (beuler, cn, bdf, most of dirk) give prescribed
-    dofs their values at the end of each step; others (theta below 1 without -ts_theta_endpoint, alpha) extrapolate them from their
-    stages.
+    integrator's formula makes of these values. Methods whose steps end with a stage (beuler, cn, bdf, rosw, most of dirk) give
+    prescribed dofs their values at the end of each step; others (theta below 1 without -ts_theta_endpoint, alpha) extrapolate them
+    from their stages.
 
     Initial data: u as it is when `solve` first runs, with the boundary values of that time inserted. The integrators need nothing
     more for fields whose time derivative is in the form; for algebraic fields see `make_consistent`.
@@ -126,14 +127,14 @@ class TimeProblem(NonlinearProblem):
         self.operator.insert_values(x)
 
     def output(
-        self, path: str | os.PathLike[str], every: int = 1, functions: Sequence[Function | SubFunction] | None = None
+        self, path: str | os.PathLike[str], every: int = 1, functions: Function | SubFunction | Sequence[Any] | None = None
     ) -> None:
         """Writes a series for ParaView while `solve` runs: the state at the start, after every k steps and at the end; collective.
 
         Args:
             path: name of the collection, `out/heat.pvd`; the .vtu files stand beside it. It is complete after each of them.
             every: k.
-            functions: what to write; default u, or the fields of a mixed u.
+            functions: what to write, one or several; default u, or the fields of a mixed u.
 
         Raises:
             DataError: on all ranks, for another suffix, a folder that does not exist, or functions that do not go into one file.
@@ -210,6 +211,7 @@ class TimeProblem(NonlinearProblem):
             SolverError: when TS diverged; names its reason and those of the last nonlinear and linear solve.
         """
         ts = self.ts
+        refuse_types(self.snes)
         with collective(self.u.space.mesh.mpi):
             check_finite(self.u.vec.array_r, f"the initial values {self.u.name}")
             self._span.set(t_end, dt)

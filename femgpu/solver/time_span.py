@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 from mpi4py import MPI
 from petsc4py import PETSc
@@ -36,9 +37,12 @@ class TimeSpan:
         """Takes the arguments of a solve where options say nothing.
 
         Raises:
-            OptionError: when neither say how long to run and in what steps, or the end lies before the time.
+            OptionError: when neither say how long to run and in what steps; for what is no number, or an end before the time.
         """
         ts, database, prefix = self._ts, PETSc.Options(), self._prefix
+        for name, value in (("t_end", t_end), ("dt", dt)):
+            if value is not None and not isinstance(value, Real):
+                raise OptionError(f"{name} is {value!r} of type {type(value).__name__}; expected a number")
         if t_end is not None and not database.hasName(f"{prefix}ts_max_time"):
             if not t_end >= self._t.value:  # -1 is PETSc's word for its default
                 raise OptionError(f"the final time {t_end} lies before t = {self._t.value}; expected a later t_end")

@@ -51,8 +51,8 @@ class DirichletBC:
             raise DataError(
                 f"a boundary condition on {space}: expected a FunctionSpace" + (f" or a field: {names}" if names else "")
             )
-        if component is not None and not 0 <= component < space.num_comp:
-            raise DataError(f"component {component} of a space with {space.num_comp} components; they count from 0")
+        if component is not None and component not in range(space.num_comp):
+            raise DataError(f"component {component!r} of a space with {space.num_comp} components; they count from 0")
         self.space = space
         self.value = value
         self.region = region

@@ -74,6 +74,8 @@ def _numbers(value: Any) -> npt.NDArray[np.float64]:
     if np.iscomplexobj(value):
         raise DataError(f"Constant {value!r} is complex; this PETSc has real scalars: expected real numbers")
     try:
+        if value is None or isinstance(value, str):
+            raise TypeError(f"of type {type(value).__name__}")
         return np.array(value, np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"Constant {value!r}: expected a number or an array of numbers ({error})") from None

@@ -16,26 +16,29 @@ from femgpu.mesh.garbage import clean_up
 from femgpu.spaces.field import Field, copy_nodes
 from femgpu.spaces.interpolation import interpolate
 from femgpu.spaces.mixed_space import MixedSpace, SubSpace
-from femgpu.spaces.point_values import interpolate_between, point_values
+from femgpu.spaces.point_values import AtPoints, interpolate_between
 from femgpu.spaces.space import SingleSpace, Space
 
 
-class Function(ufl.Coefficient):
+class Function(AtPoints, ufl.Coefficient):
     """A function of a space; its numbers are the T-vector `vec`.
 
     Args:
         space: a FunctionSpace or a MixedSpace.
-        name: for output.
+        name: for output; default "u", which `femgpu.write` numbers where several such functions go into a file.
 
     Attributes:
         name: for output.
+        has_name: whether the name was given.
     """
 
-    def __init__(self, space: Space, name: str = "u"):
+    def __init__(self, space: Space, name: str | None = None):
         if not isinstance(space, Space) or space.root is not space:
             raise DataError(
                 f"a Function in {space}: expected a FunctionSpace or a MixedSpace; sub(name).collapse() makes a field one"
             )
+        self.has_name = name is not None
+        name = "u" if name is None else name
         if not isinstance(name, str):
             raise DataError(f"the name of a Function is {name!r} of type {type(name).__name__}; expected a string")
         super().__init__(space)
@@ -118,7 +121,7 @@ class Function(ufl.Coefficient):
         Args:
             name: for output; default that of this one.
         """
-        result = Function(self.space, self.name if name is None else name)
+        result = Function(self.space, self.name if name is None and self.has_name else name)
         result.assign(self)
         return result
 
@@ -147,24 +150,6 @@ class Function(ufl.Coefficient):
         local = self.local_array()
         _interpolate(local, self.space, source, self.name, outside)
         self.set_local(local)
-
-    def evaluate(self, points: npt.ArrayLike, outside: str = "raise") -> npt.NDArray[np.float64]:  # type: ignore[override]
-        """Values at points of the mesh; collective.
-
-        Args:
-            points: (num_points, dim), or (dim,) for one point, the same on all ranks. A point that several cells share takes its
-                value from one of them.
-            outside: "raise" refuses points outside of the mesh, "nan" makes their values not a number. What is outside by less than
-                1e-10 of a cell's size counts as inside.
-
-        Returns:
-            (num_points, *value_shape) on all ranks, of one point value_shape; a mixed function has the value shape (num_comp,).
-
-        Raises:
-            DataError: on all ranks, naming the first point that lies outside, or for points of another shape, not finite, or not
-                the same on all ranks.
-        """
-        return point_values(self.space, self.local_array(), points, outside)
 
     def set_local(self, local: npt.NDArray[np.float64]) -> None:
         """Takes the owned values from an L-vector.
@@ -201,7 +186,7 @@ class Function(ufl.Coefficient):
         return self.name
 
 
-class SubFunction(ufl.Coefficient):
+class SubFunction(AtPoints, ufl.Coefficient):
     """One field of a function in a mixed space; made by `Function.sub`.
 
     In forms it stands for the components of the mixed function, so that derivatives with respect to that see it.
@@ -245,10 +230,6 @@ class SubFunction(ufl.Coefficient):
         local = self.local_array()
         _interpolate(local, self.space, source, self.name, outside)
         self.parent.set_local(local)
-
-    def evaluate(self, points: npt.ArrayLike, outside: str = "raise") -> npt.NDArray[np.float64]:  # type: ignore[override]
-        """The field's values (num_points, *value_shape) at points of the mesh; collective. See `Function.evaluate`."""
-        return point_values(self.space, self.local_array(), points, outside)
 
     def collapse(self) -> Function:
         """A copy of the field as a Function with a vector of its own; collective."""

@@ -50,9 +50,7 @@ class FunctionSpace(SingleSpace):
             offsets: tuple[Any, ...] = (values[: mesh.num_cells],)
         else:
             degree, continuous = _checked(family, degree)
-            shape = (int(shape),) if isinstance(shape, int | np.integer) else tuple(int(extent) for extent in shape)
-            if any(extent < 1 for extent in shape):
-                raise FormError(f"value shape {shape}: expected positive extents, for example (3,)")
+            shape = _checked_shape(shape)
             dm = mesh.clone_dm()
             (offsets,), num_local = set_fields(mesh, dm, [FieldShape("u", degree, continuous, int(np.prod(shape, dtype=int)))])
         elements = tuple(LagrangeElement(block.cell, degree, continuous) for block in mesh.blocks)
@@ -64,6 +62,13 @@ class FunctionSpace(SingleSpace):
         """The same space on a section without constraints; the first access is collective."""
         family = "Lagrange" if self.field.continuous else "DG"
         return FunctionSpace(self.dm, family, self.field.degree, self.value_shape)
+
+
+def _checked_shape(shape: Any) -> tuple[int, ...]:
+    extents = shape if isinstance(shape, tuple | list) else (shape,)
+    if not all(isinstance(extent, int | np.integer) and extent > 0 for extent in extents):
+        raise FormError(f"value shape {shape!r}: expected positive extents, (3,) for example, or () for a scalar")
+    return tuple(map(int, extents))
 
 
 def _checked(family: str, degree: Any) -> tuple[int, bool]:

@@ -18,7 +18,7 @@ Mode = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 
 
 def constant_modes(space: SingleSpace) -> PETSc.NullSpace:
-    """The functions that are the same everywhere, orthonormal; collective.
+    """The functions that are the same everywhere, as PETSc wants them: orthonormal vectors of dofs; collective.
 
     Args:
         space: a FunctionSpace, or a field of a mixed one: all other fields are zero then.
@@ -42,7 +42,7 @@ def constant_modes(space: SingleSpace) -> PETSc.NullSpace:
 
 
 def rigid_body_modes(space: FunctionSpace) -> PETSc.NullSpace:
-    """The translations and infinitesimal rotations of a displacement space, orthonormal; collective.
+    """The translations and infinitesimal rotations of a displacement space, as orthonormal vectors of dofs; collective.
 
     Args:
         space: a space with as many components as the mesh has dimensions.
@@ -52,8 +52,10 @@ def rigid_body_modes(space: FunctionSpace) -> PETSc.NullSpace:
         nothing holds the body.
 
     Raises:
-        FormError: when the space has another number of components.
+        FormError: when the space has another number of components, or is none.
     """
+    if not isinstance(space, FunctionSpace):
+        raise FormError(f"rigid-body modes of {space}: expected a FunctionSpace")
     dim = space.mesh.dim
     if space.num_comp != dim:
         raise FormError(f"{space} has {space.num_comp} components; rigid-body modes need a displacement, with {dim} in {dim}D")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,54 @@ from femgpu.mesh.remote_points import values_at
 from femgpu.spaces.space import SingleSpace, Space
 
 
+class AtPoints:
+    """Values at points, of a Function or a field of one: what has a `space` and a `local_array`."""
+
+    space: Any
+
+    def local_array(self) -> npt.NDArray[np.float64]:
+        """A copy of the L-vector."""
+        raise NotImplementedError
+
+    def evaluate(
+        self, points: npt.ArrayLike, outside: str = "raise", *of_ufl: Any, derivatives: tuple[Any, ...] = ()
+    ) -> npt.NDArray[np.float64]:
+        """Values at points of the mesh; collective. `u(0.2, 0.1)` is the value at one point, and UFL expressions have values, too.
+
+        Args:
+            points: (num_points, dim), or (dim,) for one point (in 1D also a number), the same on all ranks. A point that several
+                cells share takes its value from one of them.
+            outside: "raise" refuses points outside of the mesh, "nan" makes their values not a number. What is outside by less than
+                1e-10 of a cell's size counts as inside.
+            of_ufl: component and index values, where UFL evaluates an expression: `(2 * u)((0.2, 0.1))`.
+            derivatives: directions, likewise.
+
+        Returns:
+            (num_points, *value_shape) on all ranks, of one point value_shape; a mixed function has the value shape (num_comp,).
+
+        Raises:
+            DataError: on all ranks, naming the first point that lies outside, or for points of another shape, not finite, or not
+                the same on all ranks; for derivatives.
+        """
+        if derivatives:
+            raise DataError(f"a derivative of {self} at a point; expected femgpu.project(grad(u), V), and its values at points")
+        values = point_values(self.space, self.local_array(), points, "raise" if of_ufl else outside)
+        return values[of_ufl[0]] if of_ufl else values
+
+    def __call__(self, *where: Any, **arguments: Any) -> Any:
+        """The value at a point, by coordinates or as a sequence; `u("+")` is UFL's restriction."""
+        if where and isinstance(where[0], str):
+            return super().__call__(*where, **arguments)  # type: ignore[misc]  # UFL's
+        return self.evaluate(where[0] if len(where) == 1 else where, **arguments)
+
+
 def point_values(space: Space, local: npt.NDArray[np.float64], points: npt.ArrayLike, outside: str) -> npt.NDArray[np.float64]:
     """Values at points; collective.
 
     Args:
         space: of the function.
         local: (num_local,) its L-vector.
-        points: (num_points, dim), or (dim,) for one, the same on all ranks.
+        points: (num_points, dim), or (dim,) for one (in 1D a number, too), the same on all ranks.
         outside: what to do with points outside of the mesh: "raise", or "nan" as their value.
 
     Returns:
@@ -33,6 +75,8 @@ def point_values(space: Space, local: npt.NDArray[np.float64], points: npt.Array
     if outside not in ("raise", "nan"):
         raise DataError(f"outside={outside!r}: expected 'raise' or 'nan'")
     mesh = space.mesh
+    if mesh.dim == 1 and isinstance(points, Real):
+        points = (points,)
     if _is_one(points, mesh.dim):
         return point_values(space, local, np.asarray(points)[None], outside)[0]
     found = mesh.find_points(points)

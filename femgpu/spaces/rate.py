@@ -27,10 +27,12 @@ def time_derivative(u: Function | SubFunction) -> Function | SubFunction:
         u: the unknown, or a field of it, `w.sub("velocity")`.
 
     Raises:
-        DataError: when u is a time derivative itself.
+        DataError: when u is no function, or a time derivative itself.
     """
     if isinstance(u, SubFunction):
         return time_derivative(u.parent).sub(u.space.place.name)
+    if not isinstance(u, Function):
+        raise DataError(f"time_derivative({u}) of type {type(u).__name__}; expected the unknown, a Function, or a field of it")
     if is_rate(u):
         raise DataError(
             f"time_derivative({u.name}) of a time derivative; expected an unknown: make the first derivative a field of its own"

@@ -57,13 +57,30 @@ def test_shared_powers_do_not_explode():
 def test_long_sums_are_no_recursion_error():
     V, u, v = problem()
     x = ufl.SpatialCoordinate(V.ufl_domain())
+    count = 900  # of a thousand UFL itself makes no sum
+    terms = [float(k) * x[0] ** 3 for k in range(1, count)]
+    for F, last in ((sum(terms, u) * v * dx, count), (sum((term * v * dx for term in terms[:299]), u * v * dx), 300)):
+        form = lower_form(F, u)
+        data = random_data(form, 2)
+        expected = data["u"][:, 0] + sum(range(last)) * data["x"][:, 0] ** 3
+        np.testing.assert_allclose(total(form, "residual", data)["f0"][:, 0], expected)
+        np.testing.assert_allclose(total(form, "jacobian", data)["g0"].ravel(), 1.0)
+    form = lower_form(ufl.product([1 + 1e-4 * k * u for k in range(count)]) * v * dx(degree=2), u)
+    data = random_data(form, 2)
+    expected = np.prod(1 + 1e-4 * np.arange(count) * data["u"], axis=1)
+    np.testing.assert_allclose(total(form, "residual", data)["f0"][:, 0], expected, rtol=1e-11)
+
+
+def test_balanced_sums_keep_what_is_shared():
+    _, u, v = problem()
     e = u
     for k in range(200):
-        e = e + float(k) * x[0] ** 3
-    form = lower_form(e * v * dx, u)
-    data = random_data(form, 2)
-    expected = data["u"][:, 0] + sum(range(200)) * data["x"][:, 0] ** 3
-    np.testing.assert_allclose(total(form, "residual", data)["f0"][:, 0], expected)
+        e = e + k * u**3
+        if k == 100:
+            shared = e
+    (integral,) = lower_form((e + shared * ufl.sin(shared)) * v * dx(degree=2), u).integrals
+    (plain,) = lower_form(e * v * dx(degree=2), u).integrals
+    assert integral.residual.flops <= plain.residual.flops + 30
 
 
 def test_declared_reads_and_writes():

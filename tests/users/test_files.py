@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import ufl
 from mpi4py import MPI
 from petsc4py import PETSc
 from random_meshes import random_mixed
@@ -266,3 +267,49 @@ def test_names_of_functions_to_read(tmp_path):
 def test_a_name_for_each_rank_is_refused(folder, suffix):
     with pytest.raises(DataError, match="expected one name on all ranks"):
         femgpu.write(folder / f"u{WORLD.rank}.{suffix}", function(2))
+
+
+@pytest.mark.parallel([1, 2])
+def test_functions_without_names_share_a_file(folder):
+    V = femgpu.FunctionSpace(femgpu.mesh.box((2, 2), cell="triangle"), "Lagrange", 1)
+    one, other, third, named = femgpu.Function(V), femgpu.Function(V), femgpu.Function(V, "u_1"), femgpu.Function(V, "u")
+    copy = one.copy()
+    for number, u in enumerate((one, other, third, copy, named)):
+        u.assign(number)
+    femgpu.write(folder / "a.h5", one, other, third, copy)
+    assert [u.name for u in (one, other, third, copy)] == ["u", "u_2", "u_1", "u_3"]
+    found = read_h5(folder / "a.h5")[1]
+    assert {name: u.vec.max()[1] for name, u in found.items()} == {"u": 0, "u_2": 1, "u_1": 2, "u_3": 3}
+    femgpu.write(folder / "a.vtu", one, named)
+    assert [one.name, named.name] == ["u_1", "u"]
+    for twice in ((one, one), (named, named.copy())):
+        with pytest.raises(DataError, match="each once"):
+            femgpu.write(folder / "a.vtu", *twice)
+
+
+def test_communicators_of_mpi4py(folder):
+    dm = femgpu.mesh.box((2, 2), cell="triangle", comm=WORLD)
+    u = femgpu.Function(femgpu.FunctionSpace(dm, "Lagrange", 1), "u")
+    femgpu.write(folder / "u.h5", u)
+    assert femgpu.mesh.read(folder / "u.h5", WORLD).comm == read_h5(folder / "u.h5", comm=WORLD)[0].comm == PETSc.COMM_WORLD
+    problem = femgpu.TimeProblem(femgpu.time_derivative(u) * ufl.TestFunction(u.space) * ufl.dx, u)
+    problem.output(folder / "u.pvd", functions=u)
+    u.name = 3
+    with pytest.raises(DataError, match="function name 3"):
+        femgpu.write(folder / "u.vtu", u)
+
+
+def test_paths_that_are_none():
+    u = function(1)
+    problem = femgpu.TimeProblem(femgpu.time_derivative(u) * ufl.TestFunction(u.space) * ufl.dx, u)
+    for call in (
+        lambda: femgpu.write(3, u),
+        lambda: femgpu.write(u, "u.vtu"),
+        lambda: femgpu.mesh.read(None),
+        lambda: read_h5(None),
+        lambda: problem.output(None),
+        lambda: problem.checkpoint(3),
+        lambda: problem.restart(None),
+    ):
+        with pytest.raises(DataError, match="the name of a file is .*; expected a string or a Path"):
+            call()

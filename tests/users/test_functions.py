@@ -137,6 +137,28 @@ def test_between_meshes():
     assert femgpu.error_norm(p, x[0] - x[1]) < 1e-13
 
 
+def test_call_at_a_point():
+    dm = femgpu.mesh.box((2, 2), cell="triangle")
+    u, w = (femgpu.Function(femgpu.FunctionSpace(dm, "Lagrange", 1, shape)) for shape in ((), 2))
+    u.interpolate(lambda x: x[0] + 2 * x[1])
+    w.interpolate(lambda x: (x[1], 1))
+    for value in (u(0.5, 0.25), u((0.5, 0.25)), u(np.array([0.5, 0.25])), (u + 0 * w[0])((0.5, 0.25))):
+        assert value == pytest.approx(1.0)
+    assert (u * w[0] + femgpu.coordinates(dm)[0])((0.5, 0.25)) == pytest.approx(0.75)
+    np.testing.assert_allclose(w(0.5, 0.25), [0.25, 1])
+    np.testing.assert_allclose(u([[0.5, 0.25], [0, 0]]), [1, 0], atol=1e-15)
+    assert np.isnan(u(5, 5, outside="nan"))
+    assert isinstance(u("+"), ufl.core.expr.Expr)
+    for call, said in ((lambda: u(0.5), "mesh of dimension 2"), (lambda: u(), "shape"), (lambda: u(5, 5), "outside of the mesh")):
+        with pytest.raises(DataError, match=said):
+            call()
+    with pytest.raises(DataError, match=r"expected femgpu.project\(grad\(u\), V\)"):
+        ufl.grad(u)((0.5, 0.25), component=(0,))
+    line = femgpu.Function(femgpu.FunctionSpace(femgpu.mesh.box((3,), cell="interval"), "Lagrange", 1))
+    line.interpolate(lambda x: 2 * x[0])
+    assert line(0.25) == line.evaluate(0.25) == pytest.approx(0.5)
+
+
 def test_norms():
     dm = femgpu.mesh.box((3, 2), cell="triangle")
     x = femgpu.coordinates(dm)

@@ -184,3 +184,40 @@ def test_restart_of_a_mesh_that_moved(tmp_path):
     again = heat(femgpu.mesh.read(path))
     again.restart(path)
     assert again.u.vec.norm() == pytest.approx(expected, rel=1e-14)
+
+
+@ranks
+@pytest.mark.parametrize("jacobian", ["matfree", "assembled"])
+def test_jacobian_after_a_motion(set_options, jacobian):
+    """Whoever asks for it after the mesh or a constant has changed gets that of now, at the state where it was."""
+    set_options("asked_", femgpu_jacobian=jacobian)
+
+    def make(dm):
+        V = femgpu.FunctionSpace(dm, "Lagrange", 1)
+        u, v, c = femgpu.Function(V), ufl.TestFunction(V), femgpu.Constant(dm, 1.0)
+        u.interpolate(lambda x: np.sin(3 * x[0]))
+        return femgpu.NonlinearProblem(inner((c + u * u) * grad(u), grad(v)) * dx, u, options_prefix="asked_"), c
+
+    def product(problem):
+        w, y = problem.u.vec.duplicate(), problem.u.vec.duplicate()
+        w.setArray(np.cos(np.arange(*w.getOwnershipRange())))
+        problem.jacobian.mult(w, y)
+        return y.array_r.copy()
+
+    dm = femgpu.mesh.box((3, 3), cell="quadrilateral")
+    problem, c = make(dm)
+    fresh, other = make(copy := dm.clone())
+    replaced(copy, points(dm))
+    state = problem.u.vec.copy()
+    before = product(problem)
+    problem.u.assign(7.0)  # not the state of the Jacobian
+    for change in (
+        lambda: [replaced(each, points(each) * [1.5, 1.0]) for each in (dm, copy)],
+        lambda: (setattr(c, "value", 3.0), setattr(other, "value", 3.0)),
+    ):
+        change()
+        fresh.linearise(state)
+        found = product(problem)
+        np.testing.assert_allclose(found, product(fresh), rtol=0, atol=1e-13)
+        assert dm.comm.tompi4py().allreduce(np.abs(found - before).max(initial=0), op=MAX) > 1e-3
+        before = found

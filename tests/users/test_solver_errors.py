@@ -216,6 +216,13 @@ def test_vectors_of_another_distribution():
             call()
 
 
+def test_products_with_vectors_of_another_size():
+    """The Jacobian is PETSc's object: PETSc says both sizes."""
+    problem = poisson()
+    with pytest.raises(PETSc.Error, match="Mat mat,Vec x: global dim 12 7"):
+        problem.jacobian.mult(PETSc.Vec().createSeq(7), problem.u.vec.duplicate())
+
+
 def test_two_problems_on_one_snes():
     """Each solves its own equations, on meshes of its own."""
     snes = PETSc.SNES().create(SELF)
@@ -322,6 +329,30 @@ def test_arguments_that_are_no_such_thing():
         (lambda: NonlinearProblem(F, u, 3), "bcs"),
         (lambda: NonlinearProblem(F, u, [None]), "None"),
         (lambda: NonlinearProblem(F, u, options_prefix=3), "options_prefix 3"),
+        (lambda: NonlinearProblem(F, u, options_prefix="-a_"), "options_prefix '-a_'; expected a word without dash"),
+        (lambda: TimeProblem(F, u, options_prefix="a b"), "options_prefix 'a b'"),
+        (lambda: femgpu.assemble(F, options_prefix="-a_"), "options_prefix '-a_'"),
+        (lambda: problem.set_nullspace(None), "a null space is None .*femgpu.constant_modes"),
+        (lambda: problem.set_near_nullspace(3), "a null space is 3"),
+        (lambda: problem.set_nullspace(femgpu.constant_modes(V)), r"vectors of sizes \(4, 4\) .*expected \(12, 12\)"),
+        (lambda: femgpu.rigid_body_modes(None), "rigid-body modes of None: expected a FunctionSpace"),
+        (lambda: femgpu.time_derivative(V), "expected the unknown"),
+        (lambda: DirichletBC(V, 0.0, 1, component="x"), "component 'x' of a space"),
+        (lambda: DirichletBC(V, None), "boundary values are None; expected numbers"),
+        (lambda: DirichletBC(V, "0"), "boundary values are '0'; expected numbers"),
+        (lambda: mesh.mark(V.dm, "a", 3), "a region is chosen by 3; expected a function of x"),
+        (lambda: FunctionSpace(V.dm, "Lagrange", 1, None), "value shape None: expected positive extents"),
+        (lambda: FunctionSpace(V.dm, "Lagrange", 1, "2"), "value shape '2'"),
+        (lambda: PointwiseForm(V, f0="f0[0] = u[0];", aux=u), "aux is .* of type Function; expected a list"),
+        (lambda: mesh.box((1, 1), comm=3), "comm is 3 of type int; expected a PETSc.Comm or an mpi4py"),
+        (lambda: mesh.box((1, 1), upper="a"), "a corner of a box is 'a'; expected numbers"),
+        (lambda: heat().output("u.pvd", functions=[3]), "3 of type int was given; expected Functions"),
+        (lambda: heat().output("u.pvd", functions=[]), "no function was given"),
+        (lambda: Constant(V.dm, None), "Constant None: expected a number"),
+        (lambda: Constant(V.dm, "1"), "Constant '1': expected a number"),
+        (lambda: femgpu.project(None, V), "the expression to project is None"),
+        (lambda: femgpu.error_norm(u, None), "the exact solution is None"),
+        (lambda: heat().solve("1", 0.1), "t_end is '1' of type str; expected a number"),
         (lambda: TimeProblem(F, u, options_prefix=3), "options_prefix 3"),
         (lambda: femgpu.norm(u, options_prefix=3), "options_prefix 3"),
         (lambda: Function(u.space, name=3), "name of a Function is 3"),
@@ -353,6 +384,8 @@ def test_objects_that_are_gone():
         lambda: FunctionSpace(gone(mesh.box((1, 1), cell="triangle", comm=SELF)), "Lagrange", 1),
         lambda: Constant(gone(mesh.box((1, 1), cell="triangle", comm=SELF)), 1.0),
         lambda: poisson(snes=gone(PETSc.SNES().create(SELF))),
+        lambda: plain.set_nullspace(gone(femgpu.constant_modes(plain.u.space))),
+        lambda: plain.set_near_nullspace(gone(femgpu.constant_modes(plain.u.space))),
         lambda: (gone(plain.u.space.dm), Function(plain.u.space)),
         lambda: (gone(plain.u.vec), plain.u.interpolate(lambda x: x[0])),
     ):

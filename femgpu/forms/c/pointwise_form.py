@@ -83,6 +83,9 @@ class PointwiseForm:
         groups = {("exterior_facet", ids): bodies for ids, bodies in _read_facets(facets, self.parts).items()}
         self.groups: dict[tuple[str, tuple[Any, ...]], tuple[Body, ...]] = {("cell", ()): cells} if cells else {}
         self.groups |= groups
+        for name, given in (("aux", aux), ("constants", constants)):
+            if not isinstance(given, list | tuple):
+                raise FormError(f"PointwiseForm: {name} is {given!r} of type {type(given).__name__}; expected a list")
         self.aux = tuple(aux)
         self.constants = tuple(constants)
         self.t = t

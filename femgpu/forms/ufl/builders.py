@@ -44,6 +44,8 @@ def as_expression(source: Any, mesh: Mesh, shape: tuple[int, ...], degree: int, 
         nodal.interpolate(source)
         return nodal
     try:
+        if source is None:
+            raise TypeError("nothing was given")
         values = np.asarray(source, np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"{what} is {source!r}; expected a UFL expression, a callable of x or numbers ({error})") from None

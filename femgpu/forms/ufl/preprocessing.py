@@ -15,9 +15,11 @@ import ufl
 from ufl.algorithms.analysis import extract_constants
 from ufl.algorithms.apply_derivatives import apply_derivatives
 from ufl.algorithms.compute_form_data import build_integral_data, group_form_integrals, preprocess_form
+from ufl.algorithms.map_integrands import map_integrands
 from ufl.algorithms.replace import replace
 
 from femgpu.errors import FemgpuError, FormError
+from femgpu.forms.ufl.balance import balanced
 from femgpu.forms.ufl.regions import number_regions
 from femgpu.forms.ufl.show import show
 
@@ -78,7 +80,7 @@ def split(form: Any, constants: Constants) -> list[Piece]:
         FormError: with UFL's message if UFL refuses the form.
     """
     with ufl_errors(form):
-        lowered = preprocess_form(form, False)
+        lowered = preprocess_form(map_integrands(balanced, form), False)
         if constants.stand_ins:
             lowered = replace(lowered, constants.stand_ins)
         lowered, regions = number_regions(lowered)
@@ -86,7 +88,7 @@ def split(form: Any, constants: Constants) -> list[Piece]:
         data = build_integral_data(grouped.integrals())
     return [
         Piece(
-            integral.integrand(),
+            balanced(integral.integrand()),
             entry.integral_type,
             _subdomains(integral.subdomain_id(), regions),
             dict(integral.metadata()),
@@ -104,7 +106,7 @@ def preprocess(expression: Any, constants: Constants) -> Any:
         FormError: with UFL's message if UFL refuses the expression.
     """
     with ufl_errors(expression):
-        lowered = preprocess_form(expression, False)
+        lowered = preprocess_form(balanced(expression), False)
         return replace(lowered, constants.stand_ins) if constants.stand_ins else lowered
 
 
