@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from femgpu import leaving
+
+# After which a rank that waits for others looks whether they are there.
+_SECONDS_TO_LOOK = 1.0
 
 
 class FemgpuError(RuntimeError):
@@ -81,7 +87,7 @@ def collective(comm: Any) -> Iterator[None]:
         comm: an mpi4py communicator.
 
     Raises:
-        FemgpuError: on all ranks, when the block of any rank raised.
+        FemgpuError: on all ranks, when the block of any rank raised, or when one of them has come to the end of its program.
         KeyboardInterrupt: on all ranks, when the block of the first that failed did; SystemExit likewise.
     """
     failure: BaseException | None = None
@@ -92,6 +98,10 @@ def collective(comm: Any) -> Iterator[None]:
     except BaseException as error:
         failure = error
     if comm.size > 1:
+        try:
+            meet(comm)
+        except FemgpuError as error:
+            raise failure or error  # noqa: B904
         failed = comm.allgather(None if failure is None else _told(failure))
         first = next((rank for rank, entry in enumerate(failed) if entry is not None), None)
         if first is not None and failure is None:
@@ -118,6 +128,45 @@ def file_path(name: Any) -> Path:
     if not isinstance(name, str | os.PathLike):
         raise DataError(f"the name of a file is {name!r} of type {type(name).__name__}; expected a string or a Path: 'u.vtu'")
     return Path(name)
+
+
+def meet(comm: Any) -> None:
+    """Waits until all ranks are here: what comes next would wait for ever for one that has come to the end of its program.
+
+    Args:
+        comm: an mpi4py communicator.
+
+    Raises:
+        FemgpuError: when such a rank is known, after a while.
+    """
+    request, look = comm.Ibarrier(), time.monotonic() + _SECONDS_TO_LOOK
+    while not request.Test():
+        if time.monotonic() > look:
+            if gone := leaving.gone(comm):
+                raise FemgpuError(
+                    f"rank {', '.join(map(str, gone))} has come to the end of its program while others make a collective call; "
+                    "expected all ranks to make it"
+                )
+            look += _SECONDS_TO_LOOK
+
+
+def agree(comm: Any, what: str, kind: type[FemgpuError] = DataError) -> None:
+    """Refuses arguments of a collective call that differ between ranks, which would wait for each other in it; collective.
+
+    Args:
+        comm: an mpi4py communicator.
+        what: the arguments, for the message.
+        kind: the class of the exception.
+
+    Raises:
+        FemgpuError: of the class, on all ranks.
+    """
+    if comm.size == 1:
+        return
+    meet(comm)
+    given = comm.allgather(what)
+    if other := next((rank for rank, text in enumerate(given) if text != given[0]), 0):
+        raise kind(f"{given[0]} on rank 0, but {given[other]} on rank {other}; expected the same on all ranks")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from petsc4py import PETSc
 
 from femgpu.element import CELL_NAMES, reference_cell
-from femgpu.errors import MeshError
+from femgpu.errors import MeshError, agree, collective
 from femgpu.mesh.communicator import communicator
 from femgpu.mesh.distribute import distribute
 from femgpu.mesh.periods import set_periods
@@ -73,8 +73,10 @@ def serial_box(
     periodic: bool | Sequence[bool] = False,
 ) -> PETSc.DMPlex:
     """As `box`, but all cells are left on the first rank."""
-    shape = _checked(faces, cell, lower, upper, periodic)
     comm = communicator(comm)
+    with collective(comm.tompi4py()):
+        shape = _checked(faces, cell, lower, upper, periodic)
+    agree(comm.tompi4py(), f"a box of {cell}s, {shape}", MeshError)
     if cell in ("triangle", "tetrahedron", "prism"):
         return _cell_list_box(shape, cell, comm)
     # PETSc distributes here only when told to by options that belong to create().

@@ -12,6 +12,8 @@ from typing import Any
 
 from petsc4py import PETSc
 
+from femgpu.errors import meet
+
 _aside: list[Any] = []
 
 
@@ -21,9 +23,10 @@ def keep_aside(thing: Any) -> None:
 
 
 def clean_up(comm: PETSc.Comm) -> None:
-    """Destroys objects that all ranks have let go; collective. Costs two small reductions."""
+    """Destroys objects that all ranks have let go; collective. Costs a barrier and two small reductions."""
     _aside.clear()
     if comm.size > 1:
+        meet(comm.tompi4py())
         PETSc.garbage_cleanup(comm)
 
 

@@ -43,7 +43,14 @@ _WAYS = {
     "message": ("sys.exit('no input')", "happen()", 1, "no input"),
     "raised exit": ("raise SystemExit(4)", "happen()", 4, "rank 1 leaves with status 4"),
     "interrupt": ("os.kill(os.getpid(), signal.SIGINT)", "happen()", 130, "KeyboardInterrupt"),
-    "Python 3.11": ("sys.exit(5)", "happen()", 5, "rank 1 leaves with status 5"),
+    "Python 3.11": ("raise SystemExit(5)", "happen()", 5, "rank 1 leaves with status 5"),
+    "after PETSc, in Python 3.11": ("exit(6)", "solve(lambda: None); happen()", 6, "rank 1 leaves with status 6"),
+    "end": (
+        "raise SystemExit(0)",
+        "solve(lambda: None); happen(); solve(lambda: None)",
+        1,
+        "rank 1 has come to the end of its program while others make",
+    ),
 }
 
 
@@ -59,7 +66,7 @@ def start(num_ranks, folder, name, code, **environment):
 
 def finish(run):
     try:
-        return run.communicate(timeout=120)
+        return run.communicate(timeout=60)
     finally:
         run.terminate()
 
@@ -67,9 +74,7 @@ def finish(run):
 def test_a_rank_that_leaves_ends_all(tmp_path):
     runs = {}
     for name, (statement, use, *_) in _WAYS.items():
-        if name == "raised exit" and sys.version_info < (3, 12):
-            continue
-        begin = "version, sys.version_info = sys.version_info, (3, 11, 0)" if name == "Python 3.11" else ""
+        begin = "version, sys.version_info = sys.version_info, (3, 11, 0)" if "Python 3.11" in name else ""
         use = f"sys.version_info = version\n{use}" if begin else use
         runs[name] = start(2, tmp_path, name, _LEAVING.format(begin=begin, statement=statement, use=use))
     for name, run in runs.items():
@@ -86,6 +91,14 @@ def test_ranks_that_leave_together_or_not_at_all_are_let_alone(tmp_path):
     (out, error), (other_out, other_error) = (finish(run) for run in runs)
     assert runs[0].returncode == 0 and out.count("came to the end") == 2, error
     assert runs[1].returncode == 6 and "ends all ranks" not in other_error and other_out.count("done") == 2
+
+
+def test_a_rank_at_its_end_lets_others_compute_and_says_so(tmp_path):
+    begin = "import femgpu.leaving, time; femgpu.leaving._SECONDS_TO_THE_END = 0.5"
+    late = _LEAVING.format(begin=begin, statement="sys.exit()", use="happen(); time.sleep(2); print('late'); sys.exit()")
+    out, error = finish(run := start(3, tmp_path, "late", late))
+    assert (run.returncode, out) == (0, "late\n" * 2)
+    assert error.count("rank 1 has come to its end and waits for rank 0, 2") == 1
 
 
 def test_programs_that_embed_python_keep_its_hooks():

@@ -101,11 +101,16 @@ def split_states(
     copies = copy_nodes(given.graph, given_roots, graph, {})
     roots = [copies[root] for root in given_roots]
     texts = [_Text("as given", graph, roots), *(_Text(*found) for found in regroupings(graph, roots, num_qpts))]
-    splits = []
-    for price in prices:
-        model = _Model(Costs(levels, num_qpts, price, input_costs, gather_costs, effort))
-        splits.append(model.split(action, given, min(map(model.cut, texts), key=lambda way: way.cost)))
-    return splits
+    models = {price: _Model(Costs(levels, num_qpts, price, input_costs, gather_costs, effort)) for price in sorted(set(prices))}
+    ways: dict[float, list[_Way]] = {price: [] for price in models}
+    for text in texts:
+        stores = True
+        for price, model in models.items():
+            ways[price].append(model.cut(text, stores))
+            # What does not pay at a price does not pay at a higher one.
+            stores = bool(ways[price][-1].stored)
+    splits = {price: model.split(action, given, min(ways[price], key=lambda way: way.cost)) for price, model in models.items()}
+    return [splits[price] for price in prices]
 
 
 @dataclass(frozen=True)
@@ -147,13 +152,13 @@ class _Model:
 
     costs: Costs
 
-    def cut(self, text: _Text) -> _Way:
-        """Finds the values to store."""
+    def cut(self, text: _Text, stores: bool) -> _Way:
+        """Finds the values to store, if there may be some."""
         graph, roots = text.graph, text.roots
         live = graph.live(roots)
         used = {operand for node in live if graph.level[node] == DIRECTION for operand in graph.operands(node)}
         wanted = [node for node in live if graph.level[node] < DIRECTION and (node in used or node in roots)]
-        stored = [] if math.isinf(self.costs.price) else self._cheapest(graph, wanted)
+        stored = self._cheapest(graph, wanted) if stores and math.isfinite(self.costs.price) else []
         loading = sum(self.costs.loading(graph.level[node]) for node in stored)
         return _Way(text, stored, self.costs.total(graph, roots, stored) + loading)
 
