@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from femgpu import leaving
 
 # After which a rank that waits for others looks whether they are there.
@@ -99,10 +101,10 @@ def collective(comm: Any) -> Iterator[None]:
         failure = error
     if comm.size > 1:
         try:
-            meet(comm)
+            some_failed = meet(comm, failure is not None)
         except FemgpuError as error:
             raise failure or error  # noqa: B904
-        failed = comm.allgather(None if failure is None else _told(failure))
+        failed: list[Any] = comm.allgather(None if failure is None else _told(failure)) if some_failed else []
         first = next((rank for rank, entry in enumerate(failed) if entry is not None), None)
         if first is not None and failure is None:
             name, message = failed[first]
@@ -130,16 +132,21 @@ def file_path(name: Any) -> Path:
     return Path(name)
 
 
-def meet(comm: Any) -> None:
+def meet(comm: Any, failed: bool = False) -> bool:
     """Waits until all ranks are here: what comes next would wait for ever for one that has come to the end of its program.
 
     Args:
         comm: an mpi4py communicator.
+        failed: whether something failed here.
+
+    Returns:
+        Whether something failed on any rank.
 
     Raises:
-        FemgpuError: when such a rank is known, after a while.
+        FemgpuError: when a rank that has come to its end is known, after a while.
     """
-    request, look = comm.Ibarrier(), time.monotonic() + _SECONDS_TO_LOOK
+    number, total = np.array([failed], np.int32), np.empty(1, np.int32)
+    request, look = comm.Iallreduce(number, total), time.monotonic() + _SECONDS_TO_LOOK
     while not request.Test():
         if time.monotonic() > look:
             if gone := leaving.gone(comm):
@@ -148,6 +155,7 @@ def meet(comm: Any) -> None:
                     "expected all ranks to make it"
                 )
             look += _SECONDS_TO_LOOK
+    return bool(total[0])
 
 
 def agree(comm: Any, what: str, kind: type[FemgpuError] = DataError) -> None:

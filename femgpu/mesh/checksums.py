@@ -46,7 +46,7 @@ def append_checksums(path: Path, mpi: Any) -> None:
                 stream.write(table.tobytes() + _FOOT.pack(size, BLOCK_BYTES, _crc(table, size, BLOCK_BYTES), _MARK))
 
 
-def damage(path: Path, mpi: Any) -> str:
+def damage(path: Path, mpi: Any) -> str | None:
     """Compares a file with the checksums at its end; collective.
 
     Args:
@@ -54,7 +54,7 @@ def damage(path: Path, mpi: Any) -> str:
         mpi: an mpi4py communicator.
 
     Returns:
-        What is wrong with it, on all ranks; empty where nothing is, or where the file has no checksums.
+        What is wrong with it, on all ranks; empty where nothing is, None where the file has no checksums.
 
     Raises:
         DataError: on all ranks, when the file cannot be read.
@@ -66,7 +66,7 @@ def damage(path: Path, mpi: Any) -> str:
                 found = _read_foot(stream, path.stat().st_size)
     found = mpi.bcast(found)
     if found is None:
-        return ""
+        return None
     size, block_bytes, table = found
     if table is None:
         return "the checksums at its end are damaged"

@@ -18,6 +18,7 @@ from petsc4py import PETSc
 from femgpu import petsc_c
 from femgpu.errors import DataError, collective, file_errors, petsc_words
 from femgpu.mesh.checksums import damage
+from femgpu.mesh.trial_read import crash
 
 GROUP = "/femgpu"
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -30,19 +31,23 @@ _STORAGE = ("femio_", "dm_plex_view_hdf5_storage_version", "3.0.0")
 def check_h5(path: Path, mpi: Any) -> None:
     """Refuses what HDF5 would crash on; collective.
 
-    A file that femgpu wrote has checksums of all its bytes; of another one only the signature and the length are looked at.
+    A file that femgpu wrote has checksums of all its bytes. From another one a process of its own reads the mesh first.
 
     Args:
         path: the file; all ranks see it.
         mpi: an mpi4py communicator.
 
     Raises:
-        DataError: on all ranks, when the file is missing, is no HDF5 file, is cut, or its bytes changed.
+        DataError: on all ranks, when the file is missing, is no HDF5 file, is cut, its bytes changed, or it crashes its reader.
     """
     with collective(mpi), file_errors(path, "read"):
         if mpi.rank == 0:
             _check_head(path)
-    if wrong := damage(path, mpi):
+    wrong = damage(path, mpi)
+    if wrong is None:
+        end = mpi.bcast(crash(path) if mpi.rank == 0 else "")
+        wrong = f"PETSc's reader {end}" if end else ""
+    if wrong:
         raise DataError(f"{str(path)!r} is damaged: {wrong}; take a copy of it, or write it again")
 
 

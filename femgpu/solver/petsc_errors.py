@@ -72,7 +72,7 @@ def petsc_errors(solver: PETSc.Object, reading: bool = False) -> Iterator[None]:
     except PETSc.Error as error:
         kind = OptionError if reading else SolverError
         if _SOLVING.search(str(error)):
-            petsc_c.leave_solve(_snes(solver).getKSP())
+            _leave_solves(_snes(solver).getKSP())
         cause: BaseException | None = error.__cause__
         while isinstance(cause, PETSc.Error) and cause.__cause__ is not None:
             cause = cause.__cause__
@@ -81,6 +81,33 @@ def petsc_errors(solver: PETSc.Object, reading: bool = False) -> Iterator[None]:
         if reading and isinstance(cause, ImportError | AttributeError):
             raise OptionError(f"-{solver.getOptionsPrefix() or ''}..._python_type: {cause}; expected module.Class") from error
         raise cause from None
+
+
+def _leave_solves(ksp: PETSc.KSP) -> None:
+    """Ends the solve of a KSP, and those inside its preconditioner; one too many does no harm."""
+    petsc_c.leave_solve(ksp)
+    for inner in _inner_solvers(ksp.getPC()):
+        _leave_solves(inner)
+
+
+def _inner_solvers(pc: PETSc.PC) -> list[PETSc.KSP]:
+    """The solvers inside a preconditioner that may apply the matrix-free Jacobian; none where it was not set up."""
+    kind = pc.getType()
+    try:
+        if kind == "ksp":
+            return [pc.getKSP()]
+        if kind in ("mg", "gamg"):
+            smoothers = [pc.getMGSmoother(level) for level in range(pc.getMGLevels())]
+            # Multigrid borrows these while it is applied, and would destroy them as its own when it is reset now.
+            for vec in (smoothers[-1].getRhs(), smoothers[-1].getSolution()) if smoothers else ():
+                if vec:
+                    vec.incRef()
+            return smoothers
+        if kind == "fieldsplit":
+            return list(pc.getFieldSplitSubKSP())
+    except PETSc.Error:
+        pass
+    return []
 
 
 def _message(error: PETSc.Error, solver: PETSc.Object) -> str:

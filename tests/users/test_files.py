@@ -313,3 +313,21 @@ def test_paths_that_are_none():
     ):
         with pytest.raises(DataError, match="the name of a file is .*; expected a string or a Path"):
             call()
+
+
+@pytest.mark.parallel([1, 2])
+def test_changed_bytes_of_foreign_h5_files(folder):
+    """No checksum tells of them: a process that tries the file crashes in place of this one."""
+    path = folder / "petsc.h5"
+    if WORLD.rank == 0:
+        viewer = PETSc.ViewerHDF5().create(str(path), "w", comm=PETSc.COMM_SELF)
+        viewer.pushFormat(PETSc.Viewer.Format.HDF5_PETSC)
+        femgpu.mesh.box((4, 4), comm=PETSc.COMM_SELF).view(viewer)
+        viewer.destroy()
+    WORLD.barrier()
+    assert Mesh.of(femgpu.mesh.read(path)).num_cells_global == 32
+    good = bytearray(path.read_bytes())
+    # The numbers of edges of the cells; one triangle gets as many as 2**28 + 3.
+    good[good.index(b"\3\0\0\0" * 32) + 7] ^= 1 << 4
+    with pytest.raises(MeshError, match=r"petsc.h5' is damaged: PETSc's reader crashes, with status"):
+        femgpu.mesh.read(damaged(path, good))

@@ -140,6 +140,37 @@ def test_exceptions_inside_a_solve(monkeypatch, make, exception):
         assert np.abs(problem.u.vec.array_r - expected).max() <= 1e-8 * np.abs(expected).max(), where
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pc_type": "gamg", "femgpu_pmat": "assembled"},
+        {"ksp_type": "fgmres", "pc_type": "ksp", "ksp_ksp_type": "cg", "ksp_pc_type": "jacobi"},
+    ],
+    ids=lambda options: options["pc_type"],
+)
+def test_exceptions_inside_the_preconditioner(monkeypatch, options):
+    """However often they come, the problem works again."""
+    problem = poisson(petsc_options=options)
+    problem.solve()
+    expected, action = problem.u.vec.array_r.copy(), problem.operator.action
+    for number in (0, 1, 2, 2, 2):
+        calls = iter(range(number))
+
+        def fail(*arguments, calls=calls):
+            if next(calls, None) is None:
+                raise KeyboardInterrupt
+            return action(*arguments)
+
+        monkeypatch.setattr(problem.operator, "action", fail)
+        problem.u.vec.set(0.0)
+        with pytest.raises(KeyboardInterrupt):
+            problem.solve()
+    monkeypatch.setattr(problem.operator, "action", action)
+    problem.u.vec.set(0.0)
+    problem.solve()
+    assert np.abs(problem.u.vec.array_r - expected).max() <= 1e-8 * np.abs(expected).max()
+
+
 @pytest.mark.parallel(nprocs=2)
 @pytest.mark.parametrize("exception", [KeyboardInterrupt, SystemExit])
 def test_ends_of_one_rank_end_all(exception):
