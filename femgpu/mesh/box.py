@@ -57,7 +57,8 @@ def box(
         The DMPlex.
 
     Raises:
-        MeshError: for an unknown cell, a wrong number of entries, an empty box, or fewer than three grid cells along a period.
+        MeshError: on all ranks, for an unknown cell, a wrong number of entries, an empty box, fewer than three grid cells along a
+            period, or another box on another rank.
     """
     if cell is None:
         cell = {1: "interval", 2: "triangle"}.get(int(np.size(faces)), "tetrahedron")
@@ -76,7 +77,8 @@ def serial_box(
     comm = communicator(comm)
     with collective(comm.tompi4py()):
         shape = _checked(faces, cell, lower, upper, periodic)
-    agree(comm.tompi4py(), f"a box of {cell}s, {shape}", MeshError)
+    corners = f"from {tuple(shape.lower)} to {tuple(shape.upper)}, periodic {tuple(shape.periodic)}"
+    agree(comm.tompi4py(), f"a box of {tuple(shape.counts)} {cell}s {corners}", MeshError)
     if cell in ("triangle", "tetrahedron", "prism"):
         return _cell_list_box(shape, cell, comm)
     # PETSc distributes here only when told to by options that belong to create().

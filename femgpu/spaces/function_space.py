@@ -10,7 +10,7 @@ from petsc4py import PETSc
 
 from femgpu import petsc_c
 from femgpu.element import LagrangeElement
-from femgpu.errors import FormError
+from femgpu.errors import FormError, agree, collective
 from femgpu.mesh import Mesh
 from femgpu.mesh.restriction import FieldShape, set_fields
 from femgpu.spaces.field import Field
@@ -38,7 +38,8 @@ class FunctionSpace(SingleSpace):
         num_local: length of the L-vector.
 
     Raises:
-        FormError: for a family, degree or shape that is not supported, or a DM without a Lagrange field.
+        FormError: on all ranks, for a family, degree or shape that is not supported or differs between ranks, or a DM without a
+            Lagrange field.
     """
 
     def __init__(self, dm: PETSc.DM, family: str | None = None, degree: int | None = None, shape: int | tuple[int, ...] = ()):
@@ -49,8 +50,10 @@ class FunctionSpace(SingleSpace):
             values, _, num_local = petsc_c.local_offsets(dm)
             offsets: tuple[Any, ...] = (values[: mesh.num_cells],)
         else:
-            degree, continuous = _checked(family, degree)
-            shape = _checked_shape(shape)
+            with collective(mesh.mpi):
+                degree, continuous = _checked(family, degree)
+                shape = _checked_shape(shape)
+            agree(mesh.mpi, f"a space of {family}, degree {degree}, shape {shape}", FormError)
             dm = mesh.clone_dm()
             (offsets,), num_local = set_fields(mesh, dm, [FieldShape("u", degree, continuous, int(np.prod(shape, dtype=int)))])
         elements = tuple(LagrangeElement(block.cell, degree, continuous) for block in mesh.blocks)

@@ -111,3 +111,18 @@ def test_foreign_exceptions_have_one_class_on_all_ranks(space):
     with pytest.raises(FemgpuError, match="ValueError|rank 1"), collective(mpi):
         if mpi.rank == 1:
             raise ValueError("of the user's")
+
+
+@pytest.mark.parallel([2])
+def test_arguments_that_differ_between_ranks(space):
+    """One error on all ranks, where each would wait for the other or compute something else."""
+    rank = space.mesh.mpi.rank
+    for call, said in (
+        (lambda: femgpu.mesh.box((3 + rank, 3)), r"a box of \(3, 3\) triangles .* on rank 0, but a box of \(4, 3\) .* on rank 1"),
+        (lambda: femgpu.mesh.box((3, 3), "triangle", (5 * (1 - rank), 0)), "expected every entry of lower below"),
+        (lambda: FunctionSpace(space.dm, "Lagrange", 1 + rank), "degree 1, .* on rank 0, but .* degree 2"),
+        (lambda: FunctionSpace(space.dm, "DG" if rank else "CG", 1), "a space of CG, .* but a space of DG"),
+        (lambda: FunctionSpace(space.dm, "DG", -rank), "degree -1 of family"),
+    ):
+        with pytest.raises(FemgpuError, match=said):
+            call()
