@@ -46,6 +46,7 @@ def render(plan: Plan, body: str, tables: np.ndarray) -> str:
     parts = [
         "\n".join(_macros(plan, steps)),
         source("common.cl"),
+        *([f"#define DOT_SLOTS {DOT_SLOTS}", source("dots.cl")] if plan.sums_dots else []),
         table_text(plan, tables),
         source("basis.cl"),
         source("geometry.cl"),
@@ -110,8 +111,6 @@ def _macros(plan: Plan, steps: tuple[Step, ...]) -> list[str]:
         lines.append("#define ROLLED")
     if work.sums and plan.scatter == "atomic":
         lines.append(f"#define ATOMIC_{plan.atomics.upper()}{plan.itemsize('scalar') * 8}")
-    if plan.sums_dots:
-        lines.append(f"#define DOT_SLOTS {DOT_SLOTS}")
     return lines
 
 

@@ -63,6 +63,27 @@ inline void atomic_add_scalar(__global scalar *p, scalar x) {
 }
 #endif
 
+#define DOT_SLOTS 1024
+// Adds an item's share of a sum to one of its slots; on NVIDIA the 32 items of a warp add up theirs first, if none has left.
+inline void add_dot(__global double *d_slots, double share) {
+  const int item = (int)get_global_id(0);
+#ifdef ATOMIC_PTX64
+  uint active;
+  asm volatile("activemask.b32 %0;" : "=r"(active));
+  if (active == 0xffffffffu) {
+    for (int step = 16; step > 0; step /= 2) {
+      double other;
+      asm volatile("{ .reg .b32 lo, hi; mov.b64 {lo, hi}, %1; shfl.sync.bfly.b32 lo, lo, %2, 31, 0xffffffff; "
+                   "shfl.sync.bfly.b32 hi, hi, %2, 31, 0xffffffff; mov.b64 %0, {lo, hi}; }"
+                   : "=d"(other) : "d"(share), "r"(step));
+      share += other;
+    }
+    if (item % 32) return;
+  }
+#endif
+  atomic_add_scalar(d_slots + item / 32 % DOT_SLOTS, share);
+}
+
 #define TABLE __constant
 __constant real d_tables[52] = {R(0x0.0p+0), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.a000000000000p-3), R(0x1.c000000000000p-3), R(0x1.e000000000000p-3), R(0x1.0000000000000p-2), R(0x1.1000000000000p-2), R(0x1.2000000000000p-2), R(0x1.3000000000000p-2), R(0x1.4000000000000p-2), R(0x1.5000000000000p-2), R(0x1.6000000000000p-2), R(0x1.7000000000000p-2), R(0x1.8000000000000p-2), R(0x1.9000000000000p-2), R(0x1.a000000000000p-2), R(0x1.b000000000000p-2), R(0x1.c000000000000p-2), R(0x1.d000000000000p-2), R(0x1.e000000000000p-2), R(0x1.f000000000000p-2), R(0x1.0000000000000p-1), R(0x1.0800000000000p-1), R(0x1.1000000000000p-1), R(0x1.1800000000000p-1), R(0x1.2000000000000p-1), R(0x1.2800000000000p-1), R(0x1.3000000000000p-1), R(0x1.3800000000000p-1), R(0x1.4000000000000p-1), R(0x1.4800000000000p-1), R(0x1.5000000000000p-1), R(0x1.5800000000000p-1), R(0x1.6000000000000p-1), R(0x1.6800000000000p-1), R(0x1.7000000000000p-1), R(0x1.7800000000000p-1), R(0x1.8000000000000p-1), R(0x1.8800000000000p-1), R(0x1.9000000000000p-1), R(0x1.9800000000000p-1)};
 #define TABLE_W(q) d_tables[q]
@@ -267,7 +288,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // Schedule cell: one cell (or one facet of a cell) per work-item, everything private, no barrier.
 // Index space: global id = cell - first, rounded up to the work-group; items past the last cell leave at once.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void action(const int first, const int count, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global const real *restrict d_state, __global const real *restrict d_cell_state, __global scalar *restrict d_out) {
+void action(const int first, const int count, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global const real *restrict d_state, __global const real *restrict d_cell_state, __global scalar *restrict d_out, __global double *restrict d_dots) {
   const int cell = first + (int)get_global_id(0);
   if (cell >= first + count) return;
 
@@ -323,5 +344,11 @@ void action(const int first, const int count, __global const scalar *restrict d_
   for (int b = 0; b < 4; ++b) {
     const int offset = d_test0_offsets[AT_d_test0_offsets(cell, b)];
     for (int c = 0; c < 1; ++c) atomic_add_scalar(d_out + offset + c, (scalar)r_f0_e[b * 1 + c]);
+  }
+  if (d_dots) {
+    double r_dot = 0;
+    UNROLL
+    for (int i = 0; i < 4; ++i) r_dot += (double)r_f0_e[i] * (r_w_e[i]);
+    add_dot(d_dots, r_dot);
   }
 }
