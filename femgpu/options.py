@@ -67,6 +67,7 @@ OPTIONS = (
     Option("femgpu_jacobian", str, "matfree", "the Jacobian that KSP multiplies with", ("matfree", "assembled")),
     Option("femgpu_pmat", str, "auto", "what the preconditioner sees; auto: assembled when the PC needs entries",
            ("auto", "none", "assembled")),
+    Option("femgpu_assembly_memory", int, 512, "MiB of element matrices that are computed at a time", minimum=1, maximum=_MOST),
     Option("femgpu_form", str, "",
            "form of femgpu.FormMatrix and femgpu.AssembledPC: path/to/file.py:function or package.module:function"),
     Option("femgpu_view", bool, False, "print device, plans, bytes, flops and times"),
@@ -103,6 +104,7 @@ class Settings:
     device: str = ""
     jacobian: str = "matfree"
     pmat: str = "auto"
+    assembly_memory: int = 512
     form: str = ""
     view: bool = False
     kernel_dump: str = ""

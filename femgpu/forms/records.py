@@ -72,6 +72,7 @@ class Pointwise:
         evaluate: the numpy twin, see `evaluate.Evaluation`; None for bodies of the user.
         reference: whether it is in reference coordinates: it applies inverse Jacobian and measure itself.
         size: instructions that the body becomes, about.
+        couples: of a jacobian, the components (of the test function, of the direction) that it couples.
     """
 
     kind: Kind
@@ -82,6 +83,7 @@ class Pointwise:
     evaluate: Evaluate | None = field(default=None, compare=False, repr=False)
     reference: bool = False
     size: int = 0
+    couples: frozenset[tuple[int, int]] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -38,24 +38,25 @@ class Layout:
         if self.block < 1 or (self.order == "cell" and self.block != 1):
             raise PlanError(f"layout {self.order} with blocks of {self.block} cells: expected at least 1, and 1 in order cell")
 
-    def macro(self, name: str, words: int) -> str:
+    def macro(self, name: str, words: int, chunk: bool = False) -> str:
         """The definition of `name(cell, i)`, the position of word i of a cell.
 
         Args:
             name: of the macro.
             words: words per cell.
+            chunk: cells are counted from the first of the launch.
         """
-        word = "(i)"
+        word, cell = "(i)", "((cell) - first)" if chunk else "(cell)"
         if self.order == "block":
             block, together = self.block, self.together
-            first = f"(size_t)((cell) / {block}) * {block * words}"
+            first = f"(size_t)({cell} / {block}) * {block * words}"
             if together == 1:
-                position = f"{first} + {word} * {block} + (cell) % {block}"
+                position = f"{first} + {word} * {block} + {cell} % {block}"
             else:
-                group = f"({word} / {together} * {block} + (cell) % {block}) * {together}"
+                group = f"({word} / {together} * {block} + {cell} % {block}) * {together}"
                 position = f"{first} + {group} + {word} % {together}"
         else:
-            position = f"(size_t)(cell) * {words} + {word}"
+            position = f"(size_t){cell} * {words} + {word}"
         return f"#define {name}(cell, i) ({position})"
 
     def size(self, num_cells: int, words: int) -> int:
@@ -110,6 +111,7 @@ class Array:
         layout: where they stand; None for arrays that are not cell by cell.
         moves: how often each word passes: 2 where it is added to in place, 0 where another argument has brought it already.
         written: whether the kernel writes it.
+        chunk: it has room for the cells of one launch only, from its first on.
     """
 
     name: str
@@ -119,11 +121,12 @@ class Array:
     layout: Layout | None = None
     moves: int = 1
     written: bool = False
+    chunk: bool = False
 
     @property
     def macro(self) -> str:
         """The definition of `AT_<name>(cell, i)`; empty for arrays that are not cell by cell."""
-        return "" if self.layout is None else self.layout.macro(f"AT_{self.name}", self.words)
+        return "" if self.layout is None else self.layout.macro(f"AT_{self.name}", self.words, self.chunk)
 
     @property
     def declaration(self) -> str:

@@ -269,7 +269,7 @@ class Plan(ABC):
         if work.num_cell_state:
             arrays.append(Array("d_cell_state", "real", ("cell_state",), work.num_cell_state, layout, written=storing))
         if work.target == "matrix":
-            arrays.append(Array("d_out", "double", ("out",), work.num_rows**2, Layout(), written=True))
+            arrays.append(Array("d_out", "double", ("out",), work.num_rows**2, Layout(), written=True, chunk=True))
         elif work.target == "functional":
             arrays.append(Array("d_out", "accum", ("out",), 1, Layout(), written=True))
         elif work.sums and self.scatter == "atomic":

@@ -1,4 +1,4 @@
-"""The kernels between vectors: T and L, prescribed rows, sums of E-vectors, packing (`cl/vectors.cl`); Krylov methods' own."""
+"""Programs that no plan renders: between vectors, from element matrices to sparse ones, and those of Krylov methods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ _CANCELS = 0.01
 
 
 def vector_kernels(precision: str) -> str:
-    """The program of all of them for L- and E-vectors of a precision; T-vectors are double."""
+    """Between vectors (`cl/vectors.cl`): T and L, prescribed rows, sums of E-vectors, packing.
+
+    Args:
+        precision: of L- and E-vectors; T-vectors are double.
+    """
     return "\n".join([*type_macros(precision), source("common.cl"), source("vectors.cl")])
 
 
@@ -25,3 +29,14 @@ def krylov_kernels(group_size: int, num_groups: int, name: str = "krylov.cl") ->
     sizes = {"GROUP_SIZE": group_size, "NUM_GROUPS": num_groups, "DOT_SLOTS": DOT_SLOTS, "CANCELS": _CANCELS}
     macros = [f"#define {key} {value}" for key, value in sizes.items()]
     return "\n".join(["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", *macros, source("reductions.cl"), source(name)])
+
+
+def entry_kernels(place: str, atomics: str) -> str:
+    """The program that makes the rows of a sparse matrix and sums element matrices into them (`cl/entries.cl`).
+
+    Args:
+        place: C type of a place within a row.
+        atomics: how atomic adds are made, `ptx` or `cas`.
+    """
+    macros = [*type_macros("double"), f"#define PLACE {place}", f"#define ATOMIC_{atomics.upper()}64"]
+    return "\n".join([*macros, source("common.cl"), source("entries.cl")])

@@ -1,9 +1,24 @@
 """Operators on L-vectors: residual, Jacobian action, diagonal, element matrices, functionals, and their numpy twin."""
 
+from femgpu.operators.assembly import Assembly
+from femgpu.operators.columns import Columns, Groups
 from femgpu.operators.form_operator import FormOperator
 from femgpu.operators.functional import integrate
 from femgpu.operators.norms import error_norm, norm
+from femgpu.operators.pattern import Pattern
 from femgpu.operators.symmetry import is_symmetric
 from femgpu.operators.term import Term, make_terms
 
-__all__ = ["FormOperator", "Term", "error_norm", "integrate", "is_symmetric", "make_terms", "norm"]
+__all__ = [
+    "Assembly",
+    "Columns",
+    "FormOperator",
+    "Groups",
+    "Pattern",
+    "Term",
+    "error_norm",
+    "integrate",
+    "is_symmetric",
+    "make_terms",
+    "norm",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ class Application:
 
     Attributes:
         kernels: one per step and chunk of cells, in the order in which they run.
+        chunks: the first cell and the number of cells of each chunk.
         roles: the roles of all arguments.
     """
 
@@ -59,9 +60,10 @@ class Application:
         self._work = {role: runtime.empty(size) for role, size in _work_bytes(plan, steps, min(chunk, self.count)).items()}
         known = {**buffers, **self._work}
         self._positions: list[dict[tuple, int]] = []
+        starts = range(self.first, self.first + self.count, max(chunk, 1)) or (self.first,)
+        self.chunks = tuple((start, min(chunk, self.first + self.count - start)) for start in starts)
         kernels = []
-        for start in range(self.first, self.first + self.count, max(chunk, 1)) or (self.first,):
-            size = min(chunk, self.first + self.count - start)
+        for start, size in self.chunks:
             for step in steps:
                 given = [
                     known[array.role] if array.role in known else arrays(term, plan, array, fields, tables) for array in step.arrays
@@ -96,6 +98,14 @@ class Application:
         """Enqueues the launches."""
         for kernel in self.kernels:
             kernel()
+
+    def by_chunks(self) -> Iterator[tuple[int, int]]:
+        """Enqueues the launches chunk by chunk: the first cell and the number of cells of each, as it is under way."""
+        steps = len(self.kernels) // len(self.chunks)
+        for number, chunk in enumerate(self.chunks):
+            for kernel in self.kernels[number * steps : (number + 1) * steps]:
+                kernel()
+            yield chunk
 
     @property
     def flops(self) -> int:

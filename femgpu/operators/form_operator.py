@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from femgpu.forms import Form, Pointwise, StateSplit
 from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays, scalar_type
 from femgpu.operators.inputs import Inputs
-from femgpu.operators.memory import least_bytes
+from femgpu.operators.memory import chunk_bytes, in_chunks, least_bytes
 from femgpu.operators.sums import GatherSum, Segments
 from femgpu.operators.term import Term, make_terms
 from femgpu.operators.ways import Candidate, Choice, Way, candidates, choose_plan, fastest, state_bytes
@@ -187,19 +188,18 @@ class FormOperator:
         return self._flops[target]
 
     def matrices(self) -> list[npt.NDArray[np.float64]]:
-        """Element matrices of each term at `base`, (num_cells, num_rows, num_rows), float64, in `terms` order.
+        """Element matrices at `base` on the host, (num_cells, num_rows, num_rows) for each term that has a Jacobian."""
+        found: dict[Term, npt.NDArray[np.float64]] = {}
+        for term, first, count, buffer in self.element_matrices():
+            whole = found.setdefault(term, np.empty((term.num_cells, term.num_rows, term.num_rows)))
+            self.runtime.read(buffer, whole[first : first + count])
+        return list(found.values())
 
-        Only terms that have a Jacobian appear.
-        """
-        applications = self.prepare("matrix")
-        result = []
-        with log.event(EVENTS["matrix"], self.flops("matrix")):
-            for application in applications:
-                application()
-                rows = application.plan.work.num_rows
-                host = np.empty((application.term.num_cells, rows, rows))
-                result.append(self.runtime.read(self._matrix, host) if host.size else host)
-        return result
+    def element_matrices(self) -> Iterator[tuple[Term, int, int, Any]]:
+        """The same chunk by chunk: term, first cell, cells, and the device buffer, which the next chunk overwrites."""
+        for application in self.prepare("matrix"):
+            for first, count in application.by_chunks():
+                yield application.term, first, count, self._matrix
 
     def prepare(self, target: str) -> list[Application]:
         """The launches of a target, built on the first call; collective.
@@ -247,9 +247,9 @@ class FormOperator:
         with collective(self.mpi):
             chosen = self._plans(target)
             if target == "matrix":
-                # One buffer for the largest term's matrices: terms are read back one after the other.
-                sizes = [term.num_cells * choice.plan.work.num_rows**2 for term, _, choice in chosen]
-                self._matrix = self.runtime.empty(8 * max(sizes, default=0))
+                # One buffer for the largest chunk: they are used up one after the other.
+                chosen = [(term, pointwise, in_chunks(choice, self.settings)) for term, pointwise, choice in chosen]
+                self._matrix = self.runtime.empty(max((chunk_bytes(term, choice) for term, _, choice in chosen), default=0))
             return [self._application(term, pointwise, choice) for term, pointwise, choice in chosen]
 
     def _choose(self, target: str) -> list[Application]:

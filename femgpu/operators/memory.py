@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -40,3 +41,14 @@ def least_bytes(
     if any(choice.plan.scatter == "evector" for _, _, choice in residual):
         total += scalar * sum(term.num_cells * term.num_rows for term in terms)
     return total
+
+
+def in_chunks(choice: Choice, settings: Settings) -> Choice:
+    """A plan of element matrices for as many cells at a time as `-femgpu_assembly_memory` has room for."""
+    cells = settings.assembly_memory * 2**20 // (8 * choice.plan.work.num_rows**2)
+    return replace(choice, plan=replace(choice.plan, chunk_cells=max(cells, 1)))
+
+
+def chunk_bytes(term: Term, choice: Choice) -> int:
+    """Bytes of the element matrices of a chunk."""
+    return 8 * min(choice.plan.chunk_cells, term.num_cells) * choice.plan.work.num_rows**2

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from femgpu.errors import PlanError
 from femgpu.kernels import Layout, vector_kernels
@@ -30,12 +31,24 @@ def transpose(positions: npt.NDArray[np.int32]) -> tuple[np.ndarray, np.ndarray,
         The distinct positions, increasing (n,) int32; starts (n + 1,) int32 into the entries; entries (num_entries,) int32,
         increasing within each position.
     """
-    order = np.argsort(positions, kind="stable").astype(np.int32)
-    counts = np.bincount(positions)
-    distinct = np.flatnonzero(counts).astype(np.int32)
-    starts = np.zeros(len(distinct) + 1, np.int32)
-    np.cumsum(counts[distinct], out=starts[1:])
-    return distinct, starts, order
+    starts, order = by_owner(positions, np.arange(len(positions), dtype=np.int32), int(positions.max(initial=-1)) + 1)
+    distinct = np.flatnonzero(starts[1:] > starts[:-1]).astype(np.int32)
+    return distinct, np.append(starts[distinct], starts[-1]), order
+
+
+def by_owner(owners: npt.NDArray[np.int32], values: npt.NDArray[np.int32], count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sorts values by their owners, those of one owner as they stand.
+
+    Args:
+        owners: (n,) the owner of each value.
+        values: (n,) the values.
+        count: owners that there may be.
+
+    Returns:
+        Where each owner's values begin, (count + 1,) int32; the values (n,).
+    """
+    rows = csr_array((values, owners, np.arange(len(owners) + 1, dtype=np.int32)), shape=(len(owners), count)).tocsc()
+    return rows.indptr.astype(np.int32, copy=False), rows.data
 
 
 class Segments:

@@ -97,18 +97,32 @@ class Halo:
         receive_counts: list[int],
     ) -> None:
         self.runtime.read(source, send)
-        requests, start = [], 0
-        for rank, count in enumerate(receive_counts):
-            if count:
-                requests.append(self.comm.Irecv(receive[start : start + count], rank, _TAG))
-            start += count
-        start = 0
-        for rank, count in enumerate(send_counts):
-            if count:
-                requests.append(self.comm.Isend(send[start : start + count], rank, _TAG))
-            start += count
-        MPI.Request.Waitall(requests)
+        exchange(self.comm, _TAG, send, send_counts, receive, receive_counts)
         self.runtime.write(target, receive)
+
+
+def exchange(comm: Any, tag: int, send: np.ndarray, send_counts: list[int], receive: np.ndarray, receive_counts: list[int]) -> None:
+    """Sends each rank its part of an array and receives the others' parts, both in the order of the ranks; collective.
+
+    Args:
+        comm: mpi4py communicator.
+        tag: of the messages.
+        send: what to send, part after part.
+        send_counts: length of each rank's part.
+        receive: is filled likewise.
+        receive_counts: length of what each rank sends.
+    """
+    requests, start = [], 0
+    for rank, count in enumerate(receive_counts):
+        if count:
+            requests.append(comm.Irecv(receive[start : start + count], rank, tag))
+        start += count
+    start = 0
+    for rank, count in enumerate(send_counts):
+        if count:
+            requests.append(comm.Isend(send[start : start + count], rank, tag))
+        start += count
+    MPI.Request.Waitall(requests)
 
 
 def _lists(numbering: Numbering, comm: Any) -> tuple[list[npt.NDArray[np.int32]], list[npt.NDArray[np.int32]]]:

@@ -27,7 +27,8 @@ class JacobianPair:
         template: a T-vector.
 
     Attributes:
-        amat: what KSP multiplies with: a python Mat, AIJ, or a difference of residuals where the form has no Jacobian.
+        amat: what KSP multiplies with: a python Mat, an assembled one (AIJ, or as `-mat_type` says), or a difference of residuals
+            where the form has no Jacobian.
         pmat: what the preconditioner sees.
 
     Raises:
@@ -55,7 +56,7 @@ class JacobianPair:
 
     @property
     def assembled(self) -> bool:
-        """Whether an AIJ matrix is filled at every Jacobian evaluation."""
+        """Whether a matrix with entries is filled at every Jacobian evaluation."""
         return self._assembled is not None
 
     @property
@@ -78,7 +79,8 @@ class JacobianPair:
             pmat = "none" if pc in _NO_ENTRIES and (pc, rows[:4]) not in _ROWS else "assembled"
         if kind == "assembled" or pmat == "assembled":
             refuse_mixed_vectors(self._template, self._prefix)
-            self._assembled = AssembledJacobian(self._operator, self._template)
+            mat_type = PETSc.Options().getString(self._prefix + "mat_type", "")
+            self._assembled = AssembledJacobian(self._operator, self._template, mat_type)
             self.pmat = self._assembled.mat
         if kind == "assembled":
             self.amat = self.pmat

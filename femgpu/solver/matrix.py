@@ -1,17 +1,20 @@
-"""The Jacobian as a matrix: matrix-free behind a python Mat, and assembled into AIJ from element matrices."""
+"""The Jacobian as a matrix: matrix-free behind a python Mat, and assembled from element matrices."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 from petsc4py import PETSc
 
 from femgpu import log, petsc_c
+from femgpu.errors import OptionError, collective
 from femgpu.forms import has_transpose
-from femgpu.operators import is_symmetric
+from femgpu.operators import Assembly, Columns, Groups, is_symmetric
 from femgpu.solver.global_operator import GlobalOperator
+from femgpu.solver.shared_rows import SharedRows
+
+# Types of matrices that need no conversion, and those that there is one to.
+_AIJ = ("", "aij", "seqaij", "mpiaij")
+_BLOCKS = ("baij", "seqbaij", "mpibaij", "sbaij", "seqsbaij", "mpisbaij")
 
 
 class JacobianContext:
@@ -86,59 +89,74 @@ def create_difference(snes: PETSc.SNES, template: PETSc.Vec, error: float) -> PE
 
 
 class AssembledJacobian:
-    """AIJ filled by MatSetValuesCOO from the device's element matrices.
+    """The Jacobian's entries in PETSc's own arrays, filled from the device in one copy.
 
     Args:
         operator: the operators.
         template: a T-vector.
+        kind: PETSc's type of the matrix, as `-mat_type` says it; others than AIJ are converted from that at each `fill`.
 
     Attributes:
         mat: the matrix.
+
+    Raises:
+        OptionError: for other types than AIJ, BAIJ and SBAIJ, which keeps one half and takes a symmetric form.
+        PlanError: where there are more entries on a rank than 32-bit indices reach.
     """
 
-    def __init__(self, operator: GlobalOperator, template: PETSc.Vec):
+    def __init__(self, operator: GlobalOperator, template: PETSc.Vec, kind: str = ""):
         self.operator = operator
-        sizes = template.getSizes()
-        mat = PETSc.Mat().create(comm=template.getComm())
-        mat.setSizes((sizes, sizes), bsize=template.getBlockSize())
-        mat.setType(PETSc.Mat.Type.AIJ)
-        self.mat = mat
-        self._preallocate()
-        self._num_rows = len(operator.rows.owned)
+        local = operator.local
+        prescribed, groups = operator.rows.mask(), Groups(local.space)
+        local.prepare("matrix")
+        self._shared = SharedRows(local, groups, prescribed) if local.mpi.size > 1 else None
+        with collective(local.mpi):
+            columns = Columns.of(local.space.numbering, prescribed) if self._shared is None else self._shared.columns
+            self._assembly = Assembly(local, groups, columns, None if self._shared is None else self._shared.rows)
+            self._values = [np.zeros(len(indices)) for indices in self._assembly.indices]
+        self._aij = self.mat = self._create(template)
+        if kind not in _AIJ:
+            self._convert_to(kind)
 
     def fill(self, diagonal: float | None = None) -> None:
-        """Computes the entries at the operators' state.
+        """Computes the entries at the operators' state; collective.
 
         Args:
             diagonal: what boundary rows have there; default s.
         """
-        if self._bends != self.operator.local.bends:
-            self._preallocate()
-        pieces = [matrix.ravel() for matrix in self.operator.local.matrices()]
-        pieces.append(np.full(self._num_rows, self.operator.transfer.scale if diagonal is None else diagonal))
-        with log.event("FGMatrix"):
-            self.mat.setValuesCOO(np.concatenate(pieces), PETSc.InsertMode.INSERT_VALUES)
+        assembly, runtime = self._assembly, self.operator.local.runtime
+        assembly.compute(self.operator.transfer.scale if diagonal is None else diagonal)
+        if self._shared is not None:
+            self._shared.add(assembly)
+        with log.event("FGTransfer"):
+            for number, values in enumerate(self._values):
+                if len(values):
+                    runtime.read(assembly.pattern.section(assembly.values, number, 8), values)
+        self._aij.assemble()
+        if self.mat is not self._aij:
+            self._aij.convert(self.mat.getType(), out=self.mat)
+        if self.operator.factor != 1.0:
+            self.mat.scale(self.operator.factor)
 
-    def _preallocate(self) -> None:
-        rows, columns = self._pattern()
-        self.mat.setPreallocationCOO(rows, columns)
-        self._bends = self.operator.local.bends
+    def _create(self, template: PETSc.Vec) -> PETSc.Mat:
+        """The AIJ matrix around the arrays of indices and values."""
+        pattern, (own, away) = self._assembly.pattern, self._assembly.indices
+        num_owned, sizes = pattern.columns.num_owned, template.getSizes()
+        csr = []
+        for part, indices in enumerate((own, pattern.columns.globally(away).astype(PETSc.IntType))):
+            starts = pattern.starts[:num_owned, part] - np.int32(pattern.begins[part])
+            csr.append((np.append(starts, np.int32(len(indices))), indices, self._values[part]))
+        given = csr[0] if self._shared is None else tuple(csr)
+        return PETSc.Mat().createAIJWithArrays((sizes, sizes), given, template.getBlockSize(), comm=template.getComm())
 
-    def _pattern(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Global rows and columns of all entries; PETSc ignores negative ones, which stand for prescribed dofs."""
-        local, numbering = self.operator.local, self.operator.local.space.numbering
-        numbers = numbering.global_of_local.astype(PETSc.IntType)
-        boundary = numbers[self.operator.rows.local]
-        numbers[self.operator.rows.local] = -1
-        rows, columns = [], []
-        for term in local.terms:
-            if term.integral.jacobian is None:
-                continue
-            entries = numbers[term.dofs()]
-            shape = (*entries.shape, entries.shape[1])
-            rows.append(np.broadcast_to(entries[:, :, None], shape).ravel())
-            columns.append(np.broadcast_to(entries[:, None, :], shape).ravel())
-        owned = (boundary >= numbering.first) & (boundary < numbering.first + numbering.num_owned)
-        rows.append(boundary[owned])
-        columns.append(boundary[owned])
-        return np.concatenate(rows), np.concatenate(columns)
+    def _convert_to(self, kind: str) -> None:
+        if kind not in _BLOCKS:
+            raise OptionError(f"-mat_type {kind}: expected aij, baij, or sbaij")
+        if "sbaij" in kind:
+            if not is_symmetric(self.operator.local.form):
+                raise OptionError(
+                    f"-mat_type {kind}: it keeps one half of the Jacobian, which is not symmetric; expected aij or baij"
+                )
+            for option in (PETSc.Mat.Option.SYMMETRIC, PETSc.Mat.Option.SYMMETRY_ETERNAL):
+                self._aij.setOption(option, True)
+        self.mat = self._aij.convert(kind, out=PETSc.Mat())

@@ -165,7 +165,8 @@ class AssembledPC:
     def _create(self, pc: PETSc.PC, operator: GlobalOperator) -> None:
         self._release()
         prefix = (pc.getOptionsPrefix() or "") + "assembled_"
-        self._assembled = AssembledJacobian(operator, operator.local.space.dm.createGlobalVec())
+        kind = PETSc.Options().getString(prefix + "mat_type", "")
+        self._assembled = AssembledJacobian(operator, operator.local.space.dm.createGlobalVec(), kind)
         mat, outer = self._assembled.mat, pc.getOperators()[1]
         mat.setOptionsPrefix(prefix)
         mat.setFromOptions()

@@ -10,7 +10,7 @@
 #define NUM_CELL_STATE 0
 #define AT_d_a0_offsets(cell, i) ((size_t)(cell) * 4 + (i))
 #define AT_d_geometry(cell, i) ((size_t)(cell) * 20 + (i))
-#define AT_d_out(cell, i) ((size_t)(cell) * 16 + (i))
+#define AT_d_out(cell, i) ((size_t)((cell) - first) * 16 + (i))
 // Types and atomics. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef REAL real;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from femgpu.errors import FormError
 from femgpu.forms.c.bodies import Body, Part
@@ -199,6 +200,12 @@ def action_writes(body: Body, transposed: bool = False) -> frozenset[Write]:
 def writes(body: Body) -> frozenset[Write]:
     """The outputs of a body."""
     return frozenset((body.name, i) for i in body.test.components)
+
+
+def couples(body: Body) -> frozenset[tuple[int, int]]:
+    """The components of test function and direction that a body of a Jacobian may couple."""
+    assert body.trial is not None
+    return frozenset(product(body.test.components, body.trial.components))
 
 
 def _sides(body: Body) -> tuple[tuple[Part, int], tuple[Part, int]]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from itertools import accumulate
 from math import prod
 from typing import Any
@@ -23,7 +24,7 @@ import ufl
 
 from femgpu.errors import FormError, MeshError
 from femgpu.forms.c.bodies import F_NAMES, G_NAMES, Body, Part, read_bodies
-from femgpu.forms.c.context import Context, action_reads, action_writes, writes
+from femgpu.forms.c.context import Context, action_reads, action_writes, couples, writes
 from femgpu.forms.records import Form, Integral, Kind, Pointwise, Read, Write, components
 from femgpu.forms.ufl.check import check_space, simple_elements
 from femgpu.forms.ufl.show import show
@@ -280,7 +281,8 @@ def _jacobian(context: Context, bodies: list[Body]) -> Pointwise | None:
     if not bodies:
         return None
     written = frozenset().union(*map(writes, bodies))
-    return _counted("jacobian", context.jacobian(bodies), context.reads(bodies), written)
+    found = _counted("jacobian", context.jacobian(bodies), context.reads(bodies), written)
+    return replace(found, couples=frozenset().union(*map(couples, bodies)))
 
 
 def _action(context: Context, bodies: list[Body], transposed: bool = False) -> Pointwise | None:

@@ -32,7 +32,17 @@ def pointwise(kind: Kind, evaluation: Evaluation, dim: int, reference: bool = Fa
         size=graph.size(nodes),
         evaluate=evaluation,
         reference=reference,
+        couples=_couples(evaluation) if kind == "jacobian" else frozenset(),
     )
+
+
+def _couples(evaluation: Evaluation) -> frozenset[tuple[int, int]]:
+    """The components of test function and direction that g0 to g5 couple."""
+    found = set()
+    for name, index, _ in evaluation.roots:
+        _, num_comp, *derivatives = evaluation.shapes[name]
+        found.add(divmod(index // prod(derivatives), num_comp))
+    return frozenset(found)
 
 
 def _reads(graph: Graph, nodes: Iterable[int], locate: Locate, dim: int) -> frozenset[Read]:

@@ -1,0 +1,120 @@
+// Element matrices to the rows of a sparse matrix: the columns of each row, where every entry goes, and the sum.
+//
+// A group is dofs that no cell has apart: those of one field on one point of the mesh. Columns of the matrix are numbered from 0,
+// this rank's own first; d_next[c] is the next column of the same group, -1 after the last; a group is known by its first column,
+// its head (-1: all of its dofs are prescribed). The rows of a group have the same columns, in two parts: those that this rank
+// owns, and the others. d_starts[2 c + part] is where a part of row c begins among all values.
+
+#define END 0x7fffffff
+
+// One group per work-item: merges the increasing lists of heads that its cells have. A list ends with END; d_first[k] is where list
+// k begins, d_at[k] is workspace. Counts the columns in both parts; where d_indices is given, writes them into the group's rows.
+__kernel void merge_lists(const int num_groups, const int num_owned, __global const int *d_heads, __global const int *d_list_starts,
+                          __global const int *d_first, __global int *d_at, __global const int *d_lists, __global const int *d_next,
+                          __global int *d_counts, __global const int *d_starts, __global int *d_indices) {
+  const int group = (int)get_global_id(0);
+  if (group >= num_groups) return;
+  int counts[2] = {0, 0};
+  const int head = d_heads[group], begin = d_list_starts[group], end = d_list_starts[group + 1];
+  for (int k = begin; k < end; ++k) d_at[k] = d_first[k];
+  for (int last = -1; head >= 0 && last < END;) {
+    // The diagonal is always there.
+    int least = head > last ? head : END;
+    for (int k = begin; k < end; ++k) {
+      int at = d_at[k];
+      while (d_lists[at] <= last) ++at;
+      d_at[k] = at;
+      least = min(least, d_lists[at]);
+    }
+    last = least;
+    for (int column = last < END ? last : -1; column >= 0; column = d_next[column]) {
+      const int part = column >= num_owned;
+      if (d_indices)
+        for (int row = head; row >= 0; row = d_next[row]) d_indices[d_starts[2 * row + part] + counts[part]] = column;
+      ++counts[part];
+    }
+  }
+  for (int part = 0; part < 2; ++part) d_counts[2 * group + part] = counts[part];
+}
+
+// One pair of groups of a cell per work-item: where the columns of the second begin in their part of the rows of the first.
+__kernel void find_places(const ulong num_pairs, const int num_row_groups, const int num_column_groups, const int num_owned,
+                          __global const int *d_row_groups, __global const int *d_column_groups, __global const int *d_heads,
+                          __global const int *d_counts, __global const int *d_starts, __global const int *d_indices,
+                          __global PLACE *d_places) {
+  const size_t pair = get_global_id(0);
+  if (pair >= num_pairs) return;
+  const size_t cell = pair / (num_row_groups * num_column_groups);
+  const int i = (int)(pair / num_column_groups % num_row_groups), j = (int)(pair % num_column_groups);
+  const int group = d_row_groups[cell * num_row_groups + i];
+  const int row = d_heads[group], column = d_heads[d_column_groups[cell * num_column_groups + j]];
+  int low = 0;
+  if (row >= 0 && column >= 0) {
+    const int part = column >= num_owned;
+    __global const int *columns = d_indices + d_starts[2 * row + part];
+    for (int high = d_counts[2 * group + part]; low < high;) {
+      const int middle = (low + high) / 2;
+      if (columns[middle] < column)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+  }
+  d_places[pair] = (PLACE)low;
+}
+
+// The block of rows of one field and columns of another in element matrices of NUM_ROWS x NUM_ROWS numbers, those of cell `first`
+// at the beginning of d_matrices; `row0` and `column0` are the block's first. Of either field: nodes of a cell, components, groups of a
+// cell (parts), the nodes' positions in the L-vector, and the part that each is of. Cells are counted as in d_cells (null: all). d_dofs
+// has, for each entry of the L-vector, its column (-1: prescribed) and its number within the group.
+#define BLOCK                                                                                                                     \
+  const int num_rows, const int row0, const int row_nodes, const int row_comp, const int row_parts, const int column0,           \
+      const int column_nodes, const int column_comp, const int column_parts, const int num_owned,                                \
+      __global const int *d_row_offsets, __global const int *d_column_offsets, __global const int *d_row_parts,                   \
+      __global const int *d_column_parts, __global const int *d_cells, __global const PLACE *d_places,                                \
+      __global const int2 *d_dofs, __global const int *d_starts
+
+// One entry of one element matrix per work-item, added atomically.
+__kernel void add_entries(const int first, const int count, BLOCK, __global const double *d_matrices, __global double *d_values) {
+  const int rows = row_nodes * row_comp, columns = column_nodes * column_comp;
+  const size_t i = get_global_id(0);
+  const int cell = (int)(i / (rows * columns)), entry = (int)(i % (rows * columns));
+  if (cell >= count) return;
+  const int r = entry / columns, c = entry % columns, m = r / row_comp, n = c / column_comp;
+  const size_t at = d_cells ? d_cells[first + cell] : first + cell;
+  const int2 row = d_dofs[d_row_offsets[at * row_nodes + m] + r % row_comp];
+  const int2 column = d_dofs[d_column_offsets[at * column_nodes + n] + c % column_comp];
+  if (row.x < 0 || column.x < 0) return;
+  const int place = d_places[(at * row_parts + d_row_parts[m]) * column_parts + d_column_parts[n]];
+  const int start = d_starts[2 * row.x + (column.x >= num_owned)];
+  atomic_add_scalar(d_values + start + place + column.y, d_matrices[((size_t)cell * num_rows + row0 + r) * num_rows + column0 + c]);
+}
+
+// One row of the matrix per work-item: sums what its cells have, in their order. d_nodes: positions of the nodes in the L-vector;
+// d_entries: cell * row_nodes + node of the cell, for each node from d_node_starts on.
+__kernel void gather_entries(const int first, const int count, BLOCK, __global const double *d_matrices, __global double *d_values,
+                             const int num_nodes, __global const int *d_nodes, __global const int *d_node_starts,
+                             __global const int *d_entries) {
+  const int i = (int)get_global_id(0);
+  if (i >= num_nodes * row_comp) return;
+  const int node = i / row_comp, component = i % row_comp;
+  const int2 row = d_dofs[d_nodes[node] + component];
+  if (row.x < 0) return;
+  for (int k = d_node_starts[node]; k < d_node_starts[node + 1]; ++k) {
+    const int cell = d_entries[k] / row_nodes, m = d_entries[k] % row_nodes;
+    if (cell < first || cell >= first + count) continue;
+    __global const double *matrix =
+        d_matrices + ((size_t)(cell - first) * num_rows + row0 + m * row_comp + component) * num_rows + column0;
+    const size_t at = d_cells ? d_cells[cell] : cell;
+    __global const PLACE *places = d_places + (at * row_parts + d_row_parts[m]) * column_parts;
+    for (int n = 0; n < column_nodes; ++n) {
+      const int place = places[d_column_parts[n]], dof = d_column_offsets[at * column_nodes + n];
+      for (int c = 0; c < column_comp; ++c) {
+        const int2 column = d_dofs[dof + c];
+        if (column.x < 0) continue;
+        const int start = d_starts[2 * row.x + (column.x >= num_owned)];
+        d_values[start + place + column.y] += matrix[n * column_comp + c];
+      }
+    }
+  }
+}

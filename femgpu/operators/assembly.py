@@ -1,0 +1,101 @@
+"""The values of a form's matrix, summed on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from femgpu import log
+from femgpu.errors import DataError
+from femgpu.kernels import vector_kernels
+from femgpu.operators.columns import Columns, Groups
+from femgpu.operators.entries import EntrySum
+from femgpu.operators.form_operator import EVENTS, FormOperator
+from femgpu.operators.pattern import Pattern, Rows
+from femgpu.operators.sums import transpose
+from femgpu.operators.ways import scatter_mode
+from femgpu.runtime import Kernel, Scalars
+
+
+class Assembly:
+    """A form's matrix on this rank: its pattern, made once, and its values at the state of the Jacobian.
+
+    Args:
+        operator: the operators of the form; its applications of the target "matrix" are built here.
+        groups: the groups of dofs of its space.
+        columns: the columns.
+        more: what other ranks add to this rank's rows; None: nothing.
+
+    Attributes:
+        pattern: which entries there are.
+        indices: columns of the first two sections of the values.
+        values: device buffer (pattern.num_values,) float64.
+
+    Raises:
+        PlanError: where there are more entries than 32-bit indices reach.
+        DataError: where ranks disagree about prescribed dofs.
+    """
+
+    def __init__(self, operator: FormOperator, groups: Groups, columns: Columns, more: Rows | None = None):
+        self._operator, self._runtime = operator, operator.runtime
+        runtime, pattern = operator.runtime, Pattern(operator.runtime, operator.terms, groups, columns, more)
+        self.pattern, self.indices = pattern, (pattern.indices(0), pattern.indices(1))
+        pattern.find_places(operator.terms, groups)
+        atomic = scatter_mode(operator.settings, runtime.device.limits) == "atomic"
+        self._sum = EntrySum(runtime, pattern, groups, atomic)
+        self.values, alone = self._sum.values, pattern.alone
+        self._add = None if more is None else self._adding(*more)
+        self._diagonal = Scalars(runtime, 1)
+        given = [np.int32(len(alone)), runtime.upload(alone), self._diagonal.buffer, self.values]
+        self._fill_alone = Kernel(runtime, vector_kernels("double"), "fill_rows", given, len(alone), 64)
+        self._bends = operator.bends
+
+    def compute(self, diagonal: float) -> None:
+        """Computes all values, without what other ranks add.
+
+        Args:
+            diagonal: of the prescribed rows.
+        """
+        operator = self._operator
+        operator.prepare("matrix")
+        if self._bends != operator.bends:
+            self._sum.forget()
+            self._bends = operator.bends
+        with log.event(EVENTS["matrix"], operator.flops("matrix"), self._runtime.finish):
+            self._sum.zero()
+            for term, first, count, matrices in operator.element_matrices():
+                self._sum.add(term, first, count, matrices)
+            self._diagonal.set(diagonal)
+            self._fill_alone()
+
+    def add(self, received: Any) -> None:
+        """Adds what other ranks have computed, a device buffer in the order of `more`."""
+        assert self._add is not None
+        self._add.set(4, received)
+        self._add()
+
+    def _adding(self, rows: np.ndarray, lengths: np.ndarray, columns: np.ndarray) -> Kernel:
+        """The kernel that adds entries of other ranks' shares of rows."""
+        pattern, rows = self.pattern, np.repeat(rows, lengths)
+        places = np.empty(len(rows), np.int32)
+        for part, indices in enumerate(self.indices):
+            chosen = np.flatnonzero((columns >= pattern.columns.num_owned) == part)
+            begins, sizes = pattern.starts[rows[chosen], part], pattern.lengths[rows[chosen], part]
+            low = begins - np.int32(pattern.begins[part])
+            places[chosen] = pattern.begins[part] + _find(indices, low, low + sizes, columns[chosen])
+        distinct, starts, order = transpose(places)
+        given = [np.int32(len(distinct)), *map(self._runtime.upload, (distinct, starts, order)), self.values, self.values]
+        return Kernel(self._runtime, vector_kernels("double"), "unpack_add", given, len(distinct), 64)
+
+
+def _find(indices: np.ndarray, low: np.ndarray, high: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Positions of columns between `low` and `high`, where they increase."""
+    end = high.copy()
+    while (low < high).any():
+        middle = (low + high) // 2
+        less = (low < high) & (indices[np.minimum(middle, len(indices) - 1)] < wanted)
+        low, high = np.where(less, middle + 1, low), np.where(less, high, np.maximum(middle, low))
+    if (low >= end).any() or (indices[low] != wanted).any():
+        raise DataError("an entry of the matrix is missing on its owner: ranks disagree about which dofs are prescribed")
+    return low

@@ -1,0 +1,145 @@
+"""What the columns of a matrix are on one rank, and which dofs have the same ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from femgpu.element import LagrangeElement
+from femgpu.spaces import Numbering, Space
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Numbers of the columns that this rank knows: its own as in the T-vector, then the others by their global numbers.
+
+    Attributes:
+        first: global number of the first owned one.
+        num_owned: columns of this rank.
+        away: (num_away,) int64 global numbers of the others, increasing.
+        of_local: (num_local,) int32 column of each entry of the L-vector; -1 where it is prescribed.
+    """
+
+    first: int
+    num_owned: int
+    away: npt.NDArray[np.int64]
+    of_local: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(
+        cls, numbering: Numbering, prescribed: npt.NDArray[np.uint8] | None, foreign: npt.NDArray[np.int64] | None = None
+    ) -> Columns:
+        """Numbers the columns.
+
+        Args:
+            numbering: the T-L map.
+            prescribed: (num_local,) entries without rows and columns; None: none but those that the section constrains.
+            foreign: global numbers of columns of other ranks that may not be in the L-vector.
+        """
+        numbers, first, count = numbering.global_of_local, numbering.first, numbering.num_owned
+        free = numbers >= 0 if prescribed is None else (numbers >= 0) & (prescribed == 0)
+        mine = free & (numbers >= first) & (numbers < first + count)
+        others = free & ~mine
+        away = np.unique(numbers[others] if foreign is None else np.concatenate([numbers[others], foreign]))
+        found = np.full(len(numbers), -1, np.int32)
+        found[mine] = numbers[mine] - first
+        found[others] = count + np.searchsorted(away, numbers[others])
+        return cls(first, count, away, found)
+
+    @property
+    def count(self) -> int:
+        """All columns."""
+        return self.num_owned + len(self.away)
+
+    def owns(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which global numbers are of this rank's."""
+        return (numbers >= self.first) & (numbers < self.first + self.num_owned)
+
+    def numbered(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+        """Columns of global numbers, all of them known."""
+        away = self.num_owned + np.searchsorted(self.away, numbers)
+        return np.where(self.owns(numbers), numbers - self.first, away).astype(np.int32)
+
+    def globally(self, columns: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        """Global numbers of columns."""
+        numbers = columns.astype(np.int64) + self.first
+        others = columns >= self.num_owned
+        numbers[others] = self.away[columns[others] - self.num_owned]
+        return numbers
+
+
+class Groups:
+    """Dofs that no cell has apart: those of one field on one point of the mesh, which stand together in the L-vector.
+
+    Args:
+        space: the space.
+
+    Attributes:
+        members: for each field and block (num_cells, num_parts) int32, the groups of each cell.
+        parts: for each field and block (num_basis,) int32, which of these each node belongs to.
+        positions: (num_dofs,) int32 the groups' dofs in the L-vector, group after group.
+        group_of: (num_dofs,) int32 the group of each.
+        count: groups.
+    """
+
+    def __init__(self, space: Space):
+        width = np.zeros(space.num_local, np.int32)
+        firsts = []
+        self.parts = tuple(tuple(map(_node_parts, field.elements)) for field in space.fields)
+        for field, parts in zip(space.fields, self.parts, strict=True):
+            for offsets, part in zip(field.offsets, parts, strict=True):
+                nodes = [np.flatnonzero(part == number) for number in range(part.max() + 1)]
+                first = np.stack([offsets[:, entry].min(axis=1) for entry in nodes], axis=1)
+                for begins, entry in zip(first.T, nodes, strict=True):
+                    width[begins] = len(entry) * field.num_comp
+                firsts.append(first)
+        starts = np.flatnonzero(width)
+        number = np.zeros(space.num_local, np.int32)
+        number[starts] = np.arange(len(starts), dtype=np.int32)
+        members = iter([number[first] for first in firsts])
+        self.members = tuple(tuple(next(members) for _ in field.offsets) for field in space.fields)
+        self.count = len(starts)
+        widths = width[starts]
+        self.group_of = np.repeat(np.arange(self.count, dtype=np.int32), widths)
+        before = np.cumsum(widths) - widths
+        self.positions = (np.repeat(starts - before, widths) + np.arange(len(self.group_of))).astype(np.int32)
+
+
+class Chains:
+    """The columns of each group, as lists that lead from one to the next; prescribed dofs have none.
+
+    Args:
+        groups: the groups.
+        columns: the columns.
+
+    Attributes:
+        heads: (num_groups,) int32 the first column of each group, -1 where there is none.
+        following: (num_columns,) int32 the next column of the same group, -1 after the last.
+        column: (n,) int32 the columns of all groups.
+        group: (n,) int32 their groups.
+        dofs: (num_local, 2) int32 column of each dof, -1 where it is prescribed, and its number among those of its group.
+    """
+
+    def __init__(self, groups: Groups, columns: Columns):
+        found = columns.of_local[groups.positions]
+        free = found >= 0
+        self.column, self.group = found[free], groups.group_of[free]
+        begins = np.ones(len(self.column), bool)
+        begins[1:] = self.group[1:] != self.group[:-1]
+        self.heads = np.full(groups.count, -1, np.int32)
+        self.heads[self.group[begins]] = self.column[begins]
+        self.following = np.full(columns.count, -1, np.int32)
+        self.following[self.column[:-1][~begins[1:]]] = self.column[1:][~begins[1:]]
+        index = np.arange(len(self.column), dtype=np.int32)
+        self.dofs = np.full((len(columns.of_local), 2), -1, np.int32)
+        self.dofs[:, 0] = columns.of_local
+        self.dofs[groups.positions[free], 1] = index - np.maximum.accumulate(np.where(begins, index, 0))
+
+
+def _node_parts(element: LagrangeElement) -> npt.NDArray[np.int32]:
+    """(num_basis,) which nodes of an element lie inside of the same part of the cell."""
+    if not element.continuous:
+        return np.zeros(element.num_basis, np.int32)
+    return np.unique(element.reference.entity_of(element.nodes), return_inverse=True)[1].astype(np.int32)

@@ -1,0 +1,93 @@
+"""Element matrices into the values of a matrix, on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from femgpu.kernels import entry_kernels
+from femgpu.operators.columns import Groups
+from femgpu.operators.pattern import Pattern, couples
+from femgpu.operators.sums import transpose
+from femgpu.operators.term import Term
+from femgpu.runtime import Kernel, Runtime
+
+_GROUP_SIZE = 64
+# Positions of the element matrices and of the values among the arguments.
+_MATRICES, _VALUES = 20, 21
+
+
+class EntrySum:
+    """Adds element matrices to the values of a pattern, block by block of coupled fields.
+
+    Args:
+        runtime: the device.
+        pattern: where the entries go.
+        groups: the groups of dofs that it was made of.
+        atomic: adds entries atomically, in any order; else each row sums its cells' entries in theirs.
+
+    Attributes:
+        values: device buffer (pattern.num_values,) float64.
+    """
+
+    def __init__(self, runtime: Runtime, pattern: Pattern, groups: Groups, atomic: bool):
+        self._runtime, self._pattern, self._groups, self._atomic = runtime, pattern, groups, atomic
+        self.values = runtime.empty(8 * pattern.num_values)
+        self._uploaded: dict[Any, Any] = {}
+        self._kernels: dict[Term, list[tuple[Kernel, int]]] = {}
+
+    def zero(self) -> None:
+        """Sets all values to zero."""
+        self._runtime.zero(self.values, 8 * self._pattern.num_values)
+
+    def forget(self) -> None:
+        """Lets go of what belongs to terms: they have been made anew."""
+        self._kernels.clear()
+        self._uploaded.clear()
+
+    def add(self, term: Term, first: int, count: int, matrices: Any) -> None:
+        """Adds the matrices of some cells of a term.
+
+        Args:
+            term: the term.
+            first: the first cell.
+            count: how many.
+            matrices: device buffer (count, num_rows, num_rows) float64.
+        """
+        if term not in self._kernels:
+            self._kernels[term] = list(self._make(term))
+        for kernel, entries in self._kernels[term]:
+            size = count * entries if self._atomic else None
+            kernel.bound({0: np.int32(first), 1: np.int32(count), _MATRICES: matrices}, size)()
+
+    def _make(self, term: Term) -> Iterator[tuple[Kernel, int]]:
+        """A kernel for each pair of coupled fields, and the entries of the pair in one cell."""
+        pattern, block = self._pattern, term.block.index
+        source = entry_kernels(pattern.place, self._runtime.device.limits.atomics)
+        sizes = [term.element(field).num_basis * field.num_comp for field in term.rows]
+        firsts = list(accumulate(sizes, initial=0))
+        name = "add_entries" if self._atomic else "gather_entries"
+        for row, column in sorted(couples(term)):
+            given: list[Any] = [np.int32(0), np.int32(0), np.int32(firsts[-1])]
+            for number in (row, column):
+                nodes, comp = term.element(term.rows[number]).num_basis, term.rows[number].num_comp
+                given += map(np.int32, (firsts[number], nodes, comp, self._groups.members[number][block].shape[1]))
+            given.append(np.int32(pattern.columns.num_owned))
+            given += [self._upload(("offsets", number, block), term.rows[number].offsets[block]) for number in (row, column)]
+            given += [self._upload(("parts", number, block), self._groups.parts[number][block]) for number in (row, column)]
+            given.append(None if term.cells is None else self._upload(term, term.cells))
+            given += [pattern.places[block, row, column], pattern.dofs, pattern.d_starts, self.values, self.values]
+            entries, size = sizes[row] * sizes[column], 0
+            if not self._atomic:
+                lists = transpose(term.offsets(term.rows[row]).ravel())
+                size = len(lists[0]) * term.rows[row].num_comp
+                given += [np.int32(len(lists[0])), *map(self._runtime.upload, lists)]
+            yield Kernel(self._runtime, source, name, given, size, _GROUP_SIZE), entries
+
+    def _upload(self, key: Any, array: np.ndarray) -> Any:
+        if key not in self._uploaded:
+            self._uploaded[key] = self._runtime.upload(array)
+        return self._uploaded[key]

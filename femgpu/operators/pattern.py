@@ -1,0 +1,231 @@
+"""Which entries a matrix has: its rows in compressed form, and where the entries of element matrices go.
+
+Rows are made on the device: each group of dofs (`Groups`) merges the sorted lists of columns of its cells. Nothing is ever as long
+as all entries of all element matrices, but the places that are kept of them: 2 bytes for each pair of groups in a cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from femgpu.errors import PlanError
+from femgpu.kernels import entry_kernels
+from femgpu.operators.columns import Chains, Columns, Groups
+from femgpu.operators.sums import by_owner
+from femgpu.operators.term import Term
+from femgpu.runtime import Kernel, Runtime
+
+_END = np.int32(2**31 - 1)
+# Parts of the values begin at multiples of a device's alignment of sub-buffers.
+_ALIGNMENT = 512
+_GROUP_SIZE = 64
+
+Couples = frozenset[tuple[int, int]]
+# Rows that other ranks have computed a share of: their numbers as columns, lengths, and their columns, row after row.
+Rows = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]
+
+
+def couples(term: Term) -> Couples:
+    """The pairs of fields (of the test function, of the direction), by their numbers, that a term's Jacobian couples."""
+    function = term.pointwise("matrix")
+    of_component = [number for number, field in enumerate(term.rows) for _ in range(field.num_comp)]
+    return frozenset((of_component[row], of_component[column]) for row, column in function.couples) if function else frozenset()
+
+
+class Pattern:
+    """The entries of a form's matrix on this rank.
+
+    Values stand in one buffer: the entries of this rank's rows and columns, row by row; then those of its rows and other ranks'
+    columns; then, to be sent, its shares of other ranks' rows. Prescribed rows have the diagonal alone, prescribed columns
+    nothing else. Fields that are not coupled have no entries together but those of each point's own dofs, so that every row
+    has a diagonal.
+
+    Args:
+        runtime: the device.
+        terms: the terms of the form.
+        groups: the groups of dofs of its space.
+        columns: the columns.
+        more: rows of this rank that others add to; None: none.
+        shares_only: leaves this rank's rows out but for their diagonals.
+
+    Attributes:
+        columns: the columns.
+        starts: (num_columns, 2) int32 where the two parts of each row begin among the values.
+        lengths: (num_columns, 2) int32 how many entries they have.
+        begins: where the three sections of the values begin, and where the last ends.
+        dofs: device buffer of `Chains.dofs`.
+        d_starts: device buffer of `starts`.
+        place: C type of `places`.
+        places: by block, field of the rows and field of the columns: device buffer (num_cells, parts, parts), where the columns of
+            one group begin in the rows of another.
+
+    Raises:
+        PlanError: where there are more entries than 32-bit indices reach.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        terms: Sequence[Term],
+        groups: Groups,
+        columns: Columns,
+        more: Rows | None = None,
+        shares_only: bool = False,
+    ):
+        self._runtime, self.columns, self._chains = runtime, columns, Chains(groups, columns)
+        self._heads, self._following = runtime.upload(self._chains.heads), runtime.upload(self._chains.following)
+        self._merge(list(_cell_sets(terms)), groups, more, shares_only)
+        self.dofs = runtime.upload(self._chains.dofs)
+        self.place = "ushort" if self.lengths.max(initial=0) < 2**16 else "int"
+        self.places: dict[tuple[int, int, int], Any] = {}
+
+    @property
+    def num_values(self) -> int:
+        """Numbers in the buffer of the values."""
+        return self.begins[3]
+
+    @property
+    def alone(self) -> npt.NDArray[np.int32]:
+        """(num_alone,) positions of the diagonals of prescribed rows."""
+        return self.starts[: self.columns.num_owned, 0][self._alone]
+
+    def indices(self, section: int) -> npt.NDArray[np.int32]:
+        """Columns of one of the three sections of the values; to be asked for before `find_places`."""
+        found = np.empty(self._sizes[section], np.int32)
+        if found.size:
+            self._runtime.read(self.section(self._indices, section, 4), found)
+        if section == 0:
+            found[self.alone] = np.flatnonzero(self._alone)
+        return found
+
+    def section(self, buffer: Any, number: int, itemsize: int) -> Any:
+        """One of the three sections of a buffer as long as the values; None where it is empty."""
+        size = self._sizes[number] * itemsize
+        return buffer.get_sub_region(self.begins[number] * itemsize, size) if size else None
+
+    def find_places(self, terms: Sequence[Term], groups: Groups) -> None:
+        """Fills `places` for all pairs of fields that terms couple, and lets go of what only that needs."""
+        runtime, source = self._runtime, entry_kernels(self.place, self._runtime.device.limits.atomics)
+        for block, row, column in sorted({(term.block.index, *pair) for term in terms for pair in couples(term)}):
+            rows, others = groups.members[row][block], groups.members[column][block]
+            num_pairs = len(rows) * rows.shape[1] * others.shape[1]
+            self.places[block, row, column] = runtime.empty(num_pairs * np.dtype(self.place.replace("int", "int32")).itemsize)
+            given = [np.uint64(num_pairs), *map(np.int32, (rows.shape[1], others.shape[1], self.columns.num_owned))]
+            given += [runtime.upload(rows), runtime.upload(others), self._heads, self._counts, self.d_starts, self._indices]
+            Kernel(runtime, source, "find_places", [*given, self.places[block, row, column]], num_pairs, _GROUP_SIZE)()
+            runtime.finish()
+        del self._heads, self._following, self._counts, self._indices, self._chains
+
+    def _merge(self, sets: list[Any], groups: Groups, more: Rows | None, shares_only: bool) -> None:
+        runtime, chains, num_owned = self._runtime, self._chains, self.columns.num_owned
+        lists, owners, firsts = _lists(sets, groups, chains.heads)
+        if more is not None:
+            added = _more_lists(more, chains, lists.size)
+            lists, owners, firsts = (np.concatenate(pair) for pair in zip((lists, owners, firsts), added, strict=True))
+        if lists.size > _END:
+            raise PlanError(f"the columns of all cells are {lists.size} numbers; 32-bit indices reach {_END}: use more ranks")
+        starts, firsts = by_owner(owners, firsts, groups.count)
+        heads = np.where(chains.heads >= num_owned, chains.heads, np.int32(-1)) if shares_only else chains.heads
+        self._counts = runtime.empty(8 * groups.count)
+        given = [np.int32(groups.count), np.int32(num_owned), runtime.upload(heads)]
+        given += [runtime.upload(starts), runtime.upload(firsts), runtime.empty(4 * len(firsts)), runtime.upload(lists)]
+        given += [self._following, self._counts, None, None]
+        source = entry_kernels("ushort", runtime.device.limits.atomics)
+        kernel = Kernel(runtime, source, "merge_lists", given, groups.count, _GROUP_SIZE)
+        kernel()
+        self._begin(runtime.read(self._counts, np.empty((groups.count, 2), np.int32)))
+        self.d_starts = runtime.upload(self.starts)
+        self._indices = runtime.empty(4 * self.num_values)
+        kernel.bound({9: self.d_starts, 10: self._indices})()
+        runtime.finish()
+
+    def _begin(self, counts: npt.NDArray[np.int32]) -> None:
+        """Divides the values among the rows.
+
+        Args:
+            counts: (num_groups, 2) entries in a row of each group, in both parts.
+        """
+        columns, chains, num_owned = self.columns, self._chains, self.columns.num_owned
+        self.lengths = np.zeros((columns.count, 2), np.int32)
+        self.lengths[chains.column] = counts[chains.group]
+        self._alone = self.lengths[:num_owned, 0] == 0
+        self.lengths[:num_owned, 0][self._alone] = 1
+        own, shares = self.lengths[:num_owned], self.lengths[num_owned:]
+        sizes = [int(own[:, 0].sum(dtype=np.int64)), int(own[:, 1].sum(dtype=np.int64)), int(shares.sum(dtype=np.int64))]
+        self.begins = [0]
+        for size in sizes:
+            self.begins.append(-(-(self.begins[-1] + size) // _ALIGNMENT) * _ALIGNMENT)
+        self.begins[3] = self.begins[2] + sizes[2]
+        self._sizes = sizes
+        if self.num_values > _END:
+            raise PlanError(
+                f"the matrix has {self.num_values} entries on this rank; 32-bit indices reach {_END}: use more ranks, or the "
+                "matrix-free Jacobian"
+            )
+        self.starts = np.empty((columns.count, 2), np.int32)
+        for part in range(2):
+            self.starts[:num_owned, part] = self.begins[part] + np.cumsum(own[:, part]) - own[:, part]
+        both = shares.sum(axis=1)
+        self.starts[num_owned:, 0] = self.begins[2] + np.cumsum(both) - both
+        self.starts[num_owned:, 1] = self.starts[num_owned:, 0] + shares[:, 0]
+
+
+def _cell_sets(terms: Sequence[Term]) -> Iterator[tuple[int, Couples, npt.NDArray[np.int64]]]:
+    """The cells of each block by what is coupled in them; none that another set has with more couples."""
+    masks: dict[tuple[int, Couples], npt.NDArray[np.bool_]] = {}
+    for term in terms:
+        if pairs := couples(term):
+            mask = masks.setdefault((term.block.index, pairs), np.zeros(term.block.num_cells, bool))
+            mask[slice(None) if term.cells is None else term.cells] = True
+    for (block, pairs), mask in masks.items():
+        for (other, more), cells in masks.items():
+            if other == block and more > pairs:
+                mask = mask & ~cells
+        yield block, pairs, np.flatnonzero(mask)
+
+
+def _lists(sets: list[Any], groups: Groups, heads: npt.NDArray[np.int32]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The heads of each cell's groups, increasing, with `_END` behind; the groups whose rows merge a list, and where it begins."""
+    lists, owners, firsts, size = [np.empty(0, np.int32)], [np.empty(0, np.int32)], [np.empty(0, np.int32)], 0
+    for block, pairs, cells in sets:
+        by_columns: dict[tuple[int, ...], list[int]] = {}
+        for row in sorted({row for row, _ in pairs}):
+            by_columns.setdefault(tuple(sorted(column for r, column in pairs if r == row)), []).append(row)
+        whole = len(cells) == len(groups.members[0][block])
+        members = [entry[block] if whole else entry[block][cells] for entry in groups.members]
+        for wanted, rows in by_columns.items():
+            found = np.concatenate([heads[members[column]] for column in wanted], axis=1)
+            found[found < 0] = _END
+            found.sort(axis=1)
+            found = np.concatenate([found, np.full((len(cells), 1), _END)], axis=1)
+            begins = (size + np.arange(len(cells)) * found.shape[1]).astype(np.int32)
+            for row in rows:
+                owners.append(members[row].ravel())
+                firsts.append(np.repeat(begins, members[row].shape[1]))
+            lists.append(found.ravel())
+            size += found.size
+    return np.concatenate(lists), np.concatenate(owners), np.concatenate(firsts)
+
+
+def _more_lists(more: Rows, chains: Chains, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As `_lists`, of rows that others add to; `first` is where these lists begin."""
+    rows, lengths, columns = more
+    group_of_head = np.full(len(chains.following), -1, np.int32)
+    present = np.flatnonzero(chains.heads >= 0)
+    group_of_head[chains.heads[present]] = present
+    follows = np.zeros(len(chains.following), bool)
+    follows[chains.following[chains.following >= 0]] = True
+    # Rows of a group have the same columns: that of the head is enough, and so are heads among the columns.
+    number = np.repeat(np.arange(len(rows)), lengths)
+    wanted = (group_of_head[rows] >= 0)[number] & ~follows[columns]
+    keys = np.sort(number[wanted] * np.int64(len(follows)) + columns[wanted])
+    number, heads = keys // len(follows), keys % len(follows)
+    distinct, index, counts = np.unique(number, return_inverse=True, return_counts=True)
+    lists = np.full(len(heads) + len(distinct), _END, np.int32)
+    lists[np.arange(len(heads)) + index] = heads
+    starts = first + np.cumsum(counts + 1) - counts - 1
+    return lists, group_of_head[rows[distinct]], starts.astype(np.int32)
