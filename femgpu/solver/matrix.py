@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 from petsc4py import PETSc
 
 from femgpu import log, petsc_c
@@ -12,9 +13,8 @@ from femgpu.operators import Assembly, Columns, Groups, is_symmetric
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.shared_rows import SharedRows
 
-# Types of matrices that need no conversion, and those that there is one to.
+# Types of matrices whose arrays are written as they stand.
 _AIJ = ("", "aij", "seqaij", "mpiaij")
-_BLOCKS = ("baij", "seqbaij", "mpibaij", "sbaij", "seqsbaij", "mpisbaij")
 
 
 class JacobianContext:
@@ -89,18 +89,18 @@ def create_difference(snes: PETSc.SNES, template: PETSc.Vec, error: float) -> PE
 
 
 class AssembledJacobian:
-    """The Jacobian's entries in PETSc's own arrays, filled from the device in one copy.
+    """The Jacobian's entries, summed on the device and copied into PETSc's arrays once.
 
     Args:
         operator: the operators.
         template: a T-vector.
-        kind: PETSc's type of the matrix, as `-mat_type` says it; others than AIJ are converted from that at each `fill`.
+        kind: PETSc's type of the matrix, as `-mat_type` says it; others than AIJ get their entries row by row, from the host.
 
     Attributes:
         mat: the matrix.
 
     Raises:
-        OptionError: for other types than AIJ, BAIJ and SBAIJ, which keeps one half and takes a symmetric form.
+        OptionError: for SBAIJ, which keeps one half, where the Jacobian is not symmetric; for ViennaCL's types.
         PlanError: where there are more entries on a rank than 32-bit indices reach.
     """
 
@@ -113,10 +113,11 @@ class AssembledJacobian:
         with collective(local.mpi):
             columns = Columns.of(local.space.numbering, prescribed) if self._shared is None else self._shared.columns
             self._assembly = Assembly(local, groups, columns, None if self._shared is None else self._shared.rows)
-            self._values = [np.zeros(len(indices)) for indices in self._assembly.indices]
-        self._aij = self.mat = self._create(template)
-        if kind not in _AIJ:
-            self._convert_to(kind)
+        self._sizes, rows = [len(indices) for indices in self._assembly.indices], self._rows(columns)
+        del self._assembly.indices
+        # What another type than AIJ takes its values from.
+        self._rows_by_host = [] if kind in _AIJ else rows
+        self.mat = self._create(template, rows) if kind in _AIJ else self._create_other(template, kind)
 
     def fill(self, diagonal: float | None = None) -> None:
         """Computes the entries at the operators' state; collective.
@@ -124,39 +125,54 @@ class AssembledJacobian:
         Args:
             diagonal: what boundary rows have there; default s.
         """
-        assembly, runtime = self._assembly, self.operator.local.runtime
+        assembly = self._assembly
         assembly.compute(self.operator.transfer.scale if diagonal is None else diagonal)
         if self._shared is not None:
             self._shared.add(assembly)
         with log.event("FGTransfer"):
-            for number, values in enumerate(self._values):
-                if len(values):
-                    runtime.read(assembly.pattern.section(assembly.values, number, 8), values)
-        self._aij.assemble()
-        if self.mat is not self._aij:
-            self._aij.convert(self.mat.getType(), out=self.mat)
+            if self._rows_by_host:
+                self._read([values for _, _, values in self._rows_by_host])
+                for starts, columns, values in self._rows_by_host:
+                    self.mat.setValuesCSR(starts, columns, values)
+            else:
+                with petsc_c.aij_values(self.mat, self._sizes) as arrays:
+                    self._read(arrays)
+        self.mat.assemble()
         if self.operator.factor != 1.0:
             self.mat.scale(self.operator.factor)
 
-    def _create(self, template: PETSc.Vec) -> PETSc.Mat:
-        """The AIJ matrix around the arrays of indices and values."""
-        pattern, (own, away) = self._assembly.pattern, self._assembly.indices
-        num_owned, sizes = pattern.columns.num_owned, template.getSizes()
-        csr = []
-        for part, indices in enumerate((own, pattern.columns.globally(away).astype(PETSc.IntType))):
-            starts = pattern.starts[:num_owned, part] - np.int32(pattern.begins[part])
-            csr.append((np.append(starts, np.int32(len(indices))), indices, self._values[part]))
-        given = csr[0] if self._shared is None else tuple(csr)
+    def _read(self, arrays: list[npt.NDArray[np.float64]]) -> None:
+        for number, values in enumerate(arrays):
+            if len(values):
+                section = self._assembly.pattern.section(self._assembly.values, number, 8)
+                self.operator.local.runtime.read(section, values)
+
+    def _rows(self, columns: Columns) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Starts, global columns and values of this rank's rows, first those of its own columns."""
+        pattern, found = self._assembly.pattern, []
+        for part, indices in enumerate(self._assembly.indices):
+            starts = pattern.starts[: columns.num_owned, part] - np.int32(pattern.begins[part])
+            numbers = columns.globally(indices).astype(PETSc.IntType) if part or columns.first else indices
+            found.append((np.append(starts, np.int32(len(indices))), numbers, np.zeros(len(indices))))
+        return found
+
+    def _create(self, template: PETSc.Vec, rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> PETSc.Mat:
+        sizes, ((starts, columns, values), away) = template.getSizes(), rows
+        own = starts, columns - columns.dtype.type(self._assembly.pattern.columns.first), values
+        given = own if self._shared is None else (own, away)
         return PETSc.Mat().createAIJWithArrays((sizes, sizes), given, template.getBlockSize(), comm=template.getComm())
 
-    def _convert_to(self, kind: str) -> None:
-        if kind not in _BLOCKS:
-            raise OptionError(f"-mat_type {kind}: expected aij, baij, or sbaij")
+    def _create_other(self, template: PETSc.Vec, kind: str) -> PETSc.Mat:
+        if "viennacl" in kind:
+            raise OptionError(f"-mat_type {kind}: PETSc 3.26 multiplies it with host vectors wrongly; expected aij")
+        mat, sizes = PETSc.Mat().create(comm=template.getComm()), template.getSizes()
+        mat.setSizes((sizes, sizes), bsize=template.getBlockSize())
+        mat.setType(kind)
         if "sbaij" in kind:
             if not is_symmetric(self.operator.local.form):
                 raise OptionError(
                     f"-mat_type {kind}: it keeps one half of the Jacobian, which is not symmetric; expected aij or baij"
                 )
-            for option in (PETSc.Mat.Option.SYMMETRIC, PETSc.Mat.Option.SYMMETRY_ETERNAL):
-                self._aij.setOption(option, True)
-        self.mat = self._aij.convert(kind, out=PETSc.Mat())
+            mat.setOption(PETSc.Mat.Option.IGNORE_LOWER_TRIANGULAR, True)
+        mat.setUp()
+        return mat
