@@ -20,7 +20,7 @@ from femgpu.errors import FemgpuError
 # Columns of tables that go into files or pipes: enough for the longest names of devices.
 _WIDTH = 240
 # Cells of a benchmark on a CPU and on a GPU where none are given.
-_CELLS = {"ex12": (2e5, 1.6e7), "qdata": (2e3, 2e5)}
+_CELLS = {"ex12": (2e5, 1.6e7), "qdata": (2e3, 2e5), "assembly": (2e4, 1e6)}
 # Lengths of the vectors of cg where none are given.
 _DOFS = (1e5, 4e6)
 
@@ -98,7 +98,7 @@ def _bench(arguments: argparse.Namespace, rest: list[str]) -> int:
     from mpi4py import MPI
 
     from femgpu import options, runtime
-    from femgpu.bench import build, cg, ex12, launch, qdata
+    from femgpu.bench import assembly, build, cg, ex12, launch, qdata
     from femgpu.bench.report import check_folder, write_report
 
     if MPI.COMM_WORLD.size > 1 and arguments.workload != "build":
@@ -115,7 +115,7 @@ def _bench(arguments: argparse.Namespace, rest: list[str]) -> int:
         )
     chosen = runtime.for_comm(options.read().device, MPI.COMM_WORLD)
     device = chosen.device
-    result: ex12.Result | qdata.Result | launch.Result | build.Result | cg.Result
+    result: ex12.Result | qdata.Result | launch.Result | build.Result | cg.Result | assembly.Result
     if arguments.workload == "cg":
         result = cg_result
     elif arguments.workload == "launch":
@@ -125,6 +125,9 @@ def _bench(arguments: argparse.Namespace, rest: list[str]) -> int:
         result = build.run(chosen, MPI.COMM_WORLD, arguments.scripts or (), cell_types, arguments.degrees or build.DEGREES)
     elif arguments.workload == "qdata":
         result = qdata.run(chosen, arguments.cells or _CELLS["qdata"][device.is_gpu], arguments.precision or "double")
+    elif arguments.workload == "assembly":
+        cells = arguments.cells or _CELLS["assembly"][device.is_gpu]
+        result = assembly.run(chosen, cells, arguments.precision or "double")
     else:
         cells = arguments.cells or _CELLS["ex12"][device.is_gpu]
         result = ex12.run(cells, arguments.precision or "single", arguments.dim, arguments.blocks or ex12.BLOCKS)
@@ -162,14 +165,14 @@ def _parser() -> argparse.ArgumentParser:
     bench = _command(commands, "bench", "times a workload and writes a report", run_bench)
     bench.add_argument("workload", choices=(*_CELLS, "launch", "build", "cg"),
                        help="ex12: the variable-coefficient Poisson residual on P1; qdata: actions with state stored and "
-                       "recomputed; launch: host time of launches, small copies and actions (-dm_vec_type viennacl: on such "
+                       "recomputed; assembly: matrices of Poisson's equation and elasticity, from cells to PETSc; launch: host time of launches, small copies and actions (-dm_vec_type viennacl: on such "
                        "vectors), which takes none of the arguments but --out; build: time to build the kernels of all drivers "
                        "with cold caches, on any number of ranks, which takes --out, --scripts, --cell and --degrees; cg: "
                        "iterations of conjugate gradients, femgpu's and PETSc's (-dm_vec_type viennacl: on such vectors), which "
                        "takes --out, --cell, --degrees and the last two arguments")  # fmt: skip
     default = "; ".join(f"{name}: {gpu:.1e} on a GPU, else {cpu:.0e}" for name, (cpu, gpu) in _CELLS.items())
     bench.add_argument("--cells", type=_count, help=f"at least so many; default {default}")
-    bench.add_argument("--precision", choices=("single", "double", "mixed"), help="default single; qdata: double")
+    bench.add_argument("--precision", choices=("single", "double", "mixed"), help="default single; qdata, assembly: double")
     bench.add_argument("--dim", type=int, choices=(2, 3), default=2, help="2: triangles, 3: tetrahedra; default 2")
     bench.add_argument("--blocks", type=_counts, help="blocks to sweep, for example 4,8,16; default 4 to 128")
     bench.add_argument("--out", default="docs/benchmarks", help="folder of the report; default docs/benchmarks")

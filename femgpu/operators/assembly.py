@@ -30,6 +30,7 @@ class Assembly:
     Attributes:
         pattern: which entries there are.
         indices: columns of the first two sections of the values.
+        entries: the sum of element matrices.
         values: device buffer (pattern.num_values,) float64.
 
     Raises:
@@ -43,8 +44,8 @@ class Assembly:
         self.pattern, self.indices = pattern, (pattern.indices(0), pattern.indices(1))
         pattern.find_places(operator.terms, groups)
         atomic = scatter_mode(operator.settings, runtime.device.limits) == "atomic"
-        self._sum = EntrySum(runtime, pattern, groups, atomic)
-        self.values, alone = self._sum.values, pattern.alone
+        self.entries = EntrySum(runtime, pattern, groups, atomic)
+        self.values, alone = self.entries.values, pattern.alone
         self._add = None if more is None else self._adding(*more)
         self._diagonal = Scalars(runtime, 1)
         given = [np.int32(len(alone)), runtime.upload(alone), self._diagonal.buffer, self.values]
@@ -60,12 +61,12 @@ class Assembly:
         operator = self._operator
         operator.prepare("matrix")
         if self._bends != operator.bends:
-            self._sum.forget()
+            self.entries.forget()
             self._bends = operator.bends
         with log.event(EVENTS["matrix"], operator.flops("matrix"), self._runtime.finish):
-            self._sum.zero()
+            self.entries.zero()
             for term, first, count, matrices in operator.element_matrices():
-                self._sum.add(term, first, count, matrices)
+                self.entries.add(term, first, count, matrices)
             self._diagonal.set(diagonal)
             self._fill_alone()
 

@@ -98,6 +98,7 @@ class AssembledJacobian:
 
     Attributes:
         mat: the matrix.
+        assembly: its values on the device.
 
     Raises:
         OptionError: for SBAIJ, which keeps one half, where the Jacobian is not symmetric; for ViennaCL's types.
@@ -112,9 +113,9 @@ class AssembledJacobian:
         self._shared = SharedRows(local, groups, prescribed) if local.mpi.size > 1 else None
         with collective(local.mpi):
             columns = Columns.of(local.space.numbering, prescribed) if self._shared is None else self._shared.columns
-            self._assembly = Assembly(local, groups, columns, None if self._shared is None else self._shared.rows)
-        self._sizes, rows = [len(indices) for indices in self._assembly.indices], self._rows(columns)
-        del self._assembly.indices
+            self.assembly = Assembly(local, groups, columns, None if self._shared is None else self._shared.rows)
+        self._sizes, rows = [len(indices) for indices in self.assembly.indices], self._rows(columns)
+        del self.assembly.indices
         # What another type than AIJ takes its values from.
         self._rows_by_host = [] if kind in _AIJ else rows
         self.mat = self._create(template, rows) if kind in _AIJ else self._create_other(template, kind)
@@ -125,7 +126,7 @@ class AssembledJacobian:
         Args:
             diagonal: what boundary rows have there; default s.
         """
-        assembly = self._assembly
+        assembly = self.assembly
         assembly.compute(self.operator.transfer.scale if diagonal is None else diagonal)
         if self._shared is not None:
             self._shared.add(assembly)
@@ -144,13 +145,13 @@ class AssembledJacobian:
     def _read(self, arrays: list[npt.NDArray[np.float64]]) -> None:
         for number, values in enumerate(arrays):
             if len(values):
-                section = self._assembly.pattern.section(self._assembly.values, number, 8)
+                section = self.assembly.pattern.section(self.assembly.values, number, 8)
                 self.operator.local.runtime.read(section, values)
 
     def _rows(self, columns: Columns) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Starts, global columns and values of this rank's rows, first those of its own columns."""
-        pattern, found = self._assembly.pattern, []
-        for part, indices in enumerate(self._assembly.indices):
+        pattern, found = self.assembly.pattern, []
+        for part, indices in enumerate(self.assembly.indices):
             starts = pattern.starts[: columns.num_owned, part] - np.int32(pattern.begins[part])
             numbers = columns.globally(indices).astype(PETSc.IntType) if part or columns.first else indices
             found.append((np.append(starts, np.int32(len(indices))), numbers, np.zeros(len(indices))))
@@ -158,7 +159,7 @@ class AssembledJacobian:
 
     def _create(self, template: PETSc.Vec, rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> PETSc.Mat:
         sizes, ((starts, columns, values), away) = template.getSizes(), rows
-        own = starts, columns - columns.dtype.type(self._assembly.pattern.columns.first), values
+        own = starts, columns - columns.dtype.type(self.assembly.pattern.columns.first), values
         given = own if self._shared is None else (own, away)
         return PETSc.Mat().createAIJWithArrays((sizes, sizes), given, template.getBlockSize(), comm=template.getComm())
 
