@@ -16,8 +16,8 @@ from femgpu.operators.term import Term
 from femgpu.runtime import Kernel, Runtime
 
 _GROUP_SIZE = 64
-# Positions of the element matrices and of the values among the arguments.
-_MATRICES, _VALUES = 20, 21
+# Position of the element matrices among the arguments.
+_MATRICES = 21
 
 
 class EntrySum:
@@ -71,7 +71,7 @@ class EntrySum:
         firsts = list(accumulate(sizes, initial=0))
         name = "add_entries" if self._atomic else "gather_entries"
         for row, column in sorted(couples(term)):
-            given: list[Any] = [np.int32(0), np.int32(0), np.int32(firsts[-1])]
+            given: list[Any] = [np.int32(0), np.int32(0), np.int32(firsts[-1] ** 2), np.int32(firsts[-1])]
             for number in (row, column):
                 nodes, comp = term.element(term.rows[number]).num_basis, term.rows[number].num_comp
                 given += map(np.int32, (firsts[number], nodes, comp, self._groups.members[number][block].shape[1]))

@@ -44,9 +44,9 @@ def least_bytes(
 
 
 def in_chunks(choice: Choice, settings: Settings) -> Choice:
-    """A plan of element matrices for as many cells at a time as `-femgpu_assembly_memory` has room for."""
-    cells = settings.assembly_memory * 2**20 // (8 * choice.plan.work.num_rows**2)
-    return replace(choice, plan=replace(choice.plan, chunk_cells=max(cells, 1)))
+    """A plan of element matrices for as many cells at a time as `-femgpu_assembly_memory`, and 31 bits, have room for."""
+    entries = min(settings.assembly_memory * 2**17, 2**30)
+    return replace(choice, plan=replace(choice.plan, chunk_cells=max(entries // choice.plan.work.num_rows**2, 1)))
 
 
 def chunk_bytes(term: Term, choice: Choice) -> int:

@@ -130,6 +130,12 @@ class AssembledJacobian:
         assembly.compute(self.operator.transfer.scale if diagonal is None else diagonal)
         if self._shared is not None:
             self._shared.add(assembly)
+        self.copy()
+        if self.operator.factor != 1.0:
+            self.mat.scale(self.operator.factor)
+
+    def copy(self) -> None:
+        """Copies the values on the device to PETSc; collective."""
         with log.event("FGTransfer"):
             if self._rows_by_host:
                 self._read([values for _, _, values in self._rows_by_host])
@@ -139,8 +145,6 @@ class AssembledJacobian:
                 with petsc_c.aij_values(self.mat, self._sizes) as arrays:
                     self._read(arrays)
         self.mat.assemble()
-        if self.operator.factor != 1.0:
-            self.mat.scale(self.operator.factor)
 
     def _read(self, arrays: list[npt.NDArray[np.float64]]) -> None:
         for number, values in enumerate(arrays):
@@ -159,7 +163,8 @@ class AssembledJacobian:
 
     def _create(self, template: PETSc.Vec, rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> PETSc.Mat:
         sizes, ((starts, columns, values), away) = template.getSizes(), rows
-        own = starts, columns - columns.dtype.type(self.assembly.pattern.columns.first), values
+        first = self.assembly.pattern.columns.first
+        own = starts, columns - columns.dtype.type(first) if first else columns, values
         given = own if self._shared is None else (own, away)
         return PETSc.Mat().createAIJWithArrays((sizes, sizes), given, template.getBlockSize(), comm=template.getComm())
 

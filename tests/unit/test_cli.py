@@ -10,7 +10,7 @@ import pytest
 from conftest import CHILD_ENVIRONMENT
 
 from femgpu import runtime, warmup
-from femgpu.bench import ex12, launch, report
+from femgpu.bench import assembly, ex12, launch, report
 from femgpu.bench.residual import Timing
 from femgpu.cli import main
 from femgpu.runtime import costs
@@ -169,6 +169,18 @@ def test_bench_of_launches(capsys, tmp_path, monkeypatch):
     }
     for timing in record["timings"]:
         assert timing["us"] > 0 and timing["us_profiling"] > 0
+
+
+def test_bench_of_assembly(capsys, tmp_path, monkeypatch):
+    """One case; the matrix is checked in the same run."""
+    monkeypatch.setattr(assembly, "CASES", assembly.CASES[:1])
+    assert main(["bench", "assembly", "--cells", "300", "--out", str(tmp_path)]) == 0
+    assert "symbolic s" in capsys.readouterr().out
+    files = {path.suffix: path for path in tmp_path.iterdir()}
+    assert set(files) == {".csv", ".json", ".png"}
+    (timing,) = json.loads(files[".json"].read_text())["timings"]
+    assert (timing["cells"], timing["dofs"], timing["chunks"]) == (384, 125, 1) and timing["error"] < 1e-13
+    assert all(timing[name] > 0 for name in timing if name.endswith("Mcells") or name.endswith("_s"))
 
 
 def test_bench_of_launches_on_a_queue_of_another_library(monkeypatch):

@@ -63,22 +63,21 @@ __kernel void find_places(const ulong num_pairs, const int num_row_groups, const
   d_places[pair] = (PLACE)low;
 }
 
-// The block of rows of one field and columns of another in element matrices of NUM_ROWS x NUM_ROWS numbers, those of cell `first`
-// at the beginning of d_matrices; `row0` and `column0` are the block's first. Of either field: nodes of a cell, components, groups of a
-// cell (parts), the nodes' positions in the L-vector, and the part that each is of. Cells are counted as in d_cells (null: all). d_dofs
-// has, for each entry of the L-vector, its column (-1: prescribed) and its number within the group.
-#define BLOCK                                                                                                                     \
-  const int num_rows, const int row0, const int row_nodes, const int row_comp, const int row_parts, const int column0,           \
-      const int column_nodes, const int column_comp, const int column_parts, const int num_owned,                                \
-      __global const int *d_row_offsets, __global const int *d_column_offsets, __global const int *d_row_parts,                   \
-      __global const int *d_column_parts, __global const int *d_cells, __global const PLACE *d_places,                                \
+// The block of rows of one field and columns of another in element matrices. d_matrices begins with cell `first`; a cell has
+// cell_words numbers, a row row_words, and the block begins at row0, column0. Of either field: nodes of a cell, components, groups
+// of a cell (parts), the nodes' positions in the L-vector, and the part that each is of. Cells are counted as in d_cells (null:
+// all). d_dofs has, for each entry of the L-vector, its column (-1: prescribed) and its number within the group.
+#define BLOCK                                                                                                            \
+  const int cell_words, const int row_words, const int row0, const int row_nodes, const int row_comp, const int row_parts, \
+      const int column0, const int column_nodes, const int column_comp, const int column_parts, const int num_owned,     \
+      __global const int *d_row_offsets, __global const int *d_column_offsets, __global const int *d_row_parts,          \
+      __global const int *d_column_parts, __global const int *d_cells, __global const PLACE *d_places,                   \
       __global const int2 *d_dofs, __global const int *d_starts
 
 // One entry of one element matrix per work-item, added atomically.
 __kernel void add_entries(const int first, const int count, BLOCK, __global const double *d_matrices, __global double *d_values) {
   const int rows = row_nodes * row_comp, columns = column_nodes * column_comp;
-  const size_t i = get_global_id(0);
-  const int cell = (int)(i / (rows * columns)), entry = (int)(i % (rows * columns));
+  const int i = (int)get_global_id(0), cell = i / (rows * columns), entry = i % (rows * columns);
   if (cell >= count) return;
   const int r = entry / columns, c = entry % columns, m = r / row_comp, n = c / column_comp;
   const size_t at = d_cells ? d_cells[first + cell] : first + cell;
@@ -87,7 +86,7 @@ __kernel void add_entries(const int first, const int count, BLOCK, __global cons
   if (row.x < 0 || column.x < 0) return;
   const int place = d_places[(at * row_parts + d_row_parts[m]) * column_parts + d_column_parts[n]];
   const int start = d_starts[2 * row.x + (column.x >= num_owned)];
-  atomic_add_scalar(d_values + start + place + column.y, d_matrices[((size_t)cell * num_rows + row0 + r) * num_rows + column0 + c]);
+  atomic_add_scalar(d_values + start + place + column.y, d_matrices[(size_t)cell * cell_words + (row0 + r) * row_words + column0 + c]);
 }
 
 // One row of the matrix per work-item: sums what its cells have, in their order. d_nodes: positions of the nodes in the L-vector;
@@ -104,7 +103,7 @@ __kernel void gather_entries(const int first, const int count, BLOCK, __global c
     const int cell = d_entries[k] / row_nodes, m = d_entries[k] % row_nodes;
     if (cell < first || cell >= first + count) continue;
     __global const double *matrix =
-        d_matrices + ((size_t)(cell - first) * num_rows + row0 + m * row_comp + component) * num_rows + column0;
+        d_matrices + (size_t)(cell - first) * cell_words + (row0 + m * row_comp + component) * row_words + column0;
     const size_t at = d_cells ? d_cells[cell] : cell;
     __global const PLACE *places = d_places + (at * row_parts + d_row_parts[m]) * column_parts;
     for (int n = 0; n < column_nodes; ++n) {
