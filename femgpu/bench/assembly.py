@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ import ufl
 from petsc4py import PETSc
 from rich.progress import track
 
-from femgpu import mesh
+from femgpu import mesh, options
 from femgpu.errors import DataError
 from femgpu.forms import bilinear_form
+from femgpu.operators.ways import scatter_mode
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
 from femgpu.solver.global_operator import GlobalOperator
@@ -80,6 +81,7 @@ class Result:
 
     device: str
     precision: str
+    scatter: str
     timings: list[Timing]
 
     @property
@@ -90,19 +92,21 @@ class Result:
     @property
     def variant(self) -> str:
         """Name of the report's files, after the device."""
-        return self.precision
+        return f"{self.precision}-{self.scatter}"
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per timing, for the CSV file."""
-        return [{"device": self.device, "precision": self.precision} | asdict(timing) for timing in self.timings]
+        given = {"device": self.device, "precision": self.precision, "scatter": self.scatter}
+        return [given | asdict(timing) for timing in self.timings]
 
     def record(self) -> dict[str, Any]:
         """What the JSON file holds besides device and versions."""
-        return {"workload": "assembly", "precision": self.precision, "timings": [asdict(timing) for timing in self.timings]}
+        given = {"workload": "assembly", "precision": self.precision, "scatter": self.scatter}
+        return given | {"timings": [asdict(timing) for timing in self.timings]}
 
     def text(self) -> str:
         """A table: one line per matrix."""
-        lines = [f"assembly, {self.precision}, {self.device}"]
+        lines = [f"assembly, {self.precision}, {self.scatter}, {self.device}"]
         names = ("cells", "dofs", "nonzeros", "element Mcell/s", "sum Mcell/s", "both Mcell/s", "copy s", "symbolic s", "error")
         lines.append(f"{'form':12s}{'':5s}" + "".join(f"{name:>16s}" for name in names))
         for t in self.timings:
@@ -129,7 +133,7 @@ class Result:
             axes.bar(np.arange(len(seconds)) + 0.2 * (i - 1.5), seconds, 0.18, label=step)
         axes.set_xticks(np.arange(len(self.timings)), [" ".join(_name(t).split()) for t in self.timings], fontsize=8)
         axes.set(ylabel="seconds for a million cells", yscale="log")
-        axes.set_title(f"Assembly, {self.precision}\n{self.device}", fontsize=8)
+        axes.set_title(f"Assembly, {self.precision}, {self.scatter}\n{self.device}", fontsize=8)
         axes.legend(fontsize=8)
         figure.savefig(path, dpi=120)
 
@@ -139,7 +143,7 @@ def _name(timing: Timing) -> str:
 
 
 def run(runtime: Runtime, cells: float, precision: str = "double") -> Result:
-    """Runs the workload on this process's device.
+    """Runs the workload on this process's device; `-femgpu_scatter` and `-femgpu_assembly_memory` apply.
 
     Args:
         runtime: the device.
@@ -152,14 +156,14 @@ def run(runtime: Runtime, cells: float, precision: str = "double") -> Result:
     Raises:
         DataError: when one does not.
     """
-    timings = []
+    settings, timings = replace(options.read(), precision=precision), []
     for case in track(CASES, description="assembly", transient=True):
-        _time(runtime, *case, 2, precision)  # builds the kernels
-        timings.append(_time(runtime, *case, max(2, round((cells * _SHARE[case[1]]) ** (1 / 3))), precision))
-    return Result(str(runtime.device), precision, timings)
+        _time(runtime, *case, 2, settings)  # builds the kernels
+        timings.append(_time(runtime, *case, max(2, round((cells * _SHARE[case[1]]) ** (1 / 3))), settings))
+    return Result(str(runtime.device), precision, scatter_mode(settings, runtime.device.limits), timings)
 
 
-def _time(runtime: Runtime, form: str, cell: str, degree: int, num_comp: int, faces: int, precision: str) -> Timing:
+def _time(runtime: Runtime, form: str, cell: str, degree: int, num_comp: int, faces: int, settings: Settings) -> Timing:
     dm = mesh.box((faces,) * 3, cell=cell, comm=PETSc.COMM_SELF)
     V = FunctionSpace(dm, "Lagrange", degree, shape=(num_comp,) if num_comp > 1 else ())
     u, v = ufl.TrialFunction(V), ufl.TestFunction(V)
@@ -169,7 +173,7 @@ def _time(runtime: Runtime, form: str, cell: str, degree: int, num_comp: int, fa
         a += 1.5 * ufl.div(u) * ufl.div(v) * ufl.dx
     zero = V.dm.createGlobalVec()
     bc = DirichletBC(V, (0.0,) * num_comp if num_comp > 1 else 0.0, 1)
-    operator = GlobalOperator(bilinear_form(a), bc, Settings(precision=precision), runtime, scale=1.0)
+    operator = GlobalOperator(bilinear_form(a), bc, settings, runtime, scale=1.0)
     operator.linearise(zero)
     local = operator.local
     local.prepare("matrix")
@@ -192,7 +196,7 @@ def _time(runtime: Runtime, form: str, cell: str, degree: int, num_comp: int, fa
     both = _seconds(runtime, lambda: made.assembly.compute(1.0))
     copy = _seconds(runtime, made.copy)
     error = _error(operator, made.mat, zero)
-    if not error < _TOLERANCE[precision]:
+    if not error < _TOLERANCE[settings.precision]:
         raise DataError(f"the matrix of {form} on {cell} cells is wrong by {error:.1e}; this is a bug, please report it")
     cells, rows, nonzeros = sum(count for _, _, count, _ in chunks), made.mat.getSize()[0], int(made.mat.getInfo()["nz_used"])
     element, summed, whole = (1e-6 * cells / seconds for seconds in (_seconds(runtime, elements), _seconds(runtime, sums), both))

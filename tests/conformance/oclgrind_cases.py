@@ -174,6 +174,16 @@ def solve():
     assert femgpu.assemble(inner(u, u) * dx) > 0
 
 
+def assemble():
+    """Matrices of two fields, one of them prescribed in part: their rows, places and both sums."""
+    dm = femgpu.mesh.box((2, 1), cell="triangle")
+    W = MixedSpace({"u": FunctionSpace(dm, "Lagrange", 2, (2,)), "p": FunctionSpace(dm, "Lagrange", 1)})
+    (u, p), (v, q) = ufl.split(ufl.TrialFunction(W)), ufl.split(ufl.TestFunction(W))
+    for scatter in ("gather", "atomic"):
+        PETSc.Options().setValue("femgpu_scatter", scatter)
+        femgpu.assemble((inner(u, v) + ufl.div(u) * q) * dx + p * q * ds(1), femgpu.DirichletBC(W.sub("u"), 0.0, 1, component=0))
+
+
 @dataclass(frozen=True)
 class Fault:
     """A residual whose kernel is wrong in one place.
@@ -248,6 +258,7 @@ RUNS = {
     **{name: (compute, case) for name, case in CASES.items()},
     "self-test": (lambda size: self_test(current(), size), 100),
     "problem": (solve,),
+    "matrices": (assemble,),
     **{name: (compute_wrong, fault) for name, fault in FAULTS.items()},
 }
 
