@@ -92,7 +92,7 @@ def check(operator, zero):
     return mat
 
 
-@parallel
+@pytest.mark.parallel([1, 3])
 @pytest.mark.parametrize("cell", [*ALL_CELLS, "triangle+quadrilateral", "tetrahedron+hexahedron+prism"])
 def test_scalar_fields(set_options, cell):
     """All types of cells, with facets of a cell that count twice, and conditions on one side."""
