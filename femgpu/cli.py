@@ -165,7 +165,8 @@ def _parser() -> argparse.ArgumentParser:
     bench = _command(commands, "bench", "times a workload and writes a report", run_bench)
     bench.add_argument("workload", choices=(*_CELLS, "launch", "build", "cg"),
                        help="ex12: the variable-coefficient Poisson residual on P1; qdata: actions with state stored and "
-                       "recomputed; assembly: matrices of Poisson's equation and elasticity, from cells to PETSc; launch: host time of launches, small copies and actions (-dm_vec_type viennacl: on such "
+                       "recomputed; assembly: matrices of Poisson's equation and elasticity, from cells to PETSc; "
+                       "launch: host time of launches, small copies and actions (-dm_vec_type viennacl: on such "
                        "vectors), which takes none of the arguments but --out; build: time to build the kernels of all drivers "
                        "with cold caches, on any number of ranks, which takes --out, --scripts, --cell and --degrees; cg: "
                        "iterations of conjugate gradients, femgpu's and PETSc's (-dm_vec_type viennacl: on such vectors), which "

@@ -237,14 +237,9 @@ def difference_at(mat: PETSc.Mat, state: PETSc.Vec) -> None:
 
 
 def before_stages(ts: PETSc.TS, function: Callable[[float], None]) -> Any:
-    """Calls a function with the time of each stage of a TS before it is solved.
+    """Calls a function, which must not raise, with the time of each stage of a TS before it is solved.
 
-    Args:
-        ts: the integrator.
-        function: must not raise.
-
-    Returns:
-        What PETSc calls, to be kept as long as the TS lives.
+    What is returned must be kept as long as the TS lives: PETSc calls it.
     """
 
     def call(_: Any, time: float) -> int:

@@ -15,7 +15,7 @@ from femgpu.forms import Form, Pointwise, StateSplit
 from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays, scalar_type
 from femgpu.operators.inputs import Inputs
-from femgpu.operators.memory import chunk_bytes, in_chunks, least_bytes
+from femgpu.operators.memory import in_chunks, least_bytes
 from femgpu.operators.sums import GatherSum, Segments
 from femgpu.operators.term import Term, make_terms
 from femgpu.operators.ways import Candidate, Choice, Way, candidates, choose_plan, fastest, state_bytes
@@ -61,11 +61,8 @@ class FormOperator:
     """
 
     def __init__(self, form: Form, settings: Settings, runtime: Runtime, prescribed: npt.NDArray[np.uint8] | None = None):
-        self.form = form
-        self.settings = settings
-        self.runtime = runtime
-        self.space = form.space
-        self.mesh, self.mpi = form.space.mesh, form.space.mesh.mpi
+        self.form, self.settings, self.runtime = form, settings, runtime
+        self.space, self.mesh, self.mpi = form.space, form.space.mesh, form.space.mesh.mpi
         self.scalar = np.dtype(scalar_type(settings.precision))
         self.num_local, self._prescribed = self.space.num_local, prescribed
         self.mesh.update()
@@ -189,11 +186,9 @@ class FormOperator:
 
     def matrices(self) -> list[npt.NDArray[np.float64]]:
         """Element matrices at `base` on the host, (num_cells, num_rows, num_rows) for each term that has a Jacobian."""
-        found: dict[Term, npt.NDArray[np.float64]] = {}
-        for term, first, count, buffer in self.element_matrices():
-            whole = found.setdefault(term, np.empty((term.num_cells, term.num_rows, term.num_rows)))
-            self.runtime.read(buffer, whole[first : first + count])
-        return list(found.values())
+        read, found = self.runtime.read, self.element_matrices()
+        pieces = [(term, read(buffer, np.empty((count, term.num_rows, term.num_rows)))) for term, _, count, buffer in found]
+        return [np.concatenate([piece for t, piece in pieces if t is term]) for term in dict.fromkeys(t for t, _ in pieces)]
 
     def element_matrices(self) -> Iterator[tuple[Term, int, int, Any]]:
         """The same chunk by chunk: term, first cell, cells, and the device buffer, which the next chunk overwrites."""
@@ -238,8 +233,7 @@ class FormOperator:
     def _plan(self, term: Term, target: str, pointwise: Pointwise, block: int = 0) -> Choice:
         """The plan of a term; where `block` is given, arrays stand as in another plan with that many cells interleaved."""
         masked = self._prescribed is not None and target != "matrix"
-        limits = self.runtime.device.limits
-        limits = replace(limits, block=block) if block else limits
+        limits = replace(self.runtime.device.limits, block=block) if block else self.runtime.device.limits
         return choose_plan(make_work(term, target, pointwise, masked), term, self.settings, limits)
 
     def _build(self, target: str) -> list[Application]:
@@ -247,9 +241,8 @@ class FormOperator:
         with collective(self.mpi):
             chosen = self._plans(target)
             if target == "matrix":
-                # One buffer for the largest chunk: they are used up one after the other.
-                chosen = [(term, pointwise, in_chunks(choice, self.settings)) for term, pointwise, choice in chosen]
-                self._matrix = self.runtime.empty(max((chunk_bytes(term, choice) for term, _, choice in chosen), default=0))
+                chosen, num_bytes = in_chunks(chosen, self.settings)
+                self._matrix = self.runtime.empty(num_bytes)
             return [self._application(term, pointwise, choice) for term, pointwise, choice in chosen]
 
     def _choose(self, target: str) -> list[Application]:

@@ -43,12 +43,22 @@ def least_bytes(
     return total
 
 
-def in_chunks(choice: Choice, settings: Settings) -> Choice:
-    """A plan of element matrices for as many cells at a time as `-femgpu_assembly_memory`, and 31 bits, have room for."""
-    entries = min(settings.assembly_memory * 2**17, 2**30)
-    return replace(choice, plan=replace(choice.plan, chunk_cells=max(entries // choice.plan.work.num_rows**2, 1)))
+def in_chunks(
+    chosen: Sequence[tuple[Term, Pointwise, Choice]], settings: Settings
+) -> tuple[list[tuple[Term, Pointwise, Choice]], int]:
+    """Plans of element matrices for as many cells at a time as `-femgpu_assembly_memory`, and 31 bits, have room for.
 
+    Args:
+        chosen: terms, their functions and plans.
+        settings: the options.
 
-def chunk_bytes(term: Term, choice: Choice) -> int:
-    """Bytes of the element matrices of a chunk."""
-    return 8 * min(choice.plan.chunk_cells, term.num_cells) * choice.plan.work.num_rows**2
+    Returns:
+        The same with such plans; and the bytes of the largest chunk, as they are used up one after the other.
+    """
+    entries, found, most = min(settings.assembly_memory * 2**17, 2**30), [], 0
+    for term, pointwise, choice in chosen:
+        size = choice.plan.work.num_rows**2
+        plan = replace(choice.plan, chunk_cells=max(entries // size, 1))
+        found.append((term, pointwise, replace(choice, plan=plan)))
+        most = max(most, 8 * size * min(plan.chunk_cells, term.num_cells))
+    return found, most
