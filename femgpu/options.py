@@ -69,6 +69,9 @@ OPTIONS = (
            ("auto", "none", "assembled")),
     Option("femgpu_form", str, "",
            "form of femgpu.FormMatrix and femgpu.AssembledPC: path/to/file.py:function or package.module:function"),
+    Option("femgpu_ksp_check", int, 0,
+           "iterations under way when femgpu's Krylov methods look at a norm; 0: 2 on a GPU that works alone, else 1",
+           minimum=0, maximum=_MOST),
     Option("femgpu_view", bool, False, "print device, plans, bytes, flops and times"),
     Option("femgpu_kernel_dump", str, "", "directory that receives every kernel's source and build log"),
     Option("petscfe_num_blocks", int, 0, "blocks per batch; selects schedule transposed", minimum=0, maximum=_MOST),
@@ -104,6 +107,7 @@ class Settings:
     jacobian: str = "matfree"
     pmat: str = "auto"
     form: str = ""
+    ksp_check: int = 0
     view: bool = False
     kernel_dump: str = ""
     num_blocks: int = 0
