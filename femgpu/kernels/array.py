@@ -81,13 +81,13 @@ class Layout:
         num_cells, words = array.shape
         if self.order == "cell":
             return np.ascontiguousarray(array).reshape(-1)
-        groups = (words // self.together, self.together)
-        packed = np.empty((-(-num_cells // self.block), groups[0], self.block, groups[1]), array.dtype)
+        count, together = words // self.together, self.together
+        packed = np.empty((-(-num_cells // self.block), count, self.block, together), array.dtype)
         full, rest = divmod(num_cells, self.block)
-        packed[:full] = array[: full * self.block].reshape(full, self.block, *groups).swapaxes(1, 2)
+        packed[:full] = array[: full * self.block].reshape(full, self.block, count, together).swapaxes(1, 2)
         if rest:
             packed[full, :, rest:] = 0
-            packed[full, :, :rest] = array[full * self.block :].reshape(rest, *groups).swapaxes(0, 1)
+            packed[full, :, :rest] = array[full * self.block :].reshape(rest, count, together).swapaxes(0, 1)
         return packed.reshape(-1)
 
     def unpack(self, flat: np.ndarray, num_cells: int, words: int) -> np.ndarray:

@@ -207,7 +207,7 @@ def test_warmup_builds_what_a_run_needs(script, tmp_path):
     assert len(list(cache.iterdir())) == 6
     again = run("warmup", path, "-dm_plex_box_faces", "2,3", begin=_STORING, FEMGPU_CACHE_DIR=str(cache))
     assert "0 programs built, 6 found in the cache" in again.stdout
-    path = script("problem.solve()\nassert problem.runtime.num_compiled == 0")
+    path = script("problem.solve()\nassert problem.runtime.programs.num_compiled == 0")
     command = [sys.executable, str(path), "-dm_plex_box_faces", "2,3"]
     environment = {**CHILD_ENVIRONMENT, "FEMGPU_CACHE_DIR": str(cache)}
     text = path.read_text().replace("import sys\n", "import sys, petsc4py\npetsc4py.init(sys.argv)\n", 1)
