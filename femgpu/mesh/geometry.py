@@ -64,6 +64,11 @@ def _times(table: npt.NDArray[np.float64], x: npt.NDArray[np.float64]) -> npt.ND
     return (table @ x.reshape(len(x), -1)).reshape(-1, *x.shape[1:])
 
 
+def _cells_last(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """(num_basis, dim, num_cells) nodes of cells, so that numbers that are computed with stand side by side."""
+    return np.ascontiguousarray(x.swapaxes(1, 2))
+
+
 def map_jacobians(
     coords: npt.NDArray[np.float64], dofs: npt.NDArray[np.int32], grads: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
@@ -151,10 +156,10 @@ def affine_mask(element: LagrangeElement, coords: npt.NDArray[np.float64], dofs:
     rounding = 8 * np.finfo(float).eps
     mask = np.empty(len(dofs), bool)
     for part in chunks(len(dofs)):
-        x = coords[dofs[part].T]
+        x = _cells_last(coords[dofs[part].T])
         low, high = x.min(axis=0), x.max(axis=0)
-        allowed = AFFINE_TOLERANCE * (high - low).max(axis=1) + rounding * np.maximum(-low, high).max(axis=1)
-        mask[part] = np.abs(_times(residual, x)).max(axis=(0, 2)) <= allowed
+        allowed = AFFINE_TOLERANCE * (high - low).max(axis=0) + rounding * np.maximum(-low, high).max(axis=0)
+        mask[part] = np.abs(_times(residual, x)).max(axis=(0, 1)) <= allowed
     return mask
 
 
@@ -192,7 +197,7 @@ def check_orientation(
     worst = np.inf
     for part in chunks(len(dofs)):
         at = grads[:1] if affine[part].all() else grads
-        det = np.linalg.det(map_jacobians(coords, dofs[part], at)).min(axis=1)
+        det = _determinants(coords[dofs[part].T], at).min(axis=0)
         wrong = np.flatnonzero(det <= 0)
         if len(wrong):
             bad.append(wrong + part.start)
@@ -201,6 +206,20 @@ def check_orientation(
         cells = np.concatenate(bad)
         count = f"{len(cells)} of {len(dofs)}"
         raise MeshError(_inverted(element, coords[dofs[cells[0]]], int(ids[cells[0]]), count, worst))
+
+
+def _determinants(x: npt.NDArray[np.float64], grads: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """(num_points, num_cells) det J in cells with the nodes x (num_basis, num_cells, dim), for gradients as of `map_jacobians`."""
+    num_points, num_basis, dim = grads.shape
+    flat = grads.transpose(0, 2, 1).reshape(num_points * dim, num_basis)
+    # Row k is dx / dX_k.
+    rows = _times(flat, _cells_last(x)).reshape(num_points, dim, dim, -1).transpose(1, 2, 0, 3)
+    if dim == 1:
+        return rows[0, 0]
+    if dim == 2:
+        return rows[0, 0] * rows[1, 1] - rows[0, 1] * rows[1, 0]
+    (a, b, c), (d, e, f), (g, h, i) = rows
+    return g * (b * f - c * e) + h * (c * d - a * f) + i * (a * e - b * d)
 
 
 def _inverted(element: LagrangeElement, nodes: npt.NDArray, cell: int, count: str, worst: float) -> str:
