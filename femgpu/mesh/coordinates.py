@@ -87,12 +87,13 @@ def read_vertices(dm: PETSc.DMPlex, closures: Sequence[Closure], mpi: Any) -> tu
 
 
 def _ensure_fe(dm: PETSc.DMPlex) -> PETSc.FE:
-    """The element of the coordinates, made where there is none: one that exists may be curved, and must not be projected."""
+    """The element of the coordinates, made where there is none, for the vertices in the order in which they stand."""
     if (fe := coordinate_fe(dm)) is not None:
         return fe
-    # The projection starts from the global coordinates: drop those, so that coordinates moved in the local vector count.
+    # Global coordinates may be older than those that were moved in the local vector.
     dm.setCoordinatesLocal(dm.getCoordinatesLocal())
-    dm.createCoordinateSpace(1, False, True)
+    # No projection: it would compute the same numbers, for as long as all the rest of reading a mesh takes.
+    dm.createCoordinateSpace(1, False, False)
     return dm.getCoordinateDM().getField(0)[0]
 
 
