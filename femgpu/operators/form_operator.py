@@ -126,20 +126,15 @@ class FormOperator:
 
     def build(self, targets: Sequence[str] = TARGETS) -> None:
         """Builds the programs of targets, of those that the form knows, without evaluating any; collective."""
-        self.build_ahead(targets)
-        for target in self._known(targets):
+        known = [target for target in targets if target == "residual" or self.form.has_jacobian]
+        self.build_ahead(known)
+        for target in known:
             self.prepare(target)
 
     def build_ahead(self, targets: Sequence[str]) -> None:
-        """Starts to build the programs of targets, those that are needed first in front; collective.
-
-        What goes wrong is told by `prepare`, where a target is asked for.
-        """
+        """Starts to build the programs of targets in threads; what goes wrong is told by `prepare`; collective."""
         with suppress(FemgpuError):
-            self._planner.start([target for target in self._known(targets) if target not in self.applications])
-
-    def _known(self, targets: Sequence[str]) -> Sequence[str]:
-        return [target for target in targets if target == "residual" or self.form.has_jacobian]
+            self._planner.start([target for target in targets if target not in self.applications])
 
     def residual(self, u: Any = None, out: Any = None) -> None:
         """`out` = sum of the cells' residuals at `u`; ghosts hold this rank's share.
@@ -271,8 +266,7 @@ class FormOperator:
         if not storing:
             return Way(candidate, self._application(term, computed, choice), None)
         size = state_bytes(term, choice.plan)
-        what = f"what is kept ({candidate.split}; -femgpu_qdata recompute keeps nothing)"
-        self.runtime.require(sum(size.values()), what)
+        self.runtime.require(sum(size.values()), f"what is kept ({candidate.split}; -femgpu_qdata recompute keeps nothing)")
         state = {role: self.runtime.empty(count) for role, count in size.items()}
         (stored,) = (self._application(term, *part, state) for part in storing)
         return Way(candidate, self._application(term, computed, choice, state), stored)
