@@ -139,6 +139,11 @@ class Plan(ABC):
         return False
 
     @property
+    def tables_in_local(self) -> bool:
+        """Whether kernels copy the tabulations to local memory, `s_tables`: points then stand an odd number of words apart."""
+        return False
+
+    @property
     def layout(self) -> Layout:
         """Of arrays that neighbouring items read together."""
         return Layout("block", self.block) if self.block > 1 else Layout()
@@ -169,13 +174,8 @@ class Plan(ABC):
         """Numbers in the weights, the normal and all tabulations, for one facet where there are facets."""
         work = self.work
         words = work.num_qpts + work.dim * work.facet
-        return words + sum(work.num_qpts * work.tables[number].words(work.dim) for number in self.tables)
-
-    @cached_property
-    def point_size(self) -> int:
-        """Instructions for one point, about, when the loops over basis functions are unrolled."""
-        rebuilds = self.work.maps and not self.work.affine and self.geometry == "recomputed"
-        return self.work.point_size + rebuilds * self.work.rebuild_flops
+        widths = [width for number in self.tables for width in work.tables[number].widths(work.dim).values()]
+        return words + work.num_qpts * sum(width | self.tables_in_local for width in widths)
 
     @property
     def unrolls_basis(self) -> bool:

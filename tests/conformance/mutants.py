@@ -213,8 +213,10 @@ MUTANTS = {
         kind="matrix",
     ),
     "tile past the last basis function": of_plans(text("if (v < num_test && t < num_trial)", ""), kind="matrix"),
-    "tables of the first pass in all": of_plans(text("TABLE_D(0, start + p)", "TABLE_D(0, p)"), kind="matrix", points="many"),
-    "part of a cell too few": of_plans(text("first + past, cells = min(CELLS,", "first + past, cells = min(CELLS - 1,"), kind="matrix"),
+    "tables of the first pass in all": of_plans(text("const int q = start + p;", "const int q = p;"), kind="matrix", points="many"),
+    "part of a cell too few": of_plans(
+        text("first + past, cells = min(CELLS,", "first + past, cells = min(CELLS - 1,"), kind="matrix"
+    ),
     "prescribed row written": of_plans(
         text("if (offset >= 0) atomic_add_scalar(d_out + offset,", "atomic_add_scalar(d_out + NODE(offset),"),
         scatter="atomic",

@@ -266,10 +266,12 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define COMPS 1
 #define ROW_TILES 1
 #define COLUMN_TILES 2
+#define TILES 2
 #define TILE_PARTS 1
 #define PARTS 1
 #define BLOCK_WORDS 5
 #define POINT_WORDS 5
+#define TABLE_WORDS 52
 #define POINTS_UNROLL
 // Schedule matrix: element matrices. In the evaluation phase an item stands for (cell, point) and writes what multiplies the basis
 // functions there, in reference coordinates; after the barrier for a tile: ROWS basis functions of one component of the test
@@ -277,30 +279,26 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // points.
 // Index space: a group serves CELLS cells, or one of PARTS parts of a cell; local id = (cell, component, tile of rows, tile of
 // columns), the last running fastest. Rows and columns are ordered by field, basis function, component.
-
-
-
-#define TILES (COMPS * ROW_TILES * COLUMN_TILES)
 #define TILE_UNROLL _Pragma("unroll")
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void matrix(const int first, const int count, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const real *restrict d_tables, __global double *restrict d_out) {
   const int item = (int)get_local_id(0);
   const int part = (int)get_group_id(0) % PARTS, past = (int)get_group_id(0) / PARTS * CELLS;
   const int begin = first + past, cells = min(CELLS, count - past);
-  __local real s_g[CELLS * POINTS * POINT_WORDS];
+  __local real s_blocks[CELLS * POINTS * POINT_WORDS];
 
   // the item's tile: of cell `own` of the group; none where that is past the last
   const int first_comp = part / TILE_PARTS * COMPS;
   const int tile = part % TILE_PARTS * GROUP_SIZE + item, own = tile / TILES;
-  const int comp = tile % TILES / (COLUMN_TILES * ROW_TILES);
+  const int comp = tile % TILES / (COLUMN_TILES * ROW_TILES), test_comp = first_comp + comp;
   const int test_b = tile / COLUMN_TILES % ROW_TILES * ROWS, column_tile = tile % COLUMN_TILES;
   int num_test = 0, row = 0, row_step = 0, num_trial = 0, trial_b = 0, trial_step = 0, trial_comp = 0, column = 0, column_step = 0;
-   {
+  {
     num_test = 4;
     row_step = 1;
-    row = 0 + first_comp + comp - 0;
+    row = 0 + test_comp;
   }
-   {
+  {
     const int place = column_tile - 0;
     num_trial = 4;
     trial_b = place / 1;
@@ -346,18 +344,17 @@ void matrix(const int first, const int count, __global const scalar *restrict d_
     const real measure = det_J;
     const real weight = TABLE_W(q) * measure;
 
-      real g0[1]; for (int i = 0; i < 1; ++i) g0[i] = 0;
+    real g0[1]; for (int i = 0; i < 1; ++i) g0[i] = 0;
     real g1[1]; for (int i = 0; i < 1; ++i) g1[i] = 0;
     real g2[1]; for (int i = 0; i < 1; ++i) g2[i] = 0;
     real g3[4]; for (int i = 0; i < 4; ++i) g3[i] = 0;
-      pointwise(r_u, r_u_x, r_u_xx, r_w, r_w_x, r_w_xx, r_a, r_a_x, r_a_xx, r_x, r_n, r_s, d_constants, g0, g1, g2, g3);
+    pointwise(r_u, r_u_x, r_u_xx, r_w, r_w_x, r_w_xx, r_a, r_a_x, r_a_xx, r_x, r_n, r_s, d_constants, g0, g1, g2, g3);
       UNROLL
       for (int pair = 0; pair < COMPS * NUM_COMP; ++pair) {
         const int block = first_comp * NUM_COMP + pair;
-        __local real *s_out = s_g + i * POINT_WORDS + pair * BLOCK_WORDS;
+        __local real *s_out = s_blocks + i * POINT_WORDS + pair * BLOCK_WORDS;
         {
           real words[1];
-
           words[0] = weight * g0[block];
           for (int j = 0; j < 1; ++j) s_out[j] = words[j];
         }
@@ -366,7 +363,6 @@ void matrix(const int first, const int count, __global const scalar *restrict d_
           for (int j = 0; j < DIM * 2; ++j) sums[j] = 0;
           for (int d = 0; d < DIM; ++d) {
             real words[2];
-
           pull_back_flux(J_inv, weight, g3 + (block * DIM + d) * DIM, words + 0);
             for (int k = 0; k < DIM; ++k)
               for (int j = 0; j < 2; ++j) sums[k * 2 + j] += J_inv[k * DIM + d] * words[j];
@@ -380,23 +376,21 @@ void matrix(const int first, const int count, __global const scalar *restrict d_
     // integration phase
     if (own < cells) {
       for (int p = 0; p < points; ++p) {
-        __local const real *s_in = s_g + (own * points + p) * POINT_WORDS + (comp * NUM_COMP + trial_comp) * BLOCK_WORDS;
-        TABLE const real *v_B = TABLE_B(0, start + p);
-        TABLE const real *v_D = TABLE_D(0, start + p);
-        TABLE const real *t_B = TABLE_B(0, start + p);
-        TABLE const real *t_D = TABLE_D(0, start + p);
-        real h0[COLUMNS], h1[COLUMNS * DIM];
+        const int q = start + p;
+        __local const real *s_in = s_blocks + (own * points + p) * POINT_WORDS + (comp * NUM_COMP + trial_comp) * BLOCK_WORDS;
+        TABLE const real *v_B = TABLE_B(0, q), *t_B = v_B;
+        TABLE const real *v_D = TABLE_D(0, q), *t_D = v_D;
+        // what multiplies the value (h0) and the gradient (h1) of the test function
+        real h0[COLUMNS], h1[DIM * COLUMNS];
         TILE_UNROLL
         for (int n = 0; n < COLUMNS; ++n) {
           const int b = min(trial_b + n * trial_step, num_trial - 1);
           real sum = 0;
-
           sum += t_B[b] * s_in[0];
           h0[n] = sum;
           for (int k = 0; k < DIM; ++k) {
-            real sum = 0;
             __local const real *s_k = s_in + 1 + k * 2;
-
+            real sum = 0;
           for (int j = 0; j < DIM; ++j) sum += t_D[b * DIM + j] * s_k[0 + j];
             h1[k * COLUMNS + n] = sum;
           }

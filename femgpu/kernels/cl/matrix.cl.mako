@@ -4,26 +4,10 @@
 // points.
 // Index space: a group serves CELLS cells, or one of PARTS parts of a cell; local id = (cell, component, tile of rows, tile of
 // columns), the last running fastest. Rows and columns are ordered by field, basis function, component.
-<%
-value, gradient = plan.slots
-alone = len(work.rows) == 1
-def table(letter, number):
-    if plan.staged:
-        return f"s_tables + p * {plan.staged_words} + {plan.tabulated[letter, number]}"
-    return f"TABLE_{letter}({number}, start + p)"
-def derivative(name, letter, b, k):
-    if plan.staged:
-        return f"{name}_{letter}[{k} * {'num_test' if name == 'v' else 'num_trial'} + {b}]"
-    return f"{name}_{letter}[{b} * DIM{' * DIM' * (letter == 'H')} + {k}]"
-uses = lambda letter: any(key[0] == letter for key in plan.tabulated)
-space = "__local" if plan.staged else "TABLE"
-def guarded(row, macro, first, count):
-    return "" if alone else f"if ({macro} >= {first} && {macro} < {first + count})"
-starts = [sum(plan.stride(other) * other.num_comp for other in work.rows[:i]) for i in range(len(work.rows))]
-%>
+<% value, gradient = plan.slots %>\
 ## What multiplies one derivative of the test function: outputs of the pointwise function become words for the direction's
 ## derivatives in reference coordinates.
-<%def name="pull_back(slot, at, out)">
+<%def name="pull_back(slot, at, out)">\
 % if slot.value:
           ${out}[0] = weight * ${slot.value}[${at}];
 % endif
@@ -38,48 +22,49 @@ starts = [sum(plan.stride(other) * other.num_comp for other in work.rows[:i]) fo
           pull_back_map(J_inv, ${out} + ${slot.hessian_at}, r_map_xx, ${out} + ${slot.gradient_at});
 % endif
 % endif
-</%def>
+</%def>\
 ## The words of a slot times the direction's basis function b.
-<%def name="trial(slot, at, sum)">
+<%def name="trial(slot, at, sum)">\
 % if slot.value:
           ${sum} += t_B[b] * ${at}[0];
 % endif
 % if slot.has_gradient:
-          for (int j = 0; j < DIM; ++j) ${sum} += ${derivative("t", "D", "b", "j")} * ${at}[${slot.gradient_at} + j];
+          for (int j = 0; j < DIM; ++j) ${sum} += t_D[b * DIM + j] * ${at}[${slot.gradient_at} + j];
 % endif
 % if slot.hessian:
-          for (int j = 0; j < DIM * DIM; ++j) ${sum} += ${derivative("t", "H", "b", "j")} * ${at}[${slot.hessian_at} + j];
+          for (int j = 0; j < DIM * DIM; ++j) ${sum} += t_H[b * DIM * DIM + j] * ${at}[${slot.hessian_at} + j];
 % endif
-</%def>
-% if value.hessian or gradient.hessian:
+</%def>\
+% if "g4" in work.writes or "g5" in work.writes:
 <%include file="pull_back.cl"/>
 % endif
-#define TILES (COMPS * ROW_TILES * COLUMN_TILES)
 #define TILE_UNROLL _Pragma("unroll")
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
   const int item = (int)get_local_id(0);
   const int part = (int)get_group_id(0) % PARTS, past = (int)get_group_id(0) / PARTS * CELLS;
   const int begin = first + past, cells = min(CELLS, count - past);
-  __local real s_g[CELLS * POINTS * POINT_WORDS];
+  __local real s_blocks[CELLS * POINTS * POINT_WORDS];
 % if plan.staged:
-  __local real s_tables[POINTS * ${plan.staged_words}];
+  __local real s_tables[TABLE_WORDS];
+  for (int i = item; i < TABLE_WORDS; i += GROUP_SIZE) s_tables[i] = d_tables[i];
+  barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 
   // the item's tile: of cell `own` of the group; none where that is past the last
   const int first_comp = part / TILE_PARTS * COMPS;
   const int tile = part % TILE_PARTS * GROUP_SIZE + item, own = tile / TILES;
-  const int comp = tile % TILES / (COLUMN_TILES * ROW_TILES);
+  const int comp = tile % TILES / (COLUMN_TILES * ROW_TILES), test_comp = first_comp + comp;
   const int test_b = tile / COLUMN_TILES % ROW_TILES * ROWS, column_tile = tile % COLUMN_TILES;
   int num_test = 0, row = 0, row_step = 0, num_trial = 0, trial_b = 0, trial_step = 0, trial_comp = 0, column = 0, column_step = 0;
 % for i, field in enumerate(work.rows):
-  ${guarded(field, "first_comp + comp", field.offset, field.num_comp)} {
+  ${f"if (test_comp >= {field.offset}) " * (i > 0)}{
     num_test = ${field.num_basis};
     row_step = ${field.num_comp};
-    row = ${field.first_row} + first_comp + comp - ${field.offset};
+    row = ${field.first_row - field.offset} + test_comp;
   }
-  ${guarded(field, "column_tile", starts[i], plan.stride(field) * field.num_comp)} {
-    const int place = column_tile - ${starts[i]};
+  ${f"if (column_tile >= {plan.first_column_tile(field)}) " * (i > 0)}{
+    const int place = column_tile - ${plan.first_column_tile(field)};
     num_trial = ${field.num_basis};
     trial_b = place / ${field.num_comp};
     trial_step = ${plan.stride(field)};
@@ -101,24 +86,17 @@ void ${step.name}(${arguments}) {
 % endif
 
     // evaluation phase
-% if plan.staged:
-% for (letter, number), at in plan.tabulated.items():
-<% basis, words = work.tables[number].num_basis, {"B": 1, "D": work.dim, "H": work.dim**2}[letter] %>\
-    for (int i = item; i < points * ${basis * words}; i += GROUP_SIZE)
-      s_tables[i / ${basis * words} * ${plan.staged_words} + ${at} + i % ${words} * ${basis} + i / ${words} % ${basis}] = TABLE_${letter}(${number}, start)[i];
-% endfor
-% endif
     for (int i = item; i < cells * points; i += GROUP_SIZE) {
       const int cell = begin + i / points, q = start + i % points;
 <%include file="gather.mako"/>
 <%include file="point_geometry.mako"/>
 <%include file="point_values.mako"/>
-      ${declare_outputs}
-      pointwise(${pointwise_arguments});
+    ${declare_outputs}
+    pointwise(${pointwise_arguments});
       UNROLL
       for (int pair = 0; pair < COMPS * NUM_COMP; ++pair) {
         const int block = first_comp * NUM_COMP + pair;
-        __local real *s_out = s_g + i * POINT_WORDS + pair * BLOCK_WORDS;
+        __local real *s_out = s_blocks + i * POINT_WORDS + pair * BLOCK_WORDS;
 % if value.words:
         {
           real words[${value.words}];
@@ -149,22 +127,17 @@ ${pull_back(gradient, "block * DIM + d", "words")}\
       const int facet = d_facets[AT_d_facets(begin + own, 0)];
 % endif
       for (int p = 0; p < points; ++p) {
-        __local const real *s_in = s_g + (own * points + p) * POINT_WORDS + (comp * NUM_COMP + trial_comp) * BLOCK_WORDS;
-% for name, macro, begins in (("v", "first_comp + comp", [field.offset for field in work.rows]), ("t", "column_tile", starts)):
-% for letter in "BDH":
-% if uses(letter):
-% if alone:
-        ${space} const real *${name}_${letter} = ${table(letter, work.rows[0].table)};
-% else:
-        ${space} const real *${name}_${letter} = 0;
-% for field, begin in zip(work.rows, begins):
-        if (${macro} >= ${begin}) ${name}_${letter} = ${table(letter, field.table)};
-% endfor
-% endif
-% endif
+        const int q = start + p;
+        __local const real *s_in = s_blocks + (own * points + p) * POINT_WORDS + (comp * NUM_COMP + trial_comp) * BLOCK_WORDS;
+% for letter in plan.letters:
+        TABLE const real *v_${letter} = TABLE_${letter}(${work.rows[0].table}, q), *t_${letter} = v_${letter};
+% for field in work.rows[1:]:
+        if (test_comp >= ${field.offset}) v_${letter} = TABLE_${letter}(${field.table}, q);
+        if (column_tile >= ${plan.first_column_tile(field)}) t_${letter} = TABLE_${letter}(${field.table}, q);
 % endfor
 % endfor
-        real h0[COLUMNS], h1[COLUMNS * DIM];
+        // what multiplies the value (h0) and the gradient (h1) of the test function
+        real h0[COLUMNS], h1[DIM * COLUMNS];
         TILE_UNROLL
         for (int n = 0; n < COLUMNS; ++n) {
           const int b = min(trial_b + n * trial_step, num_trial - 1);
@@ -175,8 +148,8 @@ ${trial(value, "s_in", "sum")}\
 % endif
 % if gradient.words:
           for (int k = 0; k < DIM; ++k) {
-            real sum = 0;
             __local const real *s_k = s_in + ${gradient.first} + k * ${gradient.words};
+            real sum = 0;
 ${trial(gradient, "s_k", "sum")}\
             h1[k * COLUMNS + n] = sum;
           }
@@ -189,7 +162,7 @@ ${trial(gradient, "s_k", "sum")}\
           for (int n = 0; n < COLUMNS; ++n) {
             real sum = ${'v_B[b] * h0[n]' if value.words else '0'};
 % if gradient.words:
-            for (int k = 0; k < DIM; ++k) sum += ${derivative("v", "D", "b", "k")} * h1[k * COLUMNS + n];
+            for (int k = 0; k < DIM; ++k) sum += v_D[b * DIM + k] * h1[k * COLUMNS + n];
 % endif
             r_tile[m * COLUMNS + n] += (accum)sum;
           }

@@ -13,8 +13,14 @@ from femgpu.kernels.plan import Plan, Step, Wish
 from femgpu.kernels.work import RowsWork, Work
 from femgpu.model import Limits
 
-# Entries of a tile of the default plan, which stand in an item's registers, and items that leave each of them enough of these.
-_TILE, _ITEMS = 32, 256
+# Items of the largest work-group: more leave each too few registers for a tile.
+_ITEMS = 256
+# Basis functions of the test function in the default plan's tiles at most.
+_ROWS = 32
+# Items that write neighbouring columns, where a memory transaction takes that many numbers.
+_NEIGHBOURS = 4
+# Local memory of the default plan: this share of what a work-group may have, so that several groups stay on a unit of the device.
+_SHARE = 3
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ class MatrixPlan(Plan):
         cells: cells of a work-group, where a cell's tiles do not need more than one group.
         points: points between two barriers.
         comps: components of the test function that a work-group serves: all, or one where local memory is short.
-        staged: whether tables pass through local memory; 0 or 1.
+        staged: whether the tabulations are copied to local memory.
         group_limit: largest work-group.
     """
 
@@ -68,8 +74,13 @@ class MatrixPlan(Plan):
     cells: int = 1
     points: int = 1
     comps: int = 1
-    staged: int = 0
-    group_limit: int = 256
+    staged: bool = False
+    group_limit: int = _ITEMS
+
+    @property
+    def tables_in_local(self) -> bool:
+        """In the evaluation phase neighbouring items read the same entry at different points, so from different banks."""
+        return self.staged
 
     @property
     def row_tiles(self) -> int:
@@ -84,6 +95,10 @@ class MatrixPlan(Plan):
     def column_tiles(self) -> int:
         """Tiles beside each other, all components of the direction together."""
         return sum(self.stride(row) * row.num_comp for row in self.work.rows)
+
+    def first_column_tile(self, row: RowsWork) -> int:
+        """The first of those of a field."""
+        return sum(self.stride(other) * other.num_comp for other in self.work.rows if other.first_row < row.first_row)
 
     @property
     def tiles(self) -> int:
@@ -105,57 +120,52 @@ class MatrixPlan(Plan):
         """Work-items of a work-group: one per tile."""
         return self.group_cells * self.tiles if self.tile_parts == 1 else -(-self.tiles // self.tile_parts)
 
+    @property
+    def passes(self) -> int:
+        """Rounds of evaluation and integration."""
+        return -(-self.work.num_qpts // self.points)
+
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
-        """The slots of the value and of each derivative of the test function, those of them that the form has."""
+        """The slots of the value and of a derivative of the test function; without words where the form has none."""
         writes, dim, found, first = self.work.writes, self.work.dim, [], 0
-        for names, count in ((("g0", "g1", "g4"), 1), (("g2", "g3", "g5"), dim)):
+        for names in (("g0", "g1", "g4"), ("g2", "g3", "g5")):
             value, gradient, hessian = (name if name in writes else "" for name in names)
             gradient_at = int(bool(value))
             # In cells whose map bends second derivatives bring gradients along.
             hessian_at = gradient_at + dim * bool(gradient or (hessian and self.work.bends))
             words = hessian_at + dim**2 * bool(hessian)
             found.append(Slot(value, gradient, hessian, first, gradient_at, hessian_at, words))
-            first += words * count
+            first += words
         return tuple(found)
 
     @property
     def block_words(self) -> int:
         """Numbers that a component of the test function and one of the direction have at a point."""
-        return sum(slot.words * count for slot, count in zip(self.slots, (1, self.work.dim), strict=True))
+        value, gradient = self.slots
+        return value.words + self.work.dim * gradient.words
+
+    @property
+    def letters(self) -> str:
+        """What of the tabulations tiles read: values (B), gradients (D), second derivatives (H)."""
+        value, gradient = self.slots
+        used = (value.words or gradient.value, gradient.words or value.has_gradient, value.hessian or gradient.hessian)
+        return "".join(letter for letter, needed in zip("BDH", used, strict=True) if needed)
 
     @property
     def point_words(self) -> int:
         """Numbers of all blocks at a point; odd, so that items with different points use different banks of local memory."""
         return self.comps * self.work.num_comp * self.block_words | 1
 
-    @cached_property
-    def tabulated(self) -> dict[tuple[str, int], int]:
-        """Where the values (B), gradients (D) and second derivatives (H) that tiles need stand among those of a point, by table."""
-        value, gradient = self.slots
-        dim, found, at = self.work.dim, {}, 0
-        used = {
-            "B": bool(value.words or gradient.value),
-            "D": bool(gradient.words or value.has_gradient),
-            "H": bool(value.hessian or gradient.hessian),
-        }
-        for number in sorted({row.table for row in self.work.rows}):
-            for letter, width in (("B", 1), ("D", dim), ("H", dim**2)):
-                if used[letter]:
-                    found[letter, number] = at
-                    at += self.work.tables[number].num_basis * width
-        return found
-
-    @property
-    def staged_words(self) -> int:
-        """Numbers of the tables at a point that pass through local memory."""
-        widths = {"B": 1, "D": self.work.dim, "H": self.work.dim**2}
-        return self.staged * sum(self.work.tables[number].num_basis * widths[letter] for letter, number in self.tabulated)
-
     @property
     def point_bytes(self) -> int:
         """Local memory of a work-group per point."""
-        return (self.group_cells * self.point_words + self.staged_words) * self.itemsize("real")
+        return self.group_cells * self.point_words * self.itemsize("real")
+
+    @property
+    def table_bytes(self) -> int:
+        """Local memory that the tabulations take."""
+        return self.table_words * self.itemsize("real") if self.staged else 0
 
     @property
     def stack_words(self) -> int:
@@ -165,17 +175,12 @@ class MatrixPlan(Plan):
         words += work.num_comp**2 * self.block_words + work.num_coord_basis * work.dim + 4 * work.dim**3
         return words + self.tile_rows * self.tile_columns + 2 * self.tile_columns * (1 + work.dim)
 
-    @property
-    def passes(self) -> int:
-        """Rounds of evaluation and integration."""
-        return -(-self.work.num_qpts // self.points)
-
     def steps(self) -> tuple[Step, ...]:
         """One launch."""
-        comp_parts = self.work.num_comp // self.comps
-        local = [Array("s_g", "real", ("blocks",), self.points * self.group_cells * self.point_words)]
+        parts = self.tile_parts * (self.work.num_comp // self.comps)
+        local = [Array("s_blocks", "real", ("blocks",), self.points * self.group_cells * self.point_words)]
         if self.staged:
-            local.append(Array("s_tables", "real", ("staged",), self.points * self.staged_words))
+            local.append(Array("s_tables", "real", ("staged",), self.table_words))
         return (
             Step(
                 name=self.work.target,
@@ -184,8 +189,8 @@ class MatrixPlan(Plan):
                 local=tuple(local),
                 items=self.items,
                 group_cells=self.group_cells,
-                parts=self.tile_parts * comp_parts,
-                barriers=2 * self.passes if self.passes > 1 else 1,
+                parts=parts,
+                barriers=self.staged + (2 * self.passes if self.passes > 1 else 1),
                 macros=(
                     ("CELLS", self.group_cells),
                     ("POINTS", self.points),
@@ -194,10 +199,12 @@ class MatrixPlan(Plan):
                     ("COMPS", self.comps),
                     ("ROW_TILES", self.row_tiles),
                     ("COLUMN_TILES", self.column_tiles),
+                    ("TILES", self.tiles),
                     ("TILE_PARTS", self.tile_parts),
-                    ("PARTS", self.tile_parts * comp_parts),
+                    ("PARTS", parts),
                     ("BLOCK_WORDS", self.block_words),
                     ("POINT_WORDS", self.point_words),
+                    ("TABLE_WORDS", self.table_words),
                 ),
             ),
         )
@@ -216,7 +223,7 @@ class Matrix:
 
     name = "matrix"
     targets = ("matrix",)
-    parameters = ("rows", "columns", "cells", "points", "staged")
+    parameters = ("rows", "columns", "cells", "points")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Other targets, reference coordinates, and so many components that those of a point do not fit local memory."""
@@ -233,27 +240,36 @@ class Matrix:
         return ""
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[MatrixPlan]:
-        """Tiles of all basis functions of the test function where these fit registers, and work-groups of the usual size."""
+        """Tiles of all basis functions of the test function where these fit registers, in work-groups of the usual size."""
         most = max(row.num_basis for row in work.rows)
-        asked = {name: min(value, most) for name in ("rows", "columns") if (value := wish.parameter(name, 0))}
-        rows = asked.get("rows", -(-most // -(-most // _TILE)))
-        columns = asked.get("columns", max(1, min(most, _TILE // rows)))
+        rows = min(wish.parameter("rows", _parts(most, _ROWS)), most)
+        columns = min(wish.parameter("columns", max(1, min(most // _NEIGHBOURS, limits.tile // rows))), most)
+        if min(rows, columns) < 1:
+            raise PlanError(f"-femgpu_schedule matrix:rows={rows},columns={columns}: expected at least 1")
         plan = MatrixPlan.wished(work, limits, wish, tile_rows=rows, tile_columns=columns, comps=work.num_comp)
-        staged = not work.facet and limits.unroll > 0
-        plan = replace(plan, group_limit=min(limits.items, _ITEMS), staged=int(wish.parameter("staged", staged) and not work.facet))
+        plan = replace(plan, group_limit=min(limits.items, _ITEMS))
         if limits.stack_bytes:
             # Where a kernel has barriers, the arrays of a whole work-group stand there, and a larger group ends the process.
             plan = replace(plan, group_limit=max(1, min(plan.group_limit, limits.stack_bytes // (8 * plan.stack_words))))
-        yield self._fitted(plan, limits, wish)
+        yield _fitted(plan, limits, wish)
 
-    def _fitted(self, plan: MatrixPlan, limits: Limits, wish: Wish) -> MatrixPlan:
-        """The plan with as many cells and points as there is room for in local memory."""
-        if plan.point_bytes > limits.local_bytes:
-            plan = replace(plan, staged=0)
-        if plan.point_bytes > limits.local_bytes:
-            plan = replace(plan, comps=1)
-        room = (limits.local_bytes - plan.staged_words * plan.itemsize("real")) // (plan.point_words * plan.itemsize("real"))
-        cells = wish.parameter("cells", max(1, limits.group // plan.tiles))
-        plan = replace(plan, cells=max(1, min(cells, room)))
-        points = min(wish.parameter("points", plan.work.num_qpts), plan.work.num_qpts, limits.local_bytes // plan.point_bytes)
-        return replace(plan, points=-(-plan.work.num_qpts // -(-plan.work.num_qpts // points)))
+
+def _fitted(plan: MatrixPlan, limits: Limits, wish: Wish) -> MatrixPlan:
+    """The plan with the cells and points for which there is room in local memory."""
+    work, share = plan.work, limits.local_bytes // _SHARE
+    if plan.point_bytes > limits.local_bytes:
+        plan = replace(plan, comps=1)
+    most = limits.local_bytes // (plan.point_words * plan.itemsize("real"))
+    cells = wish.parameter("cells", max(1, limits.group // plan.tiles))
+    plan = replace(plan, cells=max(1, min(cells, most)))
+    staged = replace(plan, staged=True)
+    if not work.facet and staged.table_bytes + staged.point_bytes <= share:
+        plan = staged
+    most = limits.local_bytes - plan.table_bytes if "points" in dict(wish.parameters) else share - plan.table_bytes
+    points = max(1, min(wish.parameter("points", work.num_qpts), work.num_qpts, most // plan.point_bytes))
+    return replace(plan, points=_parts(work.num_qpts, points))
+
+
+def _parts(count: int, most: int) -> int:
+    """The size of the fewest parts, about equal, of at most so many."""
+    return -(-count // -(-count // most))
