@@ -222,6 +222,20 @@ def test_plans_of_a_schedule_are_legal(name, num_basis, num_comp, num_qpts, item
         assert 0 < plan.seconds(limits.ceiling) < 1
 
 
+@pytest.mark.parametrize(
+    "num_basis, tile, rows, columns", [(4, 84, 4, 1), (10, 84, 10, 2), (27, 84, 27, 3), (27, 32, 27, 1), (64, 84, 32, 2)]
+)
+def test_tiles_fit_registers_and_write_whole_sectors(num_basis, tile, rows, columns):
+    work, limits = matrix(num_basis, 1, 27).work, Limits(tile=tile, group=128, local_bytes=200_000)
+    plan = next(schedule_named("matrix").plans(work, limits, Wish()))
+    assert (plan.tile_rows, plan.tile_columns) == (rows, columns)
+    assert rows * columns <= tile and plan.column_tiles >= 4
+    assert plan.local_bytes <= limits.local_bytes // 3 and plan.items <= 256
+    # Whoever asks for points may fill the whole memory.
+    asked = next(schedule_named("matrix").plans(work, limits, Wish(parameters=(("points", 14), ("cells", 2)))))
+    assert asked.points == 14 and asked.passes == 2
+
+
 # Golden programs
 
 _POISSON = "const real s0 = R(0x1p+0 /* 1.0 */) + u[0] * u[0];\nf0[0] = -x[0];\nf1[0] = s0 * u_x[0];\nf1[1] = s0 * u_x[1];"

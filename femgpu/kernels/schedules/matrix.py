@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
-from femgpu.errors import PlanError
 from femgpu.kernels.array import Array
 from femgpu.kernels.plan import Plan, Step, Wish
 from femgpu.kernels.work import RowsWork, Work
@@ -244,8 +243,6 @@ class Matrix:
         most = max(row.num_basis for row in work.rows)
         rows = min(wish.parameter("rows", _parts(most, _ROWS)), most)
         columns = min(wish.parameter("columns", max(1, min(most // _NEIGHBOURS, limits.tile // rows))), most)
-        if min(rows, columns) < 1:
-            raise PlanError(f"-femgpu_schedule matrix:rows={rows},columns={columns}: expected at least 1")
         plan = MatrixPlan.wished(work, limits, wish, tile_rows=rows, tile_columns=columns, comps=work.num_comp)
         plan = replace(plan, group_limit=min(limits.items, _ITEMS))
         if limits.stack_bytes:
