@@ -177,6 +177,12 @@ class Plan(ABC):
         widths = [width for number in self.tables for width in work.tables[number].widths(work.dim).values()]
         return words + work.num_qpts * sum(width | self.tables_in_local for width in widths)
 
+    @cached_property
+    def point_size(self) -> int:
+        """Instructions for one point, about, when the loops over basis functions are unrolled."""
+        rebuilds = self.work.maps and not self.work.affine and self.geometry == "recomputed"
+        return self.work.point_size + rebuilds * self.work.rebuild_flops
+
     @property
     def unrolls_basis(self) -> bool:
         """Whether loops over basis functions are unrolled."""
