@@ -129,18 +129,13 @@ class Plan(ABC):
         """Items, blocks and the like in words."""
 
     @property
-    def tables_in_source(self) -> bool:
-        """Whether the tabulations are __constant data of the program rather than an argument."""
-        return False
+    def table_space(self) -> str:
+        """Where tabulations stand: `__global`, an argument; `__constant`, in the program's text; `__local`, a copy, `s_tables`."""
+        return "__global"
 
     @property
     def sums_dots(self) -> bool:
         """Whether the kernel sums direction times result, too, where it is given a buffer for that (role ("dots",))."""
-        return False
-
-    @property
-    def tables_in_local(self) -> bool:
-        """Whether kernels copy the tabulations to local memory, `s_tables`: points then stand an odd number of words apart."""
         return False
 
     @property
@@ -174,8 +169,9 @@ class Plan(ABC):
         """Numbers in the weights, the normal and all tabulations, for one facet where there are facets."""
         work = self.work
         words = work.num_qpts + work.dim * work.facet
-        widths = [width for number in self.tables for width in work.tables[number].widths(work.dim).values()]
-        return words + work.num_qpts * sum(width | self.tables_in_local for width in widths)
+        # In local memory points stand an odd number of words apart, which are then in different banks.
+        odd = self.table_space == "__local"
+        return words + work.num_qpts * sum(work.tables[number].words(work.dim, odd) for number in self.tables)
 
     @cached_property
     def point_size(self) -> int:
@@ -256,7 +252,7 @@ class Plan(ABC):
     def _shared(self) -> list[Array]:
         """What is the same for all cells."""
         arrays = [Array("d_constants", "real", ("constants",))]
-        if not self.tables_in_source:
+        if self.table_space != "__constant":
             arrays.append(Array("d_tables", "real", ("tables", "full")))
         return arrays
 

@@ -31,6 +31,10 @@ class Table:
         found = {"B": self.num_basis, "D": self.num_basis * dim}
         return found | ({"H": self.num_basis * dim**2} if self.second else {})
 
+    def words(self, dim: int, odd: bool = False) -> int:
+        """All of them; `odd`: each kind filled up to an odd number."""
+        return sum(width | odd for width in self.widths(dim).values())
+
 
 @dataclass(frozen=True)
 class FieldWork:

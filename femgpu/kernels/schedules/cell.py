@@ -61,10 +61,12 @@ class CellPlan(Plan):
         return self.work.target == "action" and reads and in_place
 
     @property
-    def tables_in_source(self) -> bool:
+    def table_space(self) -> str:
         """All items read the same entry at a time, which constant memory hands to all at once."""
-        fits = self.table_words * self.itemsize("real") <= CONSTANT_TABLE_BYTES
-        return fits and self.unroll > 0 and not self.work.facet
+        work = self.work
+        words = work.num_qpts * (1 + sum(work.tables[number].words(work.dim) for number in self.tables))
+        fits = words * self.itemsize("real") <= CONSTANT_TABLE_BYTES
+        return "__constant" if fits and self.unroll > 0 and not work.facet else "__global"
 
 
 class Cell:

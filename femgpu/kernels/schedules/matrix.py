@@ -77,9 +77,9 @@ class MatrixPlan(Plan):
     group_limit: int = _ITEMS
 
     @property
-    def tables_in_local(self) -> bool:
-        """In the evaluation phase neighbouring items read the same entry at different points, so from different banks."""
-        return self.staged
+    def table_space(self) -> str:
+        """In the evaluation phase neighbouring items read the same entry at different points, in the other one the same at one."""
+        return "__local" if self.staged else "__global"
 
     @property
     def row_tiles(self) -> int:
