@@ -85,7 +85,7 @@ def choose_plan(work: Work, term: Term, settings: Settings, limits: Limits) -> C
             if plan is None:
                 raise PlanError(f"schedule {entry.name} serves the {work.target} and has no plan for it")
             return Choice(plan, tuple(refusals))
-        if work.target in ("residual", "action"):
+        if work.target in entry.targets:
             if entry.name == settings.schedule_name:
                 raise PlanError(f"-femgpu_schedule {settings.schedule}: {refusal}")
             refusals.append(refusal)
