@@ -15,7 +15,21 @@ if TYPE_CHECKING:
     from femgpu.forms import PointwiseForm
     from femgpu.io import write
     from femgpu.operators import error_norm, norm
-    from femgpu.solver import CG, AssembledPC, FormMatrix, LinearProblem, NonlinearProblem, TimeProblem, assemble, project
+    from femgpu.solver import (
+        CG,
+        FGMRES,
+        GMRES,
+        MINRES,
+        AssembledPC,
+        BiCGStab,
+        Chebyshev,
+        FormMatrix,
+        LinearProblem,
+        NonlinearProblem,
+        TimeProblem,
+        assemble,
+        project,
+    )
     from femgpu.spaces import (
         Constant,
         DirichletBC,
@@ -30,7 +44,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CG",
+    "FGMRES",
+    "GMRES",
+    "MINRES",
     "AssembledPC",
+    "BiCGStab",
+    "Chebyshev",
     "Constant",
     "DirichletBC",
     "FormMatrix",
@@ -58,7 +77,21 @@ _HOMES = {
     "forms": ("PointwiseForm",),
     "io": ("write",),
     "operators": ("error_norm", "norm"),
-    "solver": ("CG", "AssembledPC", "FormMatrix", "LinearProblem", "NonlinearProblem", "TimeProblem", "assemble", "project"),
+    "solver": (
+        "CG",
+        "FGMRES",
+        "GMRES",
+        "MINRES",
+        "AssembledPC",
+        "BiCGStab",
+        "Chebyshev",
+        "FormMatrix",
+        "LinearProblem",
+        "NonlinearProblem",
+        "TimeProblem",
+        "assemble",
+        "project",
+    ),
     "spaces": (
         "Constant",
         "DirichletBC",

@@ -55,8 +55,9 @@ class Option:
 _MOST = 65536
 
 OPTIONS = (
-    Option("femgpu_schedule", str, "auto", "how work is laid out on the device", ("auto", "cell", "transposed"),
-           parameters=(("cell", ("group_size",)), ("transposed", ("blocks", "batches")))),
+    Option("femgpu_schedule", str, "auto", "how work is laid out on the device", ("auto", "cell", "transposed", "matrix"),
+           parameters=(("cell", ("group_size",)), ("transposed", ("blocks", "batches")),
+                       ("matrix", ("rows", "columns", "cells", "points")))),
     Option("femgpu_precision", str, "double", "arithmetic of the kernels; PETSc stays double", ("double", "single", "mixed")),
     Option("femgpu_geometry", str, "auto", "inverse Jacobians from memory or rebuilt", ("auto", "stored", "recomputed")),
     Option("femgpu_scatter", str, "auto", "how cells add into the vector", ("auto", "gather", "atomic")),
@@ -70,6 +71,9 @@ OPTIONS = (
     Option("femgpu_assembly_memory", int, 512, "MiB of element matrices that are computed at a time", minimum=1, maximum=_MOST),
     Option("femgpu_form", str, "",
            "form of femgpu.FormMatrix and femgpu.AssembledPC: path/to/file.py:function or package.module:function"),
+    Option("femgpu_ksp_check", int, 0,
+           "iterations under way when femgpu's Krylov methods look at a norm; 0: 2 on a GPU that works alone, else 1",
+           minimum=0, maximum=_MOST),
     Option("femgpu_view", bool, False, "print device, plans, bytes, flops and times"),
     Option("femgpu_kernel_dump", str, "", "directory that receives every kernel's source and build log"),
     Option("petscfe_num_blocks", int, 0, "blocks per batch; selects schedule transposed", minimum=0, maximum=_MOST),
@@ -106,6 +110,7 @@ class Settings:
     pmat: str = "auto"
     assembly_memory: int = 512
     form: str = ""
+    ksp_check: int = 0
     view: bool = False
     kernel_dump: str = ""
     num_blocks: int = 0

@@ -1,4 +1,4 @@
-"""The functions of libpetsc that petsc4py lacks, called through ctypes; nothing else in femgpu calls libpetsc this way.
+"""The functions of libpetsc that petsc4py lacks, called through ctypes; nothing but this and `petsc_ksp` calls libpetsc that way.
 
 petsc4py's own extension module is linked against libpetsc, so loading it resolves every C function of the very library
 that petsc4py uses. Each function checks its preconditions in Python first: an error in the middle of some of these leaves
@@ -36,7 +36,6 @@ _SIGNATURES: dict[str, list[Any]] = {
     "DMPlexGetConeOrientations": [c_void_p, POINTER(_IntPtr)],
     "DMPlexGetConeSection": [c_void_p, POINTER(c_void_p)],
     "DMPlexGetOverlap": [c_void_p, _IntPtr],
-    "PCPostSolve": [c_void_p, c_void_p],
     "DMGetVecType": [c_void_p, POINTER(c_char_p)],
     "DMSetPeriodicity": [c_void_p, c_void_p, c_void_p, c_void_p],
     "DMPlexInsertBoundaryValues": [c_void_p, c_int, c_void_p, c_double, c_void_p, c_void_p, c_void_p],
@@ -56,14 +55,20 @@ _SIGNATURES: dict[str, list[Any]] = {
     "PetscQuadratureGetData": [c_void_p, *[_IntPtr] * 3, *[POINTER(POINTER(c_double))] * 2],
     "PetscQuadratureGetOrder": [c_void_p, _IntPtr],
     "PetscQuadratureDestroy": [POINTER(c_void_p)],
-    "KSPSetSupportedNorm": [c_void_p, c_int, c_int, _Int],
     "PetscSectionGetOffset": [c_void_p, _Int, _IntPtr],
     "PetscSectionGetDof": [c_void_p, _Int, _IntPtr],
     "PetscViewerHDF5HasGroup": [c_void_p, c_char_p, POINTER(c_int)],
 }
-for _name, _argtypes in _SIGNATURES.items():
-    getattr(_LIB, _name).argtypes = _argtypes
-    getattr(_LIB, _name).restype = c_int
+
+
+def declare(signatures: dict[str, list[Any]]) -> None:
+    """Tells ctypes the arguments of functions that return an error code."""
+    for name, argtypes in signatures.items():
+        function = getattr(_LIB, name)
+        function.argtypes, function.restype = argtypes, c_int
+
+
+declare(_SIGNATURES)
 
 
 def check_build() -> None:
@@ -113,7 +118,7 @@ def local_offsets(dm: PETSc.DMPlex, field: int = 0) -> tuple[npt.NDArray[np.int3
         )
     num_cells, num_basis, num_comp, size = _Int(), _Int(), _Int(), _Int()
     start = _IntPtr()
-    _call("DMPlexGetLocalOffsets", dm.handle, None, 0, 0, field,
+    call("DMPlexGetLocalOffsets", dm.handle, None, 0, 0, field,
           byref(num_cells), byref(num_basis), byref(num_comp), byref(size), byref(start))  # fmt: skip
     if size.value > _INT32_MAX:
         _release(start)
@@ -141,15 +146,15 @@ def _cone_entries(function: str, dm: PETSc.DMPlex, start: int, end: int) -> npt.
     if end <= start:
         return np.empty(0, np.int32)
     section, first, last, size = c_void_p(), _Int(), _Int(), _Int()
-    _call("DMPlexGetConeSection", dm.handle, byref(section))
-    _call("PetscSectionGetOffset", section, start, byref(first))
-    _call("PetscSectionGetOffset", section, end - 1, byref(last))
-    _call("PetscSectionGetDof", section, end - 1, byref(size))
+    call("DMPlexGetConeSection", dm.handle, byref(section))
+    call("PetscSectionGetOffset", section, start, byref(first))
+    call("PetscSectionGetOffset", section, end - 1, byref(last))
+    call("PetscSectionGetDof", section, end - 1, byref(size))
     stop = last.value + size.value
     if stop <= first.value:
         return np.empty(0, np.int32)
     flat = _IntPtr()
-    _call(function, dm.handle, byref(flat))
+    call(function, dm.handle, byref(flat))
     return np.ctypeslib.as_array(flat, (stop,))[first.value :].astype(np.int32)
 
 
@@ -164,40 +169,40 @@ def default_rule(polytope: int, order: int) -> tuple[npt.NDArray[np.float64], np
         (num_qpts, dim) points, (num_qpts,) weights, and the degree up to which PETSc takes the rule for exact.
     """
     rule, on_facets = c_void_p(), c_void_p()
-    _call("PetscDTCreateDefaultQuadrature", polytope, order, byref(rule), byref(on_facets))
+    call("PetscDTCreateDefaultQuadrature", polytope, order, byref(rule), byref(on_facets))
     dim, num_comp, num_points, exact = _Int(), _Int(), _Int(), _Int()
     points, weights = POINTER(c_double)(), POINTER(c_double)()
-    _call("PetscQuadratureGetData", rule, byref(dim), byref(num_comp), byref(num_points), byref(points), byref(weights))
-    _call("PetscQuadratureGetOrder", rule, byref(exact))
+    call("PetscQuadratureGetData", rule, byref(dim), byref(num_comp), byref(num_points), byref(points), byref(weights))
+    call("PetscQuadratureGetOrder", rule, byref(exact))
     found = np.ctypeslib.as_array(points, (num_points.value, dim.value)).copy()
     weight = np.ctypeslib.as_array(weights, (num_points.value,)).copy()
     for each in (rule, on_facets):
-        _call("PetscQuadratureDestroy", byref(each))
+        call("PetscQuadratureDestroy", byref(each))
     return found, weight, exact.value
 
 
 def overlap(dm: PETSc.DMPlex) -> int:
     """The number of layers of ghost cells that the distribution added."""
     layers = _Int()
-    _call("DMPlexGetOverlap", dm.handle, byref(layers))
+    call("DMPlexGetOverlap", dm.handle, byref(layers))
     return layers.value
 
 
 def vec_type(dm: PETSc.DM) -> str:
     """The type of the vectors that a DM makes."""
     name = c_char_p()
-    _call("DMGetVecType", dm.handle, byref(name))
+    call("DMGetVecType", dm.handle, byref(name))
     return (name.value or b"standard").decode()
 
 
 def forget_periods(dm: PETSc.DMPlex) -> None:
     """Makes a DM forget its periods; the coordinates that it keeps per cell across them stay."""
-    _call("DMSetPeriodicity", dm.handle, None, None, None)
+    call("DMSetPeriodicity", dm.handle, None, None, None)
 
 
 def insert_boundary_values(dm: PETSc.DMPlex, local_vec: PETSc.Vec, time: float = 0.0) -> None:
     """Writes the essential boundary values of the DM's own discrete system at a time into a local vector."""
-    _call("DMPlexInsertBoundaryValues", dm.handle, 1, local_vec.handle, float(time), None, None, None)
+    call("DMPlexInsertBoundaryValues", dm.handle, 1, local_vec.handle, float(time), None, None, None)
 
 
 @contextmanager
@@ -210,30 +215,30 @@ def aij_values(mat: PETSc.Mat, sizes: Sequence[int]) -> Iterator[list[npt.NDArra
     parts, arrays = [c_void_p(mat.handle)], []
     if mat.getType() == PETSc.Mat.Type.MPIAIJ:
         parts = [c_void_p(), c_void_p()]
-        _call("MatMPIAIJGetSeqAIJ", mat.handle, byref(parts[0]), byref(parts[1]), None)
+        call("MatMPIAIJGetSeqAIJ", mat.handle, byref(parts[0]), byref(parts[1]), None)
     starts = [POINTER(c_double)() for _ in parts]
     for part, start, size in zip(parts, starts, sizes, strict=False):
-        _call("MatSeqAIJGetArrayWrite", part, byref(start))
+        call("MatSeqAIJGetArrayWrite", part, byref(start))
         arrays.append(np.ctypeslib.as_array(start, (size,)) if size else np.empty(0))
     yield arrays
     for part, start in zip(parts, starts, strict=True):
-        _call("MatSeqAIJRestoreArrayWrite", part, byref(start))
+        call("MatSeqAIJRestoreArrayWrite", part, byref(start))
 
 
 def difference_residual(mat: PETSc.Mat, snes: PETSc.SNES) -> None:
     """Makes a Mat of type mffd the directional difference of the residual of a solver, which must outlive its last product."""
-    _call("MatMFFDSetFunction", mat.handle, cast(_LIB.SNESComputeFunction, c_void_p), snes.handle)
+    call("MatMFFDSetFunction", mat.handle, cast(_LIB.SNESComputeFunction, c_void_p), snes.handle)
 
 
 def difference_options(mat: PETSc.Mat, prefix: str, error: float) -> None:
     """Gives a Mat of type mffd an options prefix and the square root of its function's relative error."""
-    _call("MatMFFDSetOptionsPrefix", mat.handle, prefix.encode())
-    _call("MatMFFDSetFunctionError", mat.handle, float(error) ** 0.5)
+    call("MatMFFDSetOptionsPrefix", mat.handle, prefix.encode())
+    call("MatMFFDSetFunctionError", mat.handle, float(error) ** 0.5)
 
 
 def difference_at(mat: PETSc.Mat, state: PETSc.Vec) -> None:
     """Sets the state of a Mat of type mffd; its residual there is computed at the first product."""
-    _call("MatMFFDSetBase", mat.handle, state.handle, None)
+    call("MatMFFDSetBase", mat.handle, state.handle, None)
 
 
 def before_stages(ts: PETSc.TS, function: Callable[[float], None]) -> Any:
@@ -242,49 +247,43 @@ def before_stages(ts: PETSc.TS, function: Callable[[float], None]) -> Any:
     What is returned must be kept as long as the TS lives: PETSc calls it.
     """
 
-    def call(_: Any, time: float) -> int:
+    def before(_: Any, time: float) -> int:
         function(time)
         return 0
 
-    callback = CFUNCTYPE(c_int, c_void_p, c_double)(call)
-    _call("TSSetPreStage", ts.handle, cast(callback, c_void_p))
+    callback = CFUNCTYPE(c_int, c_void_p, c_double)(before)
+    call("TSSetPreStage", ts.handle, cast(callback, c_void_p))
     return callback
 
 
 def set_adapt_type(ts: PETSc.TS, kind: str) -> None:
     """Sets how a TS chooses its step; -ts_adapt_type overrides it where options are read afterwards."""
     adapt = c_void_p()
-    _call("TSGetAdapt", ts.handle, byref(adapt))
-    _call("TSAdaptSetType", adapt, kind.encode())
-
-
-def leave_solve(ksp: PETSc.KSP) -> None:
-    """Tells the preconditioner of a KSPSolve that failed in the middle that it is over: it refuses the third without an end."""
-    _call("PCPostSolve", ksp.getPC().handle, ksp.handle)
-
-
-def support_norms(ksp: PETSc.KSP, norms: dict[int, int], side: int) -> None:
-    """Says which norms a python KSP computes, with what priority each, the preconditioner on one side."""
-    for norm, priority in norms.items():
-        _call("KSPSetSupportedNorm", ksp.handle, norm, side, priority)
+    call("TSGetAdapt", ts.handle, byref(adapt))
+    call("TSAdaptSetType", adapt, kind.encode())
 
 
 def unlock(vec: PETSc.Vec) -> None:
     """Lifts the read locks that a call of PETSc which failed in the middle left on a vector."""
     state = _Int()
-    _call("VecLockGet", vec.handle, byref(state))
+    call("VecLockGet", vec.handle, byref(state))
     for _ in range(max(0, state.value)):
-        _call("VecLockReadPop", vec.handle)
+        call("VecLockReadPop", vec.handle)
 
 
 def has_h5_group(viewer: PETSc.ViewerHDF5, path: str) -> bool:
     """Whether an HDF5 file holds a group; collective."""
     found = c_int()
-    _call("PetscViewerHDF5HasGroup", viewer.handle, path.encode(), byref(found))
+    call("PetscViewerHDF5HasGroup", viewer.handle, path.encode(), byref(found))
     return bool(found.value)
 
 
-def _call(name: str, *args: Any) -> None:
+def call(name: str, *args: Any) -> None:
+    """Calls a function that was declared.
+
+    Raises:
+        FemgpuError: when it fails.
+    """
     code = getattr(_LIB, name)(*args)
     if code:
         raise FemgpuError(f"{name} failed: {PETSc.Error(code)}")

@@ -66,5 +66,5 @@ def _report(problem: NonlinearProblem) -> str:
         where = "kept by the driver"
     else:
         where = f"kept in {folder}" if folder else "kept nowhere, because FEMGPU_CACHE_DIR=0 turns the cache off"
-    loaded = runtime.num_programs - runtime.num_compiled
-    return f"{runtime.num_compiled} programs built, {loaded} found in the cache; {where} for {runtime.device}"
+    loaded = runtime.programs.num_programs - runtime.programs.num_compiled
+    return f"{runtime.programs.num_compiled} programs built, {loaded} found in the cache; {where} for {runtime.device}"

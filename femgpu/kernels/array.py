@@ -82,11 +82,14 @@ class Layout:
         num_cells, words = array.shape
         if self.order == "cell":
             return np.ascontiguousarray(array).reshape(-1)
-        blocks = self.size(num_cells, words) // (self.block * words) if words else 0
-        padded = np.zeros((blocks * self.block, words), array.dtype)
-        padded[:num_cells] = array
-        split = padded.reshape(blocks, self.block, words // self.together, self.together)
-        return np.ascontiguousarray(split.swapaxes(1, 2)).reshape(-1)
+        count, together = words // self.together, self.together
+        packed = np.empty((-(-num_cells // self.block), count, self.block, together), array.dtype)
+        full, rest = divmod(num_cells, self.block)
+        packed[:full] = array[: full * self.block].reshape(full, self.block, count, together).swapaxes(1, 2)
+        if rest:
+            packed[full, :, rest:] = 0
+            packed[full, :, :rest] = array[full * self.block :].reshape(rest, count, together).swapaxes(0, 1)
+        return packed.reshape(-1)
 
     def unpack(self, flat: np.ndarray, num_cells: int, words: int) -> np.ndarray:
         """The way back: (num_cells, words), without a permutation undone."""

@@ -129,9 +129,9 @@ class Plan(ABC):
         """Items, blocks and the like in words."""
 
     @property
-    def tables_in_source(self) -> bool:
-        """Whether the tabulations are __constant data of the program rather than an argument."""
-        return False
+    def table_space(self) -> str:
+        """Where tabulations stand: `__global`, an argument; `__constant`, in the program's text; `__local`, a copy, `s_tables`."""
+        return "__global"
 
     @property
     def sums_dots(self) -> bool:
@@ -169,7 +169,9 @@ class Plan(ABC):
         """Numbers in the weights, the normal and all tabulations, for one facet where there are facets."""
         work = self.work
         words = work.num_qpts + work.dim * work.facet
-        return words + sum(work.num_qpts * work.tables[number].words(work.dim) for number in self.tables)
+        # In local memory points stand an odd number of words apart, which are then in different banks.
+        odd = self.table_space == "__local"
+        return words + work.num_qpts * sum(work.tables[number].words(work.dim, odd) for number in self.tables)
 
     @cached_property
     def point_size(self) -> int:
@@ -250,7 +252,7 @@ class Plan(ABC):
     def _shared(self) -> list[Array]:
         """What is the same for all cells."""
         arrays = [Array("d_constants", "real", ("constants",))]
-        if not self.tables_in_source:
+        if self.table_space != "__constant":
             arrays.append(Array("d_tables", "real", ("tables", "full")))
         return arrays
 

@@ -25,8 +25,11 @@ def pack_tables(
         (num_facets or 1, plan.table_words) float64.
     """
     pieces = [weights] if normals is None else [weights, normals]
-    pieces += [array for number in plan.tables for array in tabulations[number]]
-    count = 1 if normals is None else len(normals)
+    count, odd = 1 if normals is None else len(normals), plan.table_space == "__local"
+    for array in (array for number in plan.tables for array in tabulations[number]):
+        points = array.reshape(count, plan.work.num_qpts, -1)
+        width = points.shape[2]
+        pieces.append(np.pad(points, ((0, 0), (0, 0), (0, (width | odd) - width))))
     packed = np.concatenate([array.reshape(count, -1) for array in pieces], axis=1)
     assert packed.shape == (count, plan.table_words)
     return packed
@@ -39,24 +42,19 @@ def table_text(plan: Plan, tables: np.ndarray) -> str:
         plan: the plan.
         tables: what `pack_tables` makes.
     """
-    work, lines = plan.work, []
-    if plan.tables_in_source:
+    work, odd, lines = plan.work, plan.table_space == "__local", [f"#define TABLE {plan.table_space}"]
+    if plan.table_space == "__constant":
         numbers = ", ".join(f"R({float(value).hex()})" for value in tables.ravel())
-        lines += ["#define TABLE __constant", f"__constant real d_tables[{tables.size}] = {{{numbers}}};"]
-    else:
-        lines.append("#define TABLE __global")
-    base = f"(d_tables + facet * {plan.table_words})" if work.facet else "d_tables"
+        lines.append(f"__constant real d_tables[{tables.size}] = {{{numbers}}};")
+    base = "s_tables" if odd else f"(d_tables + facet * {plan.table_words})" if work.facet else "d_tables"
     lines.append(f"#define TABLE_W(q) {base}[q]")
     start = work.num_qpts
     if work.facet:
         lines.append(f"#define TABLE_N ({base} + {start})")
         start += work.dim
     for number in plan.tables:
-        size = work.tables[number].num_basis
-        widths = {"B": size, "D": size * work.dim}
-        if work.tables[number].second:
-            widths["H"] = size * work.dim**2
-        for letter, width in widths.items():
+        for letter, words in work.tables[number].widths(work.dim).items():
+            width = words | odd
             lines.append(f"#define TABLE_{letter}{number}(q) ({base} + {start} + (q) * {width})")
             start += work.num_qpts * width
     lines += [f"#define TABLE_{letter}(i, q) TABLE_{letter}##i(q)" for letter in "BDH"]

@@ -26,9 +26,14 @@ class Table:
     num_basis: int
     second: bool = False
 
-    def words(self, dim: int) -> int:
-        """Numbers at one point."""
-        return self.num_basis * (1 + dim + dim**2 * self.second)
+    def widths(self, dim: int) -> dict[str, int]:
+        """Numbers at one point: values (B), gradients (D) and, where they are tabulated, second derivatives (H)."""
+        found = {"B": self.num_basis, "D": self.num_basis * dim}
+        return found | ({"H": self.num_basis * dim**2} if self.second else {})
+
+    def words(self, dim: int, odd: bool = False) -> int:
+        """All of them; `odd`: each kind filled up to an odd number."""
+        return sum(width | odd for width in self.widths(dim).values())
 
 
 @dataclass(frozen=True)

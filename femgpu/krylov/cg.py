@@ -40,6 +40,7 @@ class CG:
         self._sums = vectors.sums(_ROWS), vectors.sums(_ROWS)
         self._r, self._q, self._z = (vectors.empty() for _ in range(3))
         self._step, self._slots = vectors.runtime.upload(np.zeros(2)), vectors.runtime.upload(np.zeros(DOT_SLOTS))
+        self._behind = False
         self._hosts = [vectors.runtime.pinned(_ROWS * vectors.num_groups) for _ in range(lag + 1)]
         p, q, r, z, sums = self._p[0], self._q, self._r, self._z, self._sums[0]
         self._axpby = vectors.kernel("axpby", np.float64(0), r, np.float64(0), z)
@@ -87,6 +88,12 @@ class CG:
             return self._solve_diagonal(operator, x, preconditioner.diagonal, watch)
         return self._solve(operator, x, preconditioner, project, watch)
 
+    def solution(self, x: Any, out: Any) -> None:
+        """Puts the iterate whose norm was looked at last into a buffer, without a lag; x is that of `solve`."""
+        self._axpby.bound({1: np.float64(1), 2: x, 3: np.float64(0), 4: out})()
+        if self._behind:
+            self._cg_finish.bound({2: self._p[0], 3: out})()
+
     def _solve_diagonal(self, operator: Operator, x: Any, diagonal: Any, watch: _Watch) -> Outcome:
         """The loop for a diagonal preconditioner; iteration k has its direction and sums in place k % 2."""
         vectors, sums, p, q = self.vectors, self._sums, self._p, self._q
@@ -103,6 +110,7 @@ class CG:
         done = 0
         while True:
             turn, last = done % 2, done == watch.limit
+            self._behind = bool(turn)
             if not last:
                 if add is not None:
                     add(p[turn], q, slots)
@@ -123,6 +131,7 @@ class CG:
     ) -> Outcome:
         """The loop for any preconditioner; iteration k has its sums in place k % 2."""
         vectors, sums, p = self.vectors, self._sums, self._p[0]
+        self._behind = False
         both = (0, 1)
         products = [self._residual_products.bound({3: sums[turn]}) for turn in both]
         steps = [self._cg_step.bound({1: sums[turn], 4: x}) for turn in both]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 # Why a method itself stops, besides the caller's test; the caller's reasons are its own numbers.
 INDEFINITE_OPERATOR, INDEFINITE_PRECONDITIONER, NOT_FINITE = "indefinite operator", "indefinite preconditioner", "not finite"
+BREAKDOWN, EXACT = "breakdown", "exact"
 
 
 @dataclass(frozen=True)
@@ -21,3 +23,16 @@ class Outcome:
     iterations: int
     norm: float
     reason: int | str
+
+
+class Test(Protocol):
+    """What a caller does with the norm of each iteration; a call reports and checks."""
+
+    def __call__(self, iteration: int, norm: float) -> int:
+        """Reports and checks."""
+
+    def report(self, iteration: int, norm: float) -> None:
+        """Takes note of a norm."""
+
+    def check(self, iteration: int, norm: float) -> int:
+        """A reason to stop other than 0."""

@@ -39,7 +39,7 @@ class Vectors:
         self._group = min(limits.items, _GROUP if runtime.device.is_gpu else 64)
         # Each group has a slot among those of an action's dots.
         self.num_groups = min(DOT_SLOTS, runtime.device.units * (_GROUPS_PER_UNIT if runtime.device.is_gpu else 1))
-        self._source = krylov_kernels(self._group, self.num_groups)
+        self._sources: dict[str, str] = {}
         self._parts: dict[int, npt.NDArray[np.float64]] = {}
 
     def empty(self) -> Any:
@@ -51,10 +51,12 @@ class Vectors:
         self._parts.setdefault(rows, np.zeros((rows, self.num_groups)))
         return self.runtime.upload(np.zeros(rows * self.num_groups))
 
-    def kernel(self, name: str, *arguments: Any) -> Kernel:
-        """A kernel of `cl/krylov.cl` with its arguments after n."""
+    def kernel(self, name: str, *arguments: Any, file: str = "krylov.cl") -> Kernel:
+        """A kernel of a file in `kernels/cl` with its arguments after n."""
+        if file not in self._sources:
+            self._sources[file] = krylov_kernels(self._group, self.num_groups, file)
         size = self.num_groups * self._group
-        return Kernel(self.runtime, self._source, name, [np.int32(self.num_owned), *arguments], size, self._group)
+        return Kernel(self.runtime, self._sources[file], name, [np.int32(self.num_owned), *arguments], size, self._group)
 
     def totals(self, parts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """The sums of what was read from a buffer of partial sums, (rows,), of this rank."""

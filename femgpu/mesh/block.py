@@ -13,7 +13,7 @@ from petsc4py import PETSc
 from femgpu.element import LagrangeElement, ReferenceCell, basix_rule, reference_cell
 from femgpu.mesh import geometry
 from femgpu.mesh.coordinates import read_vertices
-from femgpu.mesh.topology import Closure
+from femgpu.mesh.topology import Corners
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,17 +124,17 @@ class Block:
         geometry.check_orientation(element, self.coords, self.coord_dofs, self.affine, self.ids, points)
 
 
-def straight_blocks(dm: PETSc.DMPlex, closures: Sequence[Closure], mpi: Any) -> tuple[Block, ...]:
-    """The cells of a DM with straight edges and cells of any types, a block for each closure; collective.
+def straight_blocks(dm: PETSc.DMPlex, types: Sequence[Corners], mpi: Any) -> tuple[Block, ...]:
+    """The cells of a DM with straight edges and cells of any types, a block for each type; collective.
 
     Raises:
         MeshError: when the coordinates are of degree above 1.
     """
-    coords, nodes = read_vertices(dm, closures, mpi)
+    coords, nodes = read_vertices(dm, types, mpi)
     start, blocks = dm.getHeightStratum(0)[0], []
-    for index, (closure, vertices) in enumerate(zip(closures, nodes, strict=True)):
-        element = LagrangeElement(closure.cell, 1)
-        ids = closure.cells - np.int32(start)
+    for index, (corners, vertices) in enumerate(zip(types, nodes, strict=True)):
+        element = LagrangeElement(corners.cell, 1)
+        ids = corners.cells - np.int32(start)
         blocks.append(Block.of(index, ids, element, coords, vertices[:, geometry.node_vertices(element)]))
     return tuple(blocks)
 

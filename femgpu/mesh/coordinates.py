@@ -12,14 +12,14 @@ from petsc4py import PETSc
 from femgpu import petsc_c
 from femgpu.element import LagrangeElement
 from femgpu.errors import MeshError, collective
-from femgpu.mesh.topology import Closure
+from femgpu.mesh.topology import Corners
 
 _Floats = npt.NDArray[np.float64]
 _Ints = npt.NDArray[np.int32]
 
 
 def read_coordinates(dm: PETSc.DMPlex, cell: str, mpi: Any) -> tuple[LagrangeElement, _Floats, _Ints]:
-    """Reads the coordinates of a DM, and gives them a finite element where they have none; collective.
+    """Reads the coordinates of a DM that have a finite element; collective.
 
     Args:
         dm: a DMPlex with cells of one type; not the user's own but a clone.
@@ -34,9 +34,8 @@ def read_coordinates(dm: PETSc.DMPlex, cell: str, mpi: Any) -> tuple[LagrangeEle
         MeshError: when the coordinates are not those of a Lagrange element with one component per dimension.
     """
     dim = dm.getDimension()
-    fe = _ensure_fe(dm)
     with collective(mpi):
-        element = LagrangeElement.of_fe(cell, fe)
+        element = LagrangeElement.of_fe(cell, coordinate_fe(dm))
     offsets, num_comp, _ = petsc_c.local_offsets(dm.getCoordinateDM())
     if num_comp != dim:
         raise MeshError(f"the coordinates have {num_comp} components; expected {dim}")
@@ -53,12 +52,12 @@ def read_coordinates(dm: PETSc.DMPlex, cell: str, mpi: Any) -> tuple[LagrangeEle
     return element, coords, dofs
 
 
-def read_vertices(dm: PETSc.DMPlex, closures: Sequence[Closure], mpi: Any) -> tuple[_Floats, list[_Ints]]:
+def read_vertices(dm: PETSc.DMPlex, types: Sequence[Corners], mpi: Any) -> tuple[_Floats, list[_Ints]]:
     """Reads the coordinates of a DM with straight edges and cells of any types, without a finite element; collective.
 
     Args:
         dm: the DMPlex.
-        closures: of the cells of each type.
+        types: the cells of each type.
         mpi: its mpi4py communicator.
 
     Returns:
@@ -79,21 +78,21 @@ def read_vertices(dm: PETSc.DMPlex, closures: Sequence[Closure], mpi: Any) -> tu
                 f"the mesh has {len(values) // dim} coordinate nodes for {last - first} vertices; expected straight edges where "
                 "it has prisms or cells of several types: save it with first-order cells"
             )
-        dofs = [(offsets[closure.vertices - first] // dim).astype(np.int32) for closure in closures]
+        dofs = [(offsets[corners.vertices - first] // dim).astype(np.int32) for corners in types]
         if dm.getCoordinatesLocalized():
             start = dm.getHeightStratum(0)[0]
-            _use_cell_coordinates(dm, [(each.cells - start, nodes) for each, nodes in zip(closures, dofs, strict=True)])
+            _use_cell_coordinates(dm, [(each.cells - start, nodes) for each, nodes in zip(types, dofs, strict=True)])
         return coords, dofs
 
 
-def _ensure_fe(dm: PETSc.DMPlex) -> PETSc.FE:
-    """The element of the coordinates, made where there is none: one that exists may be curved, and must not be projected."""
-    if (fe := coordinate_fe(dm)) is not None:
-        return fe
-    # The projection starts from the global coordinates: drop those, so that coordinates moved in the local vector count.
+def give_fe(dm: PETSc.DMPlex) -> None:
+    """Gives coordinates without an element that of degree 1 at the vertices, which PETSc needs where it counts dofs."""
+    if coordinate_fe(dm) is not None:
+        return
+    # Global coordinates may be older than those that were moved in the local vector.
     dm.setCoordinatesLocal(dm.getCoordinatesLocal())
-    dm.createCoordinateSpace(1, False, True)
-    return dm.getCoordinateDM().getField(0)[0]
+    # No projection: it would compute the same numbers, for as long as all the rest of reading a mesh takes.
+    dm.createCoordinateSpace(1, False, False)
 
 
 def coordinate_fe(dm: PETSc.DMPlex) -> PETSc.FE | None:

@@ -15,12 +15,12 @@ from femgpu.errors import MeshError, collective
 from femgpu.mesh import regions
 from femgpu.mesh.block import Block, places, straight_blocks
 from femgpu.mesh.cell_types import cell_names, has_petsc_elements
-from femgpu.mesh.coordinates import read_coordinates
+from femgpu.mesh.coordinates import coordinate_fe, give_fe, read_coordinates
 from femgpu.mesh.garbage import clean_up, keep_aside
 from femgpu.mesh.locate_points import FoundPoints, PointFinder
 from femgpu.mesh.motion import Motion
 from femgpu.mesh.region_parts import find_parts
-from femgpu.mesh.topology import Closure, Topology, check_cells_once, closure
+from femgpu.mesh.topology import Closure, Topology, check_cells_once, closure, corners
 from femgpu.mesh.user_dm import UserDM, check_dm
 
 _ATTRIBUTE = "__femgpu__"
@@ -87,10 +87,17 @@ class Mesh:
             keep_aside(self.dm)
 
     def _read_blocks(self, cells: tuple[str, ...]) -> tuple[Block, ...]:
-        if self.has_petsc_elements:
+        if self.has_petsc_elements and coordinate_fe(self.dm) is not None:
             element, coords, dofs = read_coordinates(self.dm, cells[0], self.mpi)
             return (Block.of(0, np.arange(self.num_cells, dtype=np.int32), element, coords, dofs),)
-        return straight_blocks(self.dm, self.closures, self.mpi)
+        with collective(self.mpi):
+            # Not `topology`, which stays: most meshes of one type never need it again.
+            topology = Topology.of(self.dm)
+            types = [corners(topology, cell) for cell in cells]
+        blocks = straight_blocks(self.dm, types, self.mpi)
+        if self.has_petsc_elements:
+            give_fe(self.dm)
+        return blocks
 
     @cached_property
     def topology(self) -> Topology:

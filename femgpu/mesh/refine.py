@@ -18,11 +18,11 @@ from femgpu import petsc_c
 from femgpu.element import LagrangeElement
 from femgpu.errors import MeshError, collective
 from femgpu.mesh.cell_types import cell_names
-from femgpu.mesh.coordinates import coordinate_degree, read_coordinates, read_vertices, section_offsets
+from femgpu.mesh.coordinates import coordinate_degree, give_fe, read_coordinates, read_vertices, section_offsets
 from femgpu.mesh.geometry import map_points
 from femgpu.mesh.mesh import Mesh
 from femgpu.mesh.periods import is_periodic
-from femgpu.mesh.topology import Topology, closure
+from femgpu.mesh.topology import Topology, corners
 from femgpu.mesh.user_dm import check_dm
 
 
@@ -74,12 +74,12 @@ def _wrap_vertices(dm: PETSc.DMPlex, lower: npt.NDArray[np.float64], period: npt
     """Moves the vertices of cells across a period, which PETSc put in the middle of the box, to where they are; collective."""
     mpi = dm.comm.tompi4py()
     topology = Topology.of(dm)
-    closures = [closure(topology, cell, topology.of_type(cell)) for cell in cell_names(dm, mpi)]
-    coords, nodes = read_vertices(dm, closures, mpi)
+    types = [corners(topology, cell) for cell in cell_names(dm, mpi)]
+    coords, nodes = read_vertices(dm, types, mpi)
     first, last = dm.getDepthStratum(0)
     places = section_offsets(dm.getCoordinateSection(), first, last) // dm.getDimension()
     vertices = coords[: last - first]
-    for each, own in zip(closures, nodes, strict=True):
+    for each, own in zip(types, nodes, strict=True):
         across = own[:, 0] >= last - first
         inside = coords[own[across]] - lower
         # The remainder of a division by infinity is the number itself, but for negative ones.
@@ -99,7 +99,9 @@ def _children(cell: str) -> npt.NDArray[np.float64]:
 
 def _vertices(dm: PETSc.DMPlex, coarse: Mesh, points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """(num, dim) images of reference points in all cells of a mesh with straight edges, which may be inverted; collective."""
-    element, coords, dofs = read_coordinates(dm.clone(), coarse.cell, coarse.mpi)
+    clone = dm.clone()
+    give_fe(clone)
+    element, coords, dofs = read_coordinates(clone, coarse.cell, coarse.mpi)
     return map_points(coords, dofs, element.tabulate(points)[0]).reshape(-1, coarse.dim)
 
 

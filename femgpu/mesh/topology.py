@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -163,6 +164,20 @@ class Closure:
         return self.parts[:, -reference_cell(self.cell).num_vertices :]
 
 
+class Corners(NamedTuple):
+    """The vertices of the cells of one type.
+
+    Attributes:
+        cell: name of the cell type.
+        cells: (num_cells,) points of the cells.
+        vertices: (num_cells, num_vertices) vertices in closure order.
+    """
+
+    cell: str
+    cells: _Ints
+    vertices: _Ints
+
+
 @cache
 def arrangements(num_vertices: int) -> npt.NDArray[np.int64]:
     """How a part of a cell can lie in it.
@@ -212,10 +227,21 @@ def closure(topology: Topology, cell: str, cells: _Ints) -> Closure:
     return _solid_closure(topology, reference, cells)
 
 
-def _solid_closure(topology: Topology, reference: ReferenceCell, cells: _Ints) -> Closure:
+def corners(topology: Topology, cell: str) -> Corners:
+    """The vertices of all cells of a type: that part of their `closure`, at a third of the cost."""
+    reference, cells = reference_cell(cell), topology.of_type(cell)
+    if reference.dim < 3:
+        return Corners(cell, cells, topology.frame(cells, cell))
+    return Corners(cell, cells, _solid_vertices(topology, reference, *_turned_facets(topology, reference, cells)))
+
+
+def _turned_facets(topology: Topology, reference: ReferenceCell, cells: _Ints) -> tuple[_Ints, _Ints]:
+    """Facets of solid cells, and how each lies in its cell, a row of `arrangements`."""
     facets, orientations = topology.cone(cells, reference.name)
-    sizes = np.array([len(loop) for loop in reference.loops])
-    turns = orientations + sizes
+    return facets, orientations + np.array([len(loop) for loop in reference.loops], np.int32)
+
+
+def _solid_vertices(topology: Topology, reference: ReferenceCell, facets: _Ints, turns: _Ints) -> _Ints:
     vertices = np.empty((len(facets), reference.num_vertices), np.int32)
     missing = set(range(reference.num_vertices))
     for i, loop in enumerate(reference.loops):
@@ -223,6 +249,12 @@ def _solid_closure(topology: Topology, reference: ReferenceCell, cells: _Ints) -
             own = topology.frame(facets[:, i], reference.facet_cells[i])
             vertices[:, loop] = np.take_along_axis(own, arrangements(len(loop))[turns[:, i]], axis=1)
             missing -= set(loop)
+    return vertices
+
+
+def _solid_closure(topology: Topology, reference: ReferenceCell, cells: _Ints) -> Closure:
+    facets, turns = _turned_facets(topology, reference, cells)
+    vertices = _solid_vertices(topology, reference, facets, turns)
     pairs = [entity for entity in reference.entities if len(entity) == 2]
     edges, edge_turns = np.empty((len(facets), len(pairs)), np.int32), np.empty((len(facets), len(pairs)), np.int8)
     for number, pair in enumerate(pairs):

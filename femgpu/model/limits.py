@@ -20,6 +20,7 @@ class Limits:
         mma: whether the tensor core takes double precision.
         unroll: instructions of a point up to which its loops over basis functions are unrolled, which bounds the time to build a
             kernel; 0: none is.
+        tile: numbers of a result that an item accumulates in registers.
         block: cells whose words are interleaved in arrays that neighbouring items read; 1: each cell's words together.
         group: items that a work-group has where nothing else rules.
         ceiling: what the device reaches at most.
@@ -32,6 +33,7 @@ class Limits:
     native_atomics: bool = False
     mma: bool = False
     unroll: int = 0
+    tile: int = 32
     block: int = 1
     group: int = 64
     ceiling: Ceiling = CPU

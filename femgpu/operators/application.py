@@ -28,6 +28,7 @@ class Application:
         first: the first cell.
         count: how many; None: up to the last.
         timed: whether device times are kept for the view.
+        program: of the plan, where it is rendered already.
 
     Attributes:
         kernels: one per step and chunk of cells, in the order in which they run.
@@ -45,6 +46,7 @@ class Application:
         first: int = 0,
         count: int | None = None,
         timed: bool = False,
+        program: str = "",
     ):
         self.term = term
         self.plan = plan
@@ -55,7 +57,7 @@ class Application:
         steps = plan.steps()
         self.roles = {array.role for step in steps for array in step.arrays}
         runtime = arrays.runtime
-        source = render(plan, pointwise.body, tables)
+        source = program or render(plan, pointwise.body, tables)
         chunk = plan.chunk_cells or self.count
         self._work = {role: runtime.empty(size) for role, size in _work_bytes(plan, steps, min(chunk, self.count)).items()}
         known = {**buffers, **self._work}
@@ -82,7 +84,7 @@ class Application:
             [np.int32(start), np.int32(size), *given],
             step.global_size(size),
             step.items,
-            label="-".join([step.name, *["facets"] * self.plan.work.facet, self.term.block.cell, self.plan.schedule]),
+            label=label(self.term, self.plan, step),
         )
         self._positions.append({array.role: position + 2 for position, array in enumerate(step.arrays)})
         return kernel
@@ -131,6 +133,11 @@ class Application:
         times = [kernel.measure(warmups, repetitions, seconds) for kernel in self.kernels]
         shortest = min(map(len, times))
         return np.sum([entry[:shortest] for entry in times], axis=0)
+
+
+def label(term: Term, plan: Plan, step: Step) -> str:
+    """What the kernel of a step is called in the view, in dumps and messages."""
+    return "-".join([step.name, *["facets"] * plan.work.facet, term.block.cell, plan.schedule])
 
 
 def field_names(term: Term, pointwise: Pointwise) -> dict[str, Field]:

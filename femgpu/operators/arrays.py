@@ -126,10 +126,11 @@ class CellArrays:
         """Offsets of component 0 of a field's nodes, ~offset where a component is prescribed."""
         offsets = term.offsets(field)
         if masked and self.prescribed is not None:
-            marked = self.prescribed[offsets] != 0
-            for component in range(1, field.num_comp):
-                marked |= self.prescribed[offsets + np.int32(component)] != 0
-            offsets = np.where(marked, ~offsets, offsets)
+            # Nodes are marked once each, in the L-vector, and not in every cell that has them.
+            first = np.arange(len(self.prescribed) - field.num_comp + 1, dtype=np.int32)
+            for component in range(field.num_comp):
+                np.invert(first, out=first, where=(first >= 0) & (self.prescribed[component : component + len(first)] != 0))
+            offsets = first[offsets]
         return _packed(layout, offsets, element=term.element(field))
 
 

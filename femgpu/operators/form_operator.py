@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from femgpu import log
-from femgpu.errors import FormError, collective
+from femgpu.errors import FemgpuError, FormError, collective
 from femgpu.forms import Form, Pointwise, StateSplit
 from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays, scalar_type
 from femgpu.operators.inputs import Inputs
 from femgpu.operators.memory import in_chunks, least_bytes
+from femgpu.operators.planner import STATES, Planner
 from femgpu.operators.sums import GatherSum, Segments
 from femgpu.operators.term import Term, make_terms
-from femgpu.operators.ways import Candidate, Choice, Way, candidates, choose_plan, fastest, state_bytes
-from femgpu.operators.work import make_work
+from femgpu.operators.ways import Candidate, Choice, Way, fastest, state_bytes
 from femgpu.options import Settings
 from femgpu.runtime import Launch, Runtime
 
@@ -27,8 +27,7 @@ EVENTS = {"residual": "FGResidual"} | dict.fromkeys(("action", "transposed"), "F
 EVENTS |= dict.fromkeys(("diagonal", "matrix"), "FGMatrix")
 # What is read from another buffer than the operator's own.
 _SOURCES: dict[str, tuple] = {"residual": ("vector", "u"), "action": ("vector", "w"), "transposed": ("vector", "w"), "diagonal": ()}
-# What is stored at the points for an action or its transpose.
-_STATES = {"action": "state", "transposed": "transposed state"}
+TARGETS = ("residual", "action", "diagonal", "matrix")
 
 
 class FormOperator:
@@ -54,7 +53,7 @@ class FormOperator:
         out: result.
         inputs: coefficients, constants and rates.
         terms: what is integrated where.
-        applications: the launches of each target built so far, with those of `_STATES` that fill what actions read at the points.
+        applications: the launches of each target built so far, with those of `STATES` that fill what actions read at the points.
         splits: by application of the action, what of it is stored and what is computed.
         refusals: why schedules that were tried did not serve, each once.
         bends: `Motion.bends` of the mesh that the terms were made for: with another one all that was bound is void.
@@ -68,7 +67,7 @@ class FormOperator:
         self.mesh.update()
         self._divide()
         with collective(self.mpi):
-            needed = least_bytes(self.terms, self._arrays, self._plans("residual"), settings)
+            needed = least_bytes(self.terms, self._arrays, self._planner.plans("residual"), settings)
             runtime.require(needed, f"the form on {self.mesh.num_cells} cells")
             self.u, self.base, self.w, self.out = (runtime.empty(self.vector_bytes) for _ in range(4))
             for buffer in (self.u, self.base, self.w):
@@ -80,6 +79,7 @@ class FormOperator:
         self.terms = make_terms(self.form, self.settings)
         self._moves, self.bends = self.mesh.motion.moves, self.mesh.motion.bends
         self._arrays = CellArrays(self.runtime, self._prescribed)
+        self._planner = Planner(self.terms, self.settings, self.runtime, self.mpi, self._prescribed is not None)
         self.applications: dict[str, list[Application]] = {}
         self.splits: dict[Application, StateSplit] = {}
         self.refusals: dict[str, None] = {}
@@ -121,10 +121,17 @@ class FormOperator:
         """Says that `base` holds another state: what actions keep at the points is computed anew at their next use."""
         self._fresh.clear()
 
-    def build(self) -> None:
-        """Builds the programs of all targets but the transpose that the form knows, without evaluating any; collective."""
-        for target in ("residual", "action", "diagonal", "matrix") if self.form.has_jacobian else ("residual",):
+    def build(self, targets: Sequence[str] = TARGETS) -> None:
+        """Builds the programs of targets, of those that the form knows, without evaluating any; collective."""
+        known = [target for target in targets if target == "residual" or self.form.has_jacobian]
+        self.build_ahead(known)
+        for target in known:
             self.prepare(target)
+
+    def build_ahead(self, targets: Sequence[str]) -> None:
+        """Starts to build the programs of targets in threads; what goes wrong is told by `prepare`; collective."""
+        with suppress(FemgpuError):
+            self._planner.start([target for target in targets if target not in self.applications])
 
     def residual(self, u: Any = None, out: Any = None) -> None:
         """`out` = sum of the cells' residuals at `u`; ghosts hold this rank's share.
@@ -174,7 +181,7 @@ class FormOperator:
         if target in self._fresh:
             return
         self.prepare(target)
-        for application in self.applications[_STATES[target]]:
+        for application in self.applications[STATES[target]]:
             application()
         self._fresh.add(target)
 
@@ -205,7 +212,7 @@ class FormOperator:
         if target not in self.applications:
             if target != "residual" and not self.form.has_jacobian:
                 raise FormError(f"the form knows no Jacobian, so it has no {target}; give g0 to g3")
-            found = self._choose(target) if target in _STATES else self._build(target)
+            found = self._choose(target) if target in STATES else self._build(target)
             with collective(self.mpi):
                 gathering = [application for application in found if ("out", 0) in application.roles]
                 if gathering:
@@ -217,29 +224,16 @@ class FormOperator:
         source = {"residual": self.u, "diagonal": None}.get(target, self.w) if source is None else source
         out = self.out if out is None else out
         with log.event(EVENTS[target], self.flops(target), self.runtime.finish):
-            if target in _STATES:
+            if target in STATES:
                 self.store(target)
             self.runtime.zero(out, self.vector_bytes)
             for launch in self.bind(target, source, out):
                 launch()
 
-    def _chosen(self, target: str) -> list[tuple[Term, Pointwise]]:
-        """The terms that a target is about, and their pointwise functions."""
-        return [(term, function) for term in self.terms if (function := term.pointwise(target)) is not None]
-
-    def _plans(self, target: str) -> list[tuple[Term, Pointwise, Choice]]:
-        return [(term, pointwise, self._plan(term, target, pointwise)) for term, pointwise in self._chosen(target)]
-
-    def _plan(self, term: Term, target: str, pointwise: Pointwise, block: int = 0) -> Choice:
-        """The plan of a term; where `block` is given, arrays stand as in another plan with that many cells interleaved."""
-        masked = self._prescribed is not None and target != "matrix"
-        limits = replace(self.runtime.device.limits, block=block) if block else self.runtime.device.limits
-        return choose_plan(make_work(term, target, pointwise, masked), term, self.settings, limits)
-
     def _build(self, target: str) -> list[Application]:
         """The launches of a target other than the action; collective."""
         with collective(self.mpi):
-            chosen = self._plans(target)
+            chosen = self._planner.plans(target)
             if target == "matrix":
                 chosen, num_bytes = in_chunks(chosen, self.settings)
                 self._matrix = self.runtime.empty(num_bytes)
@@ -247,15 +241,13 @@ class FormOperator:
 
     def _choose(self, target: str) -> list[Application]:
         """The launches of an action, the fastest way of each term, and those that store what they read; collective."""
+        found = self._planner.ways(target)
         with collective(self.mpi):
-            terms, masked = self._chosen(target), self._prescribed is not None
-        found = [candidates(*given, self.settings, self.runtime, self.mpi, masked) for given in terms]
-        with collective(self.mpi):
-            ways = [[self._way(*given, entry) for entry in entries] for given, entries in zip(terms, found, strict=True)]
+            ways = [[self._way(term, action, entry) for entry in entries] for term, action, entries in found]
         # Ways are compared on numbers that are numbers.
         self.runtime.zero(self.out, self.vector_bytes)
         chosen = [fastest(entries, self.mpi) for entries in ways]
-        self.applications[_STATES[target]] = [way.storing for way in chosen if way.storing is not None]
+        self.applications[STATES[target]] = [way.storing for way in chosen if way.storing is not None]
         self.splits |= {way.action: way.candidate.split for way in chosen if way.candidate.split is not None}
         actions = [way.action for way in chosen]
         used = [application for found in (*self.applications.values(), actions) for application in found]
@@ -263,15 +255,14 @@ class FormOperator:
         return actions
 
     def _way(self, term: Term, action: Pointwise, candidate: Candidate) -> Way:
-        split, choice = candidate.split, candidate.choice
-        action = action if split is None else split.action
-        if split is None or split.state is None:
-            return Way(candidate, self._application(term, action, choice), None)
+        (computed, choice), *storing = self._planner.parts(term, action, candidate)
+        if not storing:
+            return Way(candidate, self._application(term, computed, choice), None)
         size = state_bytes(term, choice.plan)
-        self.runtime.require(sum(size.values()), f"what is kept ({split}; -femgpu_qdata recompute keeps nothing)")
+        self.runtime.require(sum(size.values()), f"what is kept ({candidate.split}; -femgpu_qdata recompute keeps nothing)")
         state = {role: self.runtime.empty(count) for role, count in size.items()}
-        storing = self._application(term, split.state, self._plan(term, "state", split.state, choice.plan.block), state)
-        return Way(candidate, self._application(term, action, choice, state), storing)
+        (stored,) = (self._application(term, *part, state) for part in storing)
+        return Way(candidate, self._application(term, computed, choice, state), stored)
 
     def _application(self, term: Term, pointwise: Pointwise, choice: Choice, state: dict[tuple, Any] | None = None) -> Application:
         """Everything bound; what is written to an E-vector goes to the term's segments."""
@@ -283,7 +274,8 @@ class FormOperator:
         buffers["out",] = self._matrix if work.target == "matrix" else self.out
         if work.sums and choice.plan.scatter == "evector":
             buffers |= self._e_vector().outputs(self.terms.index(term))
-        return Application(term, choice.plan, pointwise, buffers, self._arrays, timed=self.settings.view)
+        program = self._planner.program(term, choice.plan, pointwise)
+        return Application(term, choice.plan, pointwise, buffers, self._arrays, timed=self.settings.view, program=program)
 
     def _e_vector(self) -> Segments:
         if self._segments is None:

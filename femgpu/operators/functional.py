@@ -13,9 +13,8 @@ from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays, scalar_type
 from femgpu.operators.device import choose_runtime
 from femgpu.operators.inputs import Inputs
+from femgpu.operators.planner import Planner
 from femgpu.operators.term import form_mesh, make_terms
-from femgpu.operators.ways import choose_plan
-from femgpu.operators.work import make_work
 
 
 def integrate(form: Any, options_prefix: str = "") -> float:
@@ -47,15 +46,14 @@ def integrate(form: Any, options_prefix: str = "") -> float:
     inputs.update()
     terms = make_terms(lowered, settings)
     arrays, kind = CellArrays(runtime), scalar_type(settings.precision)
+    planner = Planner(terms, settings, runtime, mesh.mpi)
+    planner.start(["functional"])
     total = 0.0
     with collective(mesh.mpi):
-        for term in terms:
-            integrand = term.integral.functional
-            if integrand is None:
-                continue
-            plan = choose_plan(make_work(term, "functional", integrand), term, settings, runtime.device.limits).plan
+        for term, integrand, choice in planner.plans("functional"):
             out = runtime.empty(term.num_cells * np.dtype(kind).itemsize)
-            Application(term, plan, integrand, {**inputs.buffers, ("out",): out}, arrays)()
+            program = planner.program(term, choice.plan, integrand)
+            Application(term, choice.plan, integrand, {**inputs.buffers, ("out",): out}, arrays, program=program)()
             total += float(runtime.read(out, np.empty(term.num_cells, kind)).sum(dtype=np.float64))
     total = mesh.mpi.allreduce(total)
     if not np.isfinite(total):

@@ -19,6 +19,8 @@ from femgpu.spaces import Field, Space
 
 # Cells whose geometry is computed in one piece: bounds the memory of set-up.
 _CHUNK = 65536
+# Targets with a pointwise function of their own.
+_FUNCTIONS = ("residual", "action", "functional")
 
 
 @dataclass(frozen=True)
@@ -133,10 +135,10 @@ class Term:
         return self.form.space.dofs(self.block.index, slice(None) if self.cells is None else self.cells)
 
     def pointwise(self, target: str) -> Pointwise | None:
-        """The integral's function that residual, action, transposed (action), diagonal or matrix need."""
+        """The integral's function that residual, action, transposed (action), functional, diagonal or matrix need."""
         if target == "transposed":
             return transposed_action(self.integral, self.dim)
-        function: Pointwise | None = getattr(self.integral, target if target in ("residual", "action") else "jacobian")
+        function: Pointwise | None = getattr(self.integral, target if target in _FUNCTIONS else "jacobian")
         return function
 
     def fields(self, pointwise: Pointwise) -> list[FieldData]:

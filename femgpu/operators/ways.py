@@ -85,7 +85,7 @@ def choose_plan(work: Work, term: Term, settings: Settings, limits: Limits) -> C
             if plan is None:
                 raise PlanError(f"schedule {entry.name} serves the {work.target} and has no plan for it")
             return Choice(plan, tuple(refusals))
-        if work.target in ("residual", "action"):
+        if work.target in entry.targets:
             if entry.name == settings.schedule_name:
                 raise PlanError(f"-femgpu_schedule {settings.schedule}: {refusal}")
             refusals.append(refusal)
@@ -146,9 +146,9 @@ def _slowest(seconds: list[float], mpi: Any) -> list[float]:
     return list(array)
 
 
-def candidates(
-    term: Term, action: Pointwise, settings: Settings, runtime: Runtime, mpi: Any, masked: bool = False
-) -> list[Candidate]:
+def alternatives(
+    term: Term, action: Pointwise, settings: Settings, limits: Limits, mpi: Any, masked: bool = False
+) -> list[tuple[Candidate, bool]]:
     """Pairs of a split of an action (what is stored at each new state, what is computed for each direction) and a plan.
 
     Collective: all ranks have the same splits. Each has the default plan of the first schedule that serves it: others of `cell`
@@ -158,12 +158,28 @@ def candidates(
         term: the term.
         action: its action, or that of the transpose.
         settings: `qdata` is `store`, `recompute` or `auto`.
-        runtime: the device.
+        limits: of the device.
         mpi: mpi4py communicator.
         masked: whether entries of the direction may be prescribed.
 
+    Returns:
+        The candidates, and whether each is worth measuring.
+
     Raises:
         PlanError: see `choose_plan`.
+    """
+
+    def planned(action: Pointwise) -> Choice:
+        return choose_plan(make_work(term, "action", action, masked), term, settings, limits)
+
+    splits = _splits(term, action, settings.qdata)
+    with collective(mpi):
+        found = [(Candidate(split, planned(split.action)), mark) for split, mark in splits.items()]
+        return found or [(Candidate(None, planned(action)), True)]
+
+
+def candidates(term: Term, found: list[tuple[Candidate, bool]], settings: Settings, runtime: Runtime, mpi: Any) -> list[Candidate]:
+    """Those of the `alternatives` that come into question with the memory that is free now; collective.
 
     Returns:
         The one that takes the least time by the model: of all for `auto`, of those that store something for `store`. On a GPU those
@@ -171,34 +187,21 @@ def candidates(
         among which a measurement decides: what a kernel spills when it holds too much is beyond the model. `auto` leaves out what
         the device's memory does not hold.
     """
-    limits = runtime.device.limits
-
-    def planned(action: Pointwise) -> Choice:
-        return choose_plan(make_work(term, "action", action, masked), term, settings, limits)
-
-    splits = _splits(term, action, settings.qdata)
-    with collective(mpi):
-        found = [Candidate(split, planned(split.action)) for split in splits] or [Candidate(None, planned(action))]
     if len(found) < 2:
-        return found
+        return [entry for entry, _ in found]
     room = runtime.available_bytes / len(found)  # several ways that store may be compared
-    sizes = [sum(state_bytes(term, entry.choice.plan).values()) for entry in found]
+    sizes = [sum(state_bytes(term, entry.choice.plan).values()) for entry, _ in found]
     # Asked to store, it stores, whether there is room or not: the error then says so.
     must = settings.qdata == "store"
     seconds = [
-        entry.choice.plan.seconds(limits.ceiling) if must or size <= room else math.inf
-        for entry, size in zip(found, sizes, strict=True)
+        entry.choice.plan.seconds(runtime.device.limits.ceiling) if must or size <= room else math.inf
+        for (entry, _), size in zip(found, sizes, strict=True)
     ]
     seconds = _slowest(seconds, mpi)
     best = int(np.argmin(seconds))
     if not runtime.device.is_gpu or settings.deterministic:
-        return [found[best]]
-    marked = splits.values()
-    return [
-        entry
-        for i, (entry, mark) in enumerate(zip(found, marked, strict=True))
-        if (i == best or mark) and math.isfinite(seconds[i])
-    ]
+        return [found[best][0]]
+    return [entry for i, (entry, mark) in enumerate(found) if (i == best or mark) and math.isfinite(seconds[i])]
 
 
 def _splits(term: Term, action: Pointwise, qdata: str) -> dict[StateSplit, bool]:

@@ -22,6 +22,8 @@ _STACK_BYTES = 1 << 20
 _UNROLL = 2048
 # Of an index of a device, leading zeros and all.
 _DIGITS = 9
+# Numbers in double precision that a GPU's item accumulates in registers, of which it has 255 of 32 bits.
+_TILE = 84
 # Cells whose words a GPU interleaves: as many as items that read memory together.
 _BLOCK = 32
 
@@ -72,6 +74,7 @@ class Device:
             native_atomics=self.is_nvidia,
             mma=self.is_nvidia and top.mma,
             unroll=_UNROLL if self.is_gpu else 0,
+            tile=_TILE if self.is_gpu else 32,
             block=_BLOCK if self.is_gpu else 1,
             group=128 if self.is_gpu else 64,
             ceiling=top,

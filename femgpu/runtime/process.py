@@ -85,6 +85,7 @@ def for_comm(selector: str, comm: Any) -> Runtime:
     with collective(comm):
         first = _current is None
         runtime = start(selector, rank)
+        runtime.programs.place = rank % num_local, num_local
         if first and not selector:
             warn_shared(runtime.device, rank, num_local)
     return runtime

@@ -2,21 +2,25 @@
 
 A cache file is a header line (magic, key of the program, SHA-256 of the binary) and the binary. Files are written under a temporary
 name and renamed, so that concurrent jobs never read half a file; one that is damaged, or another program's, is built anew, with a
-warning.
+warning. Who builds an entry holds a lock beside it: other processes that want the same one wait, and load it then.
+
+Nothing here asks which thread it runs in.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
-from femgpu import log
 from femgpu.caches import cache_folder, pocl_folder, refusal
 from femgpu.errors import BuildError, OptionError
 
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from femgpu.runtime.device import Device
 
 OPTIONS = ("-cl-mad-enable", "-cl-std=CL1.2")
+_OPTION_BYTES = " ".join(OPTIONS).encode()
 _MAGIC = b"femgpu-program-2"
 
 
@@ -51,31 +56,70 @@ def build(context: cl.Context, device: Device, source: str, name: str, digest: s
         BuildError: with log and path of the source.
         OptionError: when the dump folder cannot be written.
     """
-    with log.event("FGBuild"):
-        if dump_folder:
-            _dump(Path(dump_folder) / f"{name}-{digest[:12]}.cl", source)
-        handle = context.devices[0]
-        folder = None if device.caches_programs else cache_folder()
-        path = folder / f"{digest}.bin" if folder else None
-        binary = _load(path, digest) if path else None
-        if binary is not None:
-            try:
-                return cl.Program(context, [handle], [binary]).build(options=list(OPTIONS)), False
-            except cl.Error:
-                warnings.warn(f"the driver refuses the cached kernel {path}; it is built anew", stacklevel=2)
-        with warnings.catch_warnings():
-            # The compiler's remarks are in the dumped log; they are no business of the caller.
-            warnings.simplefilter("ignore", cl.CompilerWarning)
-            try:
-                program = cl.Program(context, source).build(options=list(OPTIONS), cache_dir=False)
-            except cl.RuntimeError as error:
-                raise _failure(error, source, name, digest, dump_folder) from None
-        if dump_folder:
-            text = program.get_build_info(handle, cl.program_build_info.LOG) or ""
-            _dump(Path(dump_folder) / f"{name}-{digest[:12]}.log", text)
-        if path:
-            _store(path, digest, program.get_info(cl.program_info.BINARIES)[0])
+    if dump_folder:
+        _dump(Path(dump_folder) / f"{name}-{digest[:12]}.cl", source)
+    folder = None if device.caches_programs else cache_folder()
+    if folder is None:
+        return _compile(context, source, name, digest, dump_folder), True
+    path = folder / f"{digest}.bin"
+    absent = not path.exists()
+    if not absent and (program := _stored(context, path, digest)) is not None:
+        return program, False
+    with _alone(path):
+        if absent and path.exists() and (program := _stored(context, path, digest)) is not None:
+            return program, False
+        program = _compile(context, source, name, digest, dump_folder)
+        _store(path, digest, program.get_info(cl.program_info.BINARIES)[0])
         return program, True
+
+
+def _stored(context: cl.Context, path: Path, digest: str) -> cl.Program | None:
+    """The program of a cache entry; None, with a warning, where the entry does not serve."""
+    binary = _load(path, digest)
+    if binary is None:
+        return None
+    try:
+        program = cl._cl._Program(context, [context.devices[0]], [binary])
+        program._build(_OPTION_BYTES)
+    except cl.Error:
+        warnings.warn(f"the driver refuses the cached kernel {path}; it is built anew", stacklevel=2)
+        return None
+    return cl.Program(program)
+
+
+def _compile(context: cl.Context, source: str, name: str, digest: str, dump_folder: str) -> cl.Program:
+    # As pyopencl's own Program, without its warnings of the compiler's remarks: to silence those is nothing for threads, and they
+    # are in the dumped log.
+    program = cl._cl._Program(context, source)
+    try:
+        program._build(_OPTION_BYTES)
+    except cl.RuntimeError as error:
+        raise _failure(_log(program) or str(error), source, name, digest, dump_folder) from None
+    if dump_folder:
+        _dump(Path(dump_folder) / f"{name}-{digest[:12]}.log", _log(program))
+    return cl.Program(program)
+
+
+def _log(program: cl._cl._Program) -> str:
+    device = program.get_info(cl.program_info.DEVICES)[0]
+    return program.get_build_info(device, cl.program_build_info.LOG) or ""
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Keeps other processes from building an entry of the cache; where nothing can be locked, they build it, too."""
+    lock, handle = path.with_suffix(".lock"), None
+    try:
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        if handle is not None:
+            # Those who wait have this file open, and find the entry; those who come later find it without.
+            lock.unlink(missing_ok=True)
+            os.close(handle)
 
 
 def _dump(path: Path, text: str) -> None:
@@ -87,7 +131,7 @@ def _dump(path: Path, text: str) -> None:
         ) from None
 
 
-def _failure(error: Exception, source: str, name: str, digest: str, dump_folder: str) -> BuildError:
+def _failure(text: str, source: str, name: str, digest: str, dump_folder: str) -> BuildError:
     path = Path(dump_folder or tempfile.gettempdir()) / f"femgpu-{name}-{digest[:12]}.cl"
     try:
         _write(path, source.encode())
@@ -96,7 +140,7 @@ def _failure(error: Exception, source: str, name: str, digest: str, dump_folder:
         where = f"its source cannot be kept ({full})"
     if why := refusal(pocl_folder()):
         where += f"; PoCL needs its cache, and cannot write there ({why}): make room, or set POCL_CACHE_DIR to another folder"
-    text = str(error).strip()
+    text = text.strip()
     lines = [line for line in text.splitlines() if "error" in line.lower()][:8] or text.splitlines()[:12]
     return BuildError(
         f"the device's compiler refuses kernel {name}; {where}. If the form has C bodies of yours, "

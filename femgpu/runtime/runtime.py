@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -13,15 +12,13 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from femgpu import caches, forks
+from femgpu import forks
 from femgpu.errors import DeviceError
-from femgpu.runtime import program
 from femgpu.runtime.bindings import Bindings, Holds
 from femgpu.runtime.calls import Calls
 from femgpu.runtime.device import Device
+from femgpu.runtime.programs import Programs
 
-# Programs kept that no kernel uses: several problems' worth, at some 0.5 MB each on a CPU.
-PROGRAMS = 32
 _PROFILING = cl.command_queue_properties.PROFILING_ENABLE
 _ZERO = np.zeros(1, np.uint32)
 
@@ -40,8 +37,7 @@ class Runtime:
         queue: the in-order queue that everything goes to now; `profile` changes it.
         calls: launches on that queue.
         holds: what keeps buffers alive for launches that know them by their handles.
-        num_programs: programs loaded or compiled so far.
-        num_compiled: those of them that the cache did not hold.
+        programs: the programs of kernels, and how many have been built.
         num_allocations: buffers made so far.
         allocated_bytes: bytes of the buffers alive.
         num_launches: kernels launched so far, those not counted that only are measured.
@@ -61,13 +57,8 @@ class Runtime:
         self.num_allocations = 0
         self.allocated_bytes = 0
         self.num_launches = self.num_copies = self.num_fills = 0
-        self.dump_folder = ""
         self._copy_bandwidth: float | None = None
-        self.num_compiled = 0
-        self._trial = caches.Trial()
-        self.num_programs = 0
-        self._programs: weakref.WeakValueDictionary[str, cl.Program] = weakref.WeakValueDictionary()
-        self._last_programs: OrderedDict[str, cl.Program] = OrderedDict()
+        self.programs = Programs(context, device)
 
     @property
     def profiling(self) -> bool:
@@ -195,7 +186,7 @@ class Runtime:
         if array.nbytes:
             cl.enqueue_copy(self.queue, array, buffer, is_blocking=True)
             self.num_copies += 1
-            self._trial.end()
+            self.programs.trial.end()
         return array
 
     def read_later(self, buffer: Any, array: np.ndarray) -> Any:
@@ -246,7 +237,7 @@ class Runtime:
         """Waits until the queue is empty."""
         forks.refuse()
         self.queue.finish()
-        self._trial.end()
+        self.programs.trial.end()
 
     def wrap(self, handle: int) -> Any:
         """The buffer of a raw `cl_mem` handle that stays owned by others."""
@@ -264,29 +255,12 @@ class Runtime:
             bindings.drop_dead()
 
     def build(self, source: str, name: str) -> cl.Program:
-        """The program of a source, built or taken from the cache; kept while a kernel uses it, and the last `PROGRAMS` beyond that.
+        """The program of a source, as `Programs.get`."""
+        return self.programs.get(source, name)
 
-        Args:
-            source: OpenCL C.
-            name: for dumps and messages.
-
-        Raises:
-            BuildError: with the compiler's log and the path of the source.
-        """
-        key = program.key(source, self.device)
-        found = self._programs.get(key)
-        if found is None:
-            if self.device.caches_programs:
-                self._trial.begin()
-            found, compiled = program.build(self.context, self.device, source, name, key, self.dump_folder)
-            self._programs[key] = found
-            self.num_programs += 1
-            self.num_compiled += compiled
-        self._last_programs[key] = found
-        self._last_programs.move_to_end(key)
-        if len(self._last_programs) > PROGRAMS:
-            self._last_programs.popitem(last=False)
-        return found
+    def build_ahead(self, programs: Iterable[tuple[str, str]]) -> None:
+        """Starts to build programs that are going to be asked for, as `Programs.start`."""
+        self.programs.start(programs)
 
 
 def _records(queue: cl.CommandQueue) -> bool:

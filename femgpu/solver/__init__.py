@@ -1,7 +1,8 @@
 """Problems over SNES and TS: the operators of a form between PETSc vectors."""
 
 from femgpu.solver.assembly import assemble
-from femgpu.solver.krylov_types import CG
+from femgpu.solver.chebyshev_type import Chebyshev
+from femgpu.solver.krylov_types import CG, FGMRES, GMRES, MINRES, BiCGStab
 from femgpu.solver.linear_problem import LinearProblem
 from femgpu.solver.matrix import JacobianContext
 from femgpu.solver.problem import NonlinearProblem
@@ -11,7 +12,12 @@ from femgpu.solver.time_problem import TimeProblem
 
 __all__ = [
     "CG",
+    "FGMRES",
+    "GMRES",
+    "MINRES",
     "AssembledPC",
+    "BiCGStab",
+    "Chebyshev",
     "FormMatrix",
     "JacobianContext",
     "LinearProblem",

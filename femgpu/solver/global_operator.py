@@ -9,6 +9,7 @@ from petsc4py import PETSc
 
 from femgpu.errors import SolverError, collective
 from femgpu.forms import Form
+from femgpu.kernels import vector_kernels
 from femgpu.operators.device import on_device
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
@@ -52,6 +53,7 @@ class GlobalOperator:
         runtime: Runtime,
         scale: float | None = None,
     ):
+        runtime.build_ahead([(vector_kernels(settings.precision), "vectors")])
         self.rows = BoundaryRows(form.space, bcs)
         self.device = DeviceOperator(form, self.rows, settings, runtime)
         self.local, self.transfer = self.device.local, self.device.transfer

@@ -12,6 +12,8 @@ from femgpu.solver.matrix import AssembledJacobian, create_difference, create_ma
 
 # Preconditioners that need no entries of the matrix.
 _NO_ENTRIES = ("none", "jacobi", "shell", "python", "ksp", "mat")
+# That which assembles by itself.
+_ASSEMBLED_PC = "femgpu.AssembledPC"
 # What PCJacobi makes of rows, not of the diagonal: rowmax, rowl1, rowsum.
 _ROWS = (("jacobi", "rowm"), ("jacobi", "rowl"), ("jacobi", "rows"))
 
@@ -30,6 +32,7 @@ class JacobianPair:
         amat: what KSP multiplies with: a python Mat, an assembled one (AIJ, or as `-mat_type` says), or a difference of residuals
             where the form has no Jacobian.
         pmat: what the preconditioner sees.
+        targets: what a solve evaluates, as far as options and preconditioner tell; all else is built where it is asked for.
 
     Raises:
         OptionError: where the options ask for entries of a Jacobian that the form does not have.
@@ -42,6 +45,7 @@ class JacobianPair:
         self._known = operator.local.form.has_jacobian
         self._settings = operator.local.settings
         self._assembled: AssembledJacobian | None = None
+        self.targets = ["residual"]
         if self._known:
             self.amat = create_matfree(operator, template)
         else:
@@ -65,19 +69,31 @@ class JacobianPair:
         return list({mat.handle: mat for mat in (self.amat, self.pmat)}.values())
 
     def choose(self, snes: PETSc.SNES) -> None:
-        """Assembles where the options or the type of the solver's preconditioner ask for entries.
+        """Assembles where the options or the type of the solver's preconditioner ask for entries; collective.
+
+        The kernels that a solve needs are built beside what comes next.
 
         Raises:
             DeviceError: for ViennaCL vectors on several ranks, which do not go with an assembled matrix.
         """
+        local, kind, pmat = self._operator.local, self._settings.jacobian, self._settings.pmat
         if not self._known:
+            local.build_ahead(self.targets)
             return
-        kind, pmat = self._settings.jacobian, self._settings.pmat
+        pc = snes.getKSP().getPC().getType() or PETSc.Options().getString(self._prefix + "pc_type", "")
         if pmat == "auto":
-            pc = snes.getKSP().getPC().getType() or PETSc.Options().getString(self._prefix + "pc_type", "")
             rows = PETSc.Options().getString(f"{self._prefix}pc_jacobi_type", "diagonal")
             pmat = "none" if pc in _NO_ENTRIES and (pc, rows[:4]) not in _ROWS else "assembled"
-        if kind == "assembled" or pmat == "assembled":
+        assembles = kind == "assembled" or pmat == "assembled"
+        inner = pc == "python" and PETSc.Options().getString(self._prefix + "pc_python_type", "") == _ASSEMBLED_PC
+        wanted = {
+            "diagonal": self._operator.any_rows or (pc == "jacobi" and not assembles),
+            "action": kind != "assembled",
+            "matrix": assembles or inner,
+        }
+        self.targets += [target for target, is_wanted in wanted.items() if is_wanted]
+        local.build_ahead(self.targets)
+        if assembles:
             refuse_mixed_vectors(self._template, self._prefix)
             mat_type = PETSc.Options().getString(self._prefix + "mat_type", "")
             self._assembled = AssembledJacobian(self._operator, self._template, mat_type)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from petsc4py import PETSc
 
-from femgpu import petsc_c
+from femgpu import petsc_ksp
 from femgpu.errors import OptionError, SolverError, petsc_words
 from femgpu.solver.solver_types import TIME_METHODS, type_remedy
 
@@ -85,7 +85,7 @@ def petsc_errors(solver: PETSc.Object, reading: bool = False) -> Iterator[None]:
 
 def _leave_solves(ksp: PETSc.KSP) -> None:
     """Ends the solve of a KSP, and those inside its preconditioner; one too many does no harm."""
-    petsc_c.leave_solve(ksp)
+    petsc_ksp.leave_solve(ksp)
     for inner in _inner_solvers(ksp.getPC()):
         _leave_solves(inner)
 

@@ -152,12 +152,12 @@ class NonlinearProblem:
         return made.mat
 
     def build(self) -> None:
-        """Builds the kernels of the residual and, where the form knows it, of the Jacobian; evaluates none; collective.
+        """Builds the kernels that a solve needs with the options as they are, side by side; evaluates none; collective.
 
         Raises:
             BuildError: when the device's compiler refuses one.
         """
-        self.operator.local.build()
+        self.operator.local.build(self._pair.targets)
 
     def residual(self, x: PETSc.Vec, f: PETSc.Vec) -> None:
         """F = residual at x, both T-vectors; collective."""

@@ -158,12 +158,13 @@ class DirichletBC:
         mesh = self.space.mesh
         mesh.update()
         if self._points is None or self._moves != mesh.motion.moves:
-            positions, points = self.space.nodes()
-            keep = np.isin(positions, self._nodes)
+            marked = np.zeros(self.space.num_local, bool)
+            marked[self._nodes] = True
+            positions, points = self.space.nodes(marked)
             with collective(mesh.mpi):
-                if keep.sum() != len(self._nodes):
+                if len(positions) != len(self._nodes):
                     raise DataError("a boundary node of this rank belongs to none of its cells")
-            self._points, self._moves = points[keep], mesh.motion.moves
+            self._points, self._moves = points, mesh.motion.moves
         return self._points
 
 

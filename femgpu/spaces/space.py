@@ -140,20 +140,25 @@ class SingleSpace(Space):
         """
         return self._only(self.field.offsets)
 
-    def nodes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+    def nodes(self, marked: npt.NDArray[np.bool_] | None = None) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
         """The nodes of this rank, ghosts included; collective.
 
+        Args:
+            marked: (num_local,) which nodes are wanted, by position of component 0 in the L-vector; None: all.
+
         Returns:
-            Positions (num_nodes,) of component 0 in the L-vector, and coordinates (num_nodes, dim).
+            Positions (num_nodes,) of component 0 in the L-vector, increasing, and coordinates (num_nodes, dim).
         """
         self.mesh.update()
         where = np.empty((self.num_local, self.mesh.dim))
         present = np.zeros(self.num_local, bool)
         for block, element, offsets in zip(self.mesh.blocks, self.field.elements, self.field.offsets, strict=True):
-            for cells in chunks(len(offsets)):
-                where[offsets[cells]] = block.physical_points(element.nodes, cells)
-                present[offsets[cells]] = True
-        positions = np.flatnonzero(present).astype(np.int32)
+            cells = np.arange(len(offsets)) if marked is None else np.flatnonzero(marked[offsets].any(axis=1))
+            for part in chunks(len(cells)):
+                nodes = offsets[cells[part]]
+                where[nodes] = block.physical_points(element.nodes, cells[part])
+                present[nodes] = True
+        positions = np.flatnonzero(present if marked is None else present & marked).astype(np.int32)
         return positions, where[positions]
 
     def _only(self, entries: tuple[Any, ...]) -> Any:

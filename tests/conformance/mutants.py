@@ -204,7 +204,19 @@ MUTANTS = {
         form="second",
         kind="matrix",
     ),
-    "matrix transposed": of_plans(text("row * NUM_ROWS + i)] = ", "i * NUM_ROWS + row)] = "), form="all", kind="matrix"),
+    "matrix transposed": of_plans(
+        text(
+            "(row + v * row_step) * NUM_ROWS + column + t * column_step",
+            "(column + t * column_step) * NUM_ROWS + row + v * row_step",
+        ),
+        form="all",
+        kind="matrix",
+    ),
+    "tile past the last basis function": of_plans(text("if (v < num_test && t < num_trial)", ""), kind="matrix"),
+    "tables of the first pass in all": of_plans(text("const int q = start + p;", "const int q = p;"), kind="matrix", points="many"),
+    "part of a cell too few": of_plans(
+        text("first + past, cells = min(CELLS,", "first + past, cells = min(CELLS - 1,"), kind="matrix"
+    ),
     "prescribed row written": of_plans(
         text("if (offset >= 0) atomic_add_scalar(d_out + offset,", "atomic_add_scalar(d_out + NODE(offset),"),
         scatter="atomic",

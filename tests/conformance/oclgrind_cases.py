@@ -66,6 +66,7 @@ STORE = {"qdata": "store"}
 TRANSPOSED = {"schedule": "transposed", "targets": ("residual", "action")}
 # Batches of three cells where there are three basis functions, and one or three points: two in a chunk.
 BATCHES = {**TRANSPOSED, "num_blocks": 1, "num_batches": 2}
+MATRIX = {"targets": ("matrix",), "quadrature": 4}
 CASES = {
     # One item more than a block has cells.
     "cell": make("nonlinear", "triangle", 3, schedule="cell:group_size=33"),
@@ -88,6 +89,9 @@ CASES = {
     "transposed, batches": make("nonlinear", "interval", 5, degree=2, quadrature=4, **BATCHES),
     "transposed, one point": make("stiffness", "triangle", 5, quadrature=0, **BATCHES),
     "transposed, full batch": make("stiffness", "triangle", 3, quadrature=0, scatter="atomic", **BATCHES),
+    "matrix": make("nonlinear", "triangle", 5, num_comp=2, **MATRIX, schedule="matrix:rows=2,columns=2,cells=3,points=2"),
+    "matrix, CPU": make("nonlinear", "quadrilateral", 3, gpu=False, **MATRIX, schedule="matrix:rows=3,cells=2,points=5"),
+    "matrix, parts": make("stiffness", "triangle", 2, degree=3, num_comp=2, **MATRIX, schedule="matrix:rows=1,columns=1,points=4"),
     "facets": make("facets", "triangle", 3, degree=2),
     "facets, atomic": make("facets", "hexahedron", 2, num_comp=3, precision="mixed", masked=True, scatter="atomic"),
     "second derivatives": make("second", "quadrilateral", 3, degree=2),
@@ -159,7 +163,7 @@ def compute(case):
         runtime.write(getattr(operator, name), rng.uniform(-1, 1, size).astype(operator.scalar))
     for target in case.targets:
         getattr(operator, "matrices" if target == "matrix" else target)()
-        schedule = case.options.get("schedule", "cell").partition(":")[0]
+        schedule = "matrix" if target == "matrix" else case.options.get("schedule", "cell").partition(":")[0]
         assert {made.plan.schedule for made in operator.prepare(target)} == {schedule}
 
 
@@ -211,6 +215,8 @@ RACE, OUT_OF_BOUNDS = "data race at local memory", "Invalid read of size 4 at gl
 FAULTS = {
     "no barrier before the points": Fault("transposed", f"{BARRIER}\n\n    // evaluation", "// evaluation", RACE),
     "no barrier before the rows": Fault("transposed", f"{BARRIER}\n\n    // integration", "// integration", RACE),
+    "no barrier before the tiles": Fault("matrix", f"{BARRIER}\n\n    // integration", "// integration", RACE),
+    "no barrier after the tiles": Fault("matrix", f"{BARRIER}\n  }}\n\n  // scatter", "}\n", RACE),
     "no barrier with one point": Fault("transposed, one point", BARRIER, "", RACE),
     "one buffer for all batches": Fault("transposed, one point", "(batch % 2 * CHUNKS + chunk)", "chunk", RACE),
     "no guard": Fault("cell", GUARD, "", OUT_OF_BOUNDS),
@@ -231,7 +237,8 @@ def compute_wrong(fault):
         return text.replace(fault.text, fault.wrong)
 
     with mock.patch.object(application, "render", render_wrong):
-        compute(replace(CASES[fault.case], targets=("residual",)))
+        case = CASES[fault.case]
+        compute(replace(case, targets=case.targets[:1]))
 
 
 class AccountedRuntime(Runtime):

@@ -33,9 +33,24 @@ class Serves:
 
 
 MUST = {
-    "cell": Serves(TARGETS, ("residual", "action", "functional", "state"), ALL_CELLS, True, 8, {"group_size": (1, 96)}),
+    "cell": Serves(
+        tuple(target for target in TARGETS if target != "matrix"),
+        ("residual", "action", "functional", "state"),
+        ALL_CELLS,
+        True,
+        8,
+        {"group_size": (1, 96)},
+    ),
     "transposed": Serves(
         ("residual", "action"), ("residual", "action"), ALL_CELLS, False, 8, {"blocks": (1, 8), "batches": (1, 9)}
+    ),
+    "matrix": Serves(
+        ("matrix",),
+        (),
+        ALL_CELLS,
+        True,
+        8,
+        {"rows": (1, 12), "columns": (1, 6), "cells": (1, 9), "points": (1, 9)},
     ),
 }
 

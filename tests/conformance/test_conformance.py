@@ -83,6 +83,23 @@ def test_large_groups_fit_the_device(rng, runtime):
         trial.check()
 
 
+@pytest.mark.parametrize(("items", "cells", "parts"), [(1024, 2, 1), (40, 1, 3), (1024, 0, 3)])
+def test_matrices_fit_little_local_memory(rng, runtime, items, cells, parts):
+    """A pass for each point; more than one work-group per cell where items are few; one component in each where memory is."""
+    sample = SimpleNamespace(element=("quadrilateral", 2), num_comp=3, form="all", shape="distorted", points="many")
+    problem = make_problem(sample, rng)
+    (term,) = make_terms(problem.form, make_settings(sample))
+    task = make_task("matrix", term, problem, Arithmetic("double"))
+    work, limits = make_work(term, "matrix", task.pointwise), limits_of(runtime, "device")
+    (schedule,) = (schedule for schedule in SCHEDULES if schedule.name == "matrix")
+    wish = Wish(parameters=(("rows", 5), ("columns", 2), ("cells", max(cells, 1))))
+    words = work.num_comp ** (2 if cells else 1) * (1 + work.dim) ** 2
+    limits = replace(limits, items=items, local_bytes=8 * (words + 1) * max(cells, 1))
+    plan = next(iter(schedule.plans(work, limits, wish)))
+    assert (plan.points, plan.group_cells, plan.steps()[0].parts) == (1, max(cells, 1), parts)
+    check_plan(runtime, task, plan, rng)
+
+
 def test_every_schedule_is_in_the_table():
     assert {schedule.name for schedule in SCHEDULES} == set(MUST)
     for schedule in SCHEDULES:

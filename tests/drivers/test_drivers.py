@@ -14,13 +14,14 @@ import femgpu
 from femgpu.errors import OptionError, SolverError
 
 
-def test_ranks_agree(run_ranks):
-    results = [run_ranks(num_ranks, Path(__file__).with_name("solve_all.py")) for num_ranks in (1, 2, 3)]
-    assert len(results[0]) == len(PROBLEMS)
-    for name, (*numbers, steps) in results[0].items():
-        for other in results[1:]:
-            assert other[name][:-1] == pytest.approx(numbers, rel=1e-8), name
-            assert other[name][-1] == steps, name
+def test_ranks_and_krylov_methods_agree(run_ranks):
+    runs = [(1,), (2,), (3,), (1, "femgpu.CG"), (2, "femgpu.GMRES")]
+    results = [run_ranks(num_ranks, Path(__file__).with_name("solve_all.py"), *method) for num_ranks, *method in runs]
+    assert [len(result) for result in results] == [len(PROBLEMS)] * 3 + [len(PROBLEMS) - 3, len(PROBLEMS)]
+    for other in results[1:]:
+        for name, (*numbers, steps) in other.items():
+            assert results[0][name][:-1] == pytest.approx(numbers, rel=1e-8), name
+            assert results[0][name][-1] == steps, name
 
 
 def test_bratu_on_an_interval(set_options):

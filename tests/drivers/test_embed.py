@@ -15,6 +15,7 @@ FOLDER = ROOT / "drivers" / "embed"
 SQUARE = "-dm_plex_simplex 0 -dm_plex_box_faces 8,8 -petscspace_degree 2"
 CUBE = "-dm_plex_simplex 0 -dm_plex_dim 3 -dm_plex_box_faces 4,4,4 -petscspace_degree 2"
 PART = f"-dm_plex_filename {ROOT}/meshes/bracket.msh -petscspace_degree 1"
+OWN = "-ksp_type python -ksp_python_type femgpu."
 ASSEMBLED = "-pc_type python -pc_python_type femgpu.AssembledPC -assembled_pc_type gamg"
 
 pytestmark = [
@@ -54,8 +55,14 @@ def solved(program, options, num_ranks=1, **variables):
 
 @pytest.mark.parametrize(
     "options, expected",
-    [(f"{SQUARE} -pc_type jacobi", 1.1e-5), (f"{CUBE} {ASSEMBLED}", 1.2e-4), (f"{PART} -pc_type jacobi", 4.3e-8)],
-    ids=["square-jacobi", "cube-assembled", "part-jacobi"],
+    [
+        (f"{SQUARE} -pc_type jacobi", 1.1e-5),
+        (f"{SQUARE} -pc_type jacobi {OWN}CG", 1.1e-5),
+        (f"{CUBE} {ASSEMBLED}", 1.2e-4),
+        (f"{CUBE} {ASSEMBLED} {OWN}GMRES", 1.2e-4),
+        (f"{PART} -pc_type jacobi", 4.3e-8),
+    ],
+    ids=["square-jacobi", "square-own-cg", "cube-assembled", "cube-own-gmres", "part-jacobi"],
 )
 def test_newton_solves_the_linear_problem_in_one_step(program, options, expected):
     # The residual is PETSc's own, so this holds for PETSc's Jacobian only; the program itself checks the count.

@@ -397,7 +397,7 @@ def test_kernel_dump_into_a_file(space, set_options, tmp_path):
         with pytest.raises(OptionError, match="-femgpu_kernel_dump .*name another folder"):
             poisson(space).solve()
     finally:
-        runtime.current().dump_folder = ""
+        runtime.current().programs.dump_folder = ""
 
 
 # Solvers
@@ -446,7 +446,7 @@ def test_driver_that_diverges_has_an_exit_code(tmp_path):
 def stored_programs(monkeypatch):
     """The kernel cache is used also where the driver keeps programs itself, as PoCL does."""
     monkeypatch.setattr(runtime.Device, "caches_programs", False)
-    monkeypatch.setattr(runtime.current(), "_programs", {})
+    monkeypatch.setattr(runtime.current().programs, "_known", {})
 
 
 _KERNEL = "__kernel void put(__global float *x) { x[get_global_id(0)] = %d; }"
@@ -472,7 +472,7 @@ def test_damaged_cache_entry_is_rebuilt(tmp_path, monkeypatch, stored_programs, 
     else:
         # An entry that is whole, with a binary that no driver knows.
         program._store(path, program.key(source, chosen.device), b"no binary of any device")
-    monkeypatch.setattr(chosen, "_programs", {})
+    monkeypatch.setattr(chosen.programs, "_known", {})
     with pytest.warns(
         UserWarning, match=f"{path.name} is damaged, or another program's; it is built anew|refuses the cached kernel"
     ):

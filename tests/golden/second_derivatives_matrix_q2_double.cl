@@ -262,19 +262,88 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
   g5[0] = u_x[0];
 }
 
-#define GROUP_SIZE 64
-#define UNROLL_POINTS 0
+#define GROUP_SIZE 10
+#define CELLS 1
+#define POINTS 3
+#define ROWS 5
+#define COLUMNS 2
+#define COMPS 1
+#define ROW_TILES 2
+#define COLUMN_TILES 5
+#define TILES 10
+#define TILE_PARTS 1
+#define PARTS 1
+#define BLOCK_WORDS 12
+#define POINT_WORDS 13
+#define TABLE_WORDS 828
 #define POINTS_UNROLL
-// Element matrices: one row of one cell's matrix per work-item.
-// Index space: global id = (cell - first) * num_rows + row; rows and columns are ordered by field, basis function, component; the
-// row is private and written at the end.
+// Schedule matrix: element matrices. In the evaluation phase an item stands for (cell, point) and writes what multiplies the basis
+// functions there, in reference coordinates; after the barrier for a tile: ROWS basis functions of one component of the test
+// function times COLUMNS of one component of the direction, whose entries are private and written at the end. A pass takes POINTS
+// points.
+// Index space: a group serves CELLS cells, or one of PARTS parts of a cell; local id = (cell, component, tile of rows, tile of
+// columns), the last running fastest. Rows and columns are ordered by field, basis function, component.
+// What multiplies second derivatives of a basis function, from physical to reference coordinates. J_inv[k * DIM + d] = dX_k / dx_d.
+
+// out[k, l] = weight sum_ij J_inv[k, i] h[i, j] J_inv[l, j]
+inline void pull_back_hessian(const real *J_inv, const real weight, const real *h, real *out) {
+  for (int k = 0; k < DIM; ++k)
+    for (int l = 0; l < DIM; ++l) {
+      real sum = 0;
+      for (int i = 0; i < DIM; ++i)
+        for (int j = 0; j < DIM; ++j) sum += J_inv[k * DIM + i] * h[i * DIM + j] * J_inv[l * DIM + j];
+      out[k * DIM + l] = weight * sum;
+    }
+}
+
+// In cells whose map bends, what multiplies second derivatives, h, comes out at the gradient, too:
+// out[k] -= sum_m J_inv[k, m] sum_ij h[i, j] d^2 x_m / dX_i dX_j
+inline void pull_back_map(const real *J_inv, const real *h, const real *map_xx, real *out) {
+  for (int m = 0; m < DIM; ++m) {
+    real sum = 0;
+    for (int i = 0; i < DIM * DIM; ++i) sum += h[i] * map_xx[m * DIM * DIM + i];
+    for (int k = 0; k < DIM; ++k) out[k] -= J_inv[k * DIM + m] * sum;
+  }
+}
+
+#define TILE_UNROLL _Pragma("unroll")
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void matrix(const int first, const int count, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const real *restrict d_tables, __global double *restrict d_out) {
-  const int cell = first + (int)(get_global_id(0) / NUM_ROWS);
-  const int row = (int)(get_global_id(0) % NUM_ROWS);
-  if (cell >= first + count) return;
+  const int item = (int)get_local_id(0);
+  const int part = (int)get_group_id(0) % PARTS, past = (int)get_group_id(0) / PARTS * CELLS;
+  const int begin = first + past, cells = min(CELLS, count - past);
+  __local real s_blocks[CELLS * POINTS * POINT_WORDS];
 
-  // gather
+  // the item's tile: of cell `own` of the group; none where that is past the last
+  const int first_comp = part / TILE_PARTS * COMPS;
+  const int tile = part % TILE_PARTS * GROUP_SIZE + item, own = tile / TILES;
+  const int comp = tile % TILES / (COLUMN_TILES * ROW_TILES), test_comp = first_comp + comp;
+  const int test_b = tile / COLUMN_TILES % ROW_TILES * ROWS, column_tile = tile % COLUMN_TILES;
+  int num_test = 0, row = 0, row_step = 0, num_trial = 0, trial_b = 0, trial_step = 0, trial_comp = 0, column = 0, column_step = 0;
+  {
+    num_test = 9;
+    row_step = 1;
+    row = 0 + test_comp;
+  }
+  {
+    const int place = column_tile - 0;
+    num_trial = 9;
+    trial_b = place / 1;
+    trial_step = 5;
+    trial_comp = 0 + place % 1;
+    column_step = 1;
+    column = 0 + place % 1;
+  }
+  accum r_tile[ROWS * COLUMNS];
+  TILE_UNROLL
+  for (int i = 0; i < ROWS * COLUMNS; ++i) r_tile[i] = 0;
+
+  for (int start = 0; start < NUM_QPTS; start += POINTS) {
+    const int points = min(POINTS, NUM_QPTS - start);
+
+    // evaluation phase
+    for (int i = item; i < cells * points; i += GROUP_SIZE) {
+      const int cell = begin + i / points, q = start + i % points;
   real r_u_e[9];
   UNROLL
   for (int b = 0; b < 9; ++b) {
@@ -287,11 +356,6 @@ void matrix(const int first, const int count, __global const scalar *restrict d_
     for (int d = 0; d < DIM; ++d) r_x_e[b * DIM + d] = d_coords[d_coord_offsets[AT_d_coord_offsets(cell, b)] + d];
   real J_inv[DIM * DIM], det_J;
 
-  accum r_row[NUM_ROWS];
-  for (int i = 0; i < NUM_ROWS; ++i) r_row[i] = 0;
-
-  for (int q = 0; q < NUM_QPTS; ++q) {
-    // tabulate
     det_J = rebuild(NUM_COORD_BASIS, TABLE_D(1, q), r_x_e, J_inv);
 
     real r_u[1];
@@ -322,51 +386,76 @@ void matrix(const int first, const int count, __global const scalar *restrict d_
     const real measure = det_J;
     const real weight = TABLE_W(q) * measure;
 
-    real phi = 0, phi_x[DIM];
-    int row_c = 0;
-    for (int d = 0; d < DIM; ++d) phi_x[d] = 0;
-    if (row >= 0 && row < 9) {
-      const int b = (row - 0) / 1;
-      row_c = 0 + (row - 0) % 1;
-      phi = TABLE_B(0, q)[b];
-      basis_gradient(TABLE_D(0, q), b, J_inv, phi_x);
-    }
-
-    // pointwise
     real g0[1]; for (int i = 0; i < 1; ++i) g0[i] = 0;
     real g1[1]; for (int i = 0; i < 1; ++i) g1[i] = 0;
     real g2[1]; for (int i = 0; i < 1; ++i) g2[i] = 0;
     real g3[4]; for (int i = 0; i < 4; ++i) g3[i] = 0;
     real g5[8]; for (int i = 0; i < 8; ++i) g5[i] = 0;
     pointwise(r_u, r_u_x, r_u_xx, r_w, r_w_x, r_w_xx, r_a, r_a_x, r_a_xx, r_x, r_n, r_s, d_constants, g0, g1, g2, g3, g5);
-
-    // integrate: h0 multiplies the direction's value, h1 its gradient, h2 its second derivatives
-    for (int c = 0; c < 1; ++c) {
-      const int block = row_c * NUM_COMP + 0 + c;
-      real h0 = 0, h1[DIM];
-      for (int j = 0; j < DIM; ++j) h1[j] = 0;
-            real h2[DIM * DIM];
-      for (int j = 0; j < DIM * DIM; ++j) h2[j] = 0;
-      for (int i = 0; i < DIM; ++i) {
-        for (int j = 0; j < DIM; ++j) h1[j] += phi_x[i] * g3[(block * DIM + i) * DIM + j];
-        for (int j = 0; j < DIM * DIM; ++j) h2[j] += phi_x[i] * g5[(block * DIM + i) * DIM * DIM + j];
-      }
-
-      real flux[DIM];
-      pull_back_flux(J_inv, weight, h1, flux);
-      h0 *= weight;
-      for (int b = 0; b < 9; ++b) {
-        real sum = TABLE_B(0, q)[b] * h0;
-        for (int k = 0; k < DIM; ++k) sum += TABLE_D(0, q)[b * DIM + k] * flux[k];
-        real psi_x[DIM], psi_xx[DIM * DIM];
-        basis_gradient(TABLE_D(0, q), b, J_inv, psi_x);
-        basis_hessian(TABLE_H(0, q), b, J_inv, psi_x, r_map_xx, 1, psi_xx);
-        for (int k = 0; k < DIM * DIM; ++k) sum += weight * h2[k] * psi_xx[k];
-        r_row[0 + b * 1 + c] += (accum)sum;
+      UNROLL
+      for (int pair = 0; pair < COMPS * NUM_COMP; ++pair) {
+        const int block = first_comp * NUM_COMP + pair;
+        __local real *s_out = s_blocks + i * POINT_WORDS + pair * BLOCK_WORDS;
+        {
+          real sums[DIM * 6];
+          for (int j = 0; j < DIM * 6; ++j) sums[j] = 0;
+          for (int d = 0; d < DIM; ++d) {
+            real words[6];
+          pull_back_flux(J_inv, weight, g3 + (block * DIM + d) * DIM, words + 0);
+          pull_back_hessian(J_inv, weight, g5 + (block * DIM + d) * DIM * DIM, words + 2);
+          pull_back_map(J_inv, words + 2, r_map_xx, words + 0);
+            for (int k = 0; k < DIM; ++k)
+              for (int j = 0; j < 6; ++j) sums[k * 6 + j] += J_inv[k * DIM + d] * words[j];
+          }
+          for (int j = 0; j < DIM * 6; ++j) s_out[0 + j] = sums[j];
+        }
       }
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    // integration phase
+    if (own < cells) {
+      for (int p = 0; p < points; ++p) {
+        const int q = start + p;
+        __local const real *s_in = s_blocks + (own * points + p) * POINT_WORDS + (comp * NUM_COMP + trial_comp) * BLOCK_WORDS;
+        TABLE const real *v_D = TABLE_D(0, q), *t_D = v_D;
+        TABLE const real *v_H = TABLE_H(0, q), *t_H = v_H;
+        // what multiplies the value (h0) and the gradient (h1) of the test function
+        real h0[COLUMNS], h1[DIM * COLUMNS];
+        TILE_UNROLL
+        for (int n = 0; n < COLUMNS; ++n) {
+          const int b = min(trial_b + n * trial_step, num_trial - 1);
+          for (int k = 0; k < DIM; ++k) {
+            __local const real *s_k = s_in + 0 + k * 6;
+            real sum = 0;
+          for (int j = 0; j < DIM; ++j) sum += t_D[b * DIM + j] * s_k[0 + j];
+          for (int j = 0; j < DIM * DIM; ++j) sum += t_H[b * DIM * DIM + j] * s_k[2 + j];
+            h1[k * COLUMNS + n] = sum;
+          }
+        }
+        TILE_UNROLL
+        for (int m = 0; m < ROWS; ++m) {
+          const int b = min(test_b + m, num_test - 1);
+          TILE_UNROLL
+          for (int n = 0; n < COLUMNS; ++n) {
+            real sum = 0;
+            for (int k = 0; k < DIM; ++k) sum += v_D[b * DIM + k] * h1[k * COLUMNS + n];
+            r_tile[m * COLUMNS + n] += (accum)sum;
+          }
+        }
+      }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
   }
 
   // scatter
-  for (int i = 0; i < NUM_ROWS; ++i) d_out[AT_d_out(cell, row * NUM_ROWS + i)] = (double)r_row[i];
+  if (own >= cells) return;
+  TILE_UNROLL
+  for (int m = 0; m < ROWS; ++m)
+    TILE_UNROLL
+    for (int n = 0; n < COLUMNS; ++n) {
+      const int v = test_b + m, t = trial_b + n * trial_step;
+      if (v < num_test && t < num_trial)
+        d_out[AT_d_out(begin + own, (row + v * row_step) * NUM_ROWS + column + t * column_step)] = (double)r_tile[m * COLUMNS + n];
+    }
 }

@@ -1,69 +1,18 @@
-"""femgpu's Krylov methods against PETSc's native ones: the same history, and a clear reason where there is no solution."""
+"""femgpu.CG against PETSc's native one: the same history, and a clear reason where there is no solution."""
 
 import numpy as np
 import pytest
 import ufl
+from krylov_support import check_same, jacobian, own, random_vec, solve
 from petsc4py import PETSc
 from ufl import dx, grad, inner
 
-import femgpu
 from femgpu import DirichletBC, Function, FunctionSpace, NonlinearProblem, mesh
 from femgpu.krylov import CG, Operator, Preconditioner, Vectors
 from femgpu.runtime import for_comm
 
-OWN = {"ksp_type": "python", "ksp_python_type": "femgpu.CG"}
+OWN = own("CG")
 Reason = PETSc.KSP.ConvergedReason
-
-
-def jacobian(shift=1.0, prescribed=True, degree=2):
-    """The matrix-free Jacobian of an elliptic problem with Dirichlet rows or none, and its null space where it has one."""
-    dm = mesh.box((7, 6), cell="triangle")
-    V = FunctionSpace(dm, "Lagrange", degree)
-    x, u, v = femgpu.coordinates(dm), Function(V), ufl.TestFunction(V)
-    F = inner((1 + x[0]) * grad(u), grad(v)) * dx
-    if shift:
-        F += shift * u * v * dx
-    problem = NonlinearProblem(F, u, [DirichletBC(V, 0.0, 1)] if prescribed else [])
-    problem.linearise(u.vec)
-    return problem
-
-
-def solve(problem, b, options, x=None):
-    """A KSP with options; (solution, norms, reason)."""
-    ksp = PETSc.KSP().create(comm=b.comm)
-    ksp.setOptionsPrefix("krylov_")
-    database = PETSc.Options("krylov_")
-    given = {"ksp_rtol": 1e-9, **options}
-    for name, value in given.items():
-        database[name] = value
-    ksp.setOperators(problem.jacobian)
-    ksp.setFromOptions()
-    ksp.setConvergenceHistory(1000)
-    result = b.duplicate()
-    if x is not None:
-        x.copy(result)
-        ksp.setInitialGuessNonzero(True)
-    ksp.solve(b, result)
-    for name in given:
-        database.delValue(name)
-    found = result.array.copy(), ksp.getConvergenceHistory().copy(), ksp.getConvergedReason()
-    ksp.destroy()
-    return found
-
-
-def random_vec(problem, seed=7):
-    """The same entries by global number on any number of ranks."""
-    vec = problem.u.vec.duplicate()
-    first, last = vec.getOwnershipRange()
-    vec.setArray(np.random.default_rng(seed).standard_normal(vec.getSize())[first:last])
-    return vec
-
-
-def check_same(own, native, count=20):
-    count = min(count, len(own[1]), len(native[1]))
-    assert abs(len(own[1]) - len(native[1])) <= 1 and own[2] == native[2] > 0
-    np.testing.assert_allclose(own[1][:count], native[1][:count], rtol=1e-8)
-    np.testing.assert_allclose(own[0], native[0], atol=1e-7 * max(np.abs(native[0]).max(), 1))
 
 
 @pytest.mark.parallel([1, 2, 3])
@@ -85,9 +34,9 @@ def test_cg_with_a_null_space():
     problem.jacobian.setNullSpace(null)
     b = random_vec(problem)
     null.remove(b)
-    own, native = (solve(problem, b, {"pc_type": "jacobi", **kind}) for kind in (OWN, {"ksp_type": "cg"}))
-    check_same(own, native)
-    assert abs(problem.u.space.mesh.mpi.allreduce(own[0].sum())) < 1e-8
+    mine, native = (solve(problem, b, {"pc_type": "jacobi", **kind}) for kind in (OWN, {"ksp_type": "cg"}))
+    check_same(mine, native)
+    assert abs(problem.u.space.mesh.mpi.allreduce(mine[0].sum())) < 1e-8
 
 
 @pytest.mark.parallel([1, 2])

@@ -10,7 +10,7 @@ from ufl import dx, grad, inner
 
 from femgpu import Constant, Function, FunctionSpace, NonlinearProblem, mesh
 from femgpu.forms import lower_form
-from femgpu.operators import form_operator, make_terms, ways
+from femgpu.operators import form_operator, make_terms, planner, ways
 from femgpu.options import Settings
 from femgpu.runtime import for_comm
 
@@ -27,7 +27,9 @@ def candidates(settings, gpu=True, room=1 << 40):
     runtime = for_comm("", u.space.mesh.mpi)
     stand_in = SimpleNamespace(device=replace(runtime.device, is_gpu=gpu), available_bytes=room)
     (term,) = make_terms(lower_form(F, u), settings)
-    found = ways.candidates(term, term.integral.action, settings, stand_in, u.space.mesh.mpi)
+    mpi = u.space.mesh.mpi
+    every = ways.alternatives(term, term.integral.action, settings, stand_in.device.limits, mpi)
+    found = ways.candidates(term, every, settings, stand_in, mpi)
     return [entry.split.num_scalars for entry in found]
 
 
@@ -49,16 +51,15 @@ def test_arrays_of_ways_that_lost_are_dropped(monkeypatch):
     F, u = p_laplace()
     problem = NonlinearProblem(F, u)
     local = problem.operator.local
-    plain = ways.candidates
+    plain = ways.alternatives
 
-    def compared(term, action, settings, runtime, mpi, masked=False):
-        (winner,) = plain(term, action, replace(settings, qdata="recompute", deterministic=True), runtime, mpi, masked)
-        (loser,) = plain(
-            term, action, replace(settings, qdata="store", geometry="stored", deterministic=True), runtime, mpi, masked
-        )
+    def compared(term, action, settings, limits, mpi, masked=False):
+        winner, *_ = plain(term, action, replace(settings, qdata="recompute"), limits, mpi, masked)
+        loser, *_ = plain(term, action, replace(settings, qdata="store", geometry="stored"), limits, mpi, masked)
         return [winner, loser]
 
-    monkeypatch.setattr(form_operator, "candidates", compared)
+    monkeypatch.setattr(planner, "alternatives", compared)
+    monkeypatch.setattr(planner, "candidates", lambda term, found, *_: [entry for entry, _ in found])
     monkeypatch.setattr(form_operator, "fastest", lambda found, mpi: found[0])
     made = []
     plain_upload = problem.runtime.upload

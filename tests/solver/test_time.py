@@ -227,7 +227,7 @@ def test_no_allocations_from_step_to_step(set_options):
     set_options("m_", **DIRECT)
     problem, _ = heat("m_", k=lambda u: 1 + u**2)
     counts = []
-    problem.ts.setMonitor(lambda *_: counts.append((problem.runtime.num_allocations, problem.runtime.num_programs)))
+    problem.ts.setMonitor(lambda *_: counts.append((problem.runtime.num_allocations, problem.runtime.programs.num_programs)))
     problem.solve(0.5, 0.1)
     assert len(counts) == 6 and len(set(counts[2:])) == 1
 

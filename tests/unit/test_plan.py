@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from femgpu import runtime
 from femgpu.errors import PlanError
 from femgpu.kernels import FieldWork, RowsWork, Table, Wish, Work, render, schedule_named, vector_kernels
-from femgpu.kernels.schedules import CellPlan, TransposedPlan
+from femgpu.kernels.schedules import CellPlan, MatrixPlan, TransposedPlan
 from femgpu.kernels.schedules.transposed import LEAST_ITEMS
 from femgpu.model import Beta, Limits
 
@@ -57,6 +57,11 @@ def transposed(num_basis=3, num_comp=1, num_qpts=1, plan=TransposedPlan, **chang
 def cell(*sizes, **changes):
     """The same for schedule cell."""
     return transposed(*sizes, plan=CellPlan, **changes)
+
+
+def matrix(*sizes, **changes):
+    """The same for schedule matrix."""
+    return transposed(*sizes, plan=MatrixPlan, **{"target": "matrix", "writes": frozenset({"g0", "g3"})} | changes)
 
 
 def test_beta_model_of_the_paper():
@@ -158,7 +163,16 @@ def test_refused_plans(make, changes, said):
 @pytest.mark.parametrize(
     "name, changes, limits, said",
     [
-        ("transposed", {"target": "matrix"}, Limits(), "computes residuals and actions, not a matrix; use schedule cell"),
+        ("transposed", {"target": "matrix"}, Limits(), "computes residuals and actions, not a matrix$"),
+        ("matrix", {"target": "action"}, Limits(), "computes element matrices, not a action$"),
+        ("matrix", {"target": "matrix", "reference": True}, Limits(), "in physical coordinates only"),
+        (
+            "matrix",
+            {"target": "matrix", "num_comp": 1024, "writes": frozenset({"g3"})},
+            Limits(),
+            "matrices of 1024 components need 32776 bytes .* the device has 32768",
+        ),
+        ("cell", {"target": "matrix"}, Limits(), "schedule cell computes no element matrices; use schedule matrix"),
         ("transposed", {"facet": True}, Limits(), "serves cells, not facets; use schedule cell"),
         (
             "transposed",
@@ -166,12 +180,13 @@ def test_refused_plans(make, changes, said):
             Limits(local_bytes=64),
             "bytes of local memory for one cell; the device has 64 .*-femgpu_sched",
         ),
-        ("cell", {"target": "matrix", "reference": True}, Limits(), "a matrix in physical coordinates only"),
+        ("cell", {"target": "diagonal", "reference": True}, Limits(), "a diagonal in physical coordinates only"),
     ],
 )
 def test_refusals(name, changes, limits, said):
-    assert re.search(said, schedule_named(name).refuses(residual(**changes), limits))
-    assert not schedule_named(name).refuses(residual(), limits)
+    entry = schedule_named(name)
+    assert re.search(said, entry.refuses(residual(**changes), limits))
+    assert not entry.refuses(residual(target=entry.targets[0]), limits)
 
 
 def test_schedules_by_name():
@@ -181,7 +196,7 @@ def test_schedules_by_name():
         next(schedule_named("cell").plans(residual(), Limits(), Wish(parameters=(("group_size", 2048),))))
 
 
-@pytest.mark.parametrize("name", ["cell", "transposed"])
+@pytest.mark.parametrize("name", ["cell", "transposed", "matrix"])
 @given(
     num_basis=st.integers(1, 60),
     num_comp=st.integers(1, 3),
@@ -194,7 +209,8 @@ def test_schedules_by_name():
 def test_plans_of_a_schedule_are_legal(name, num_basis, num_comp, num_qpts, items, local_bytes, stack_bytes, geometry):
     """All that a schedule offers fits the device; the default comes first and follows the wish."""
     limits = Limits(items=items, local_bytes=local_bytes, stack_bytes=stack_bytes)
-    work, entry = residual(num_basis, num_comp, num_qpts), schedule_named(name)
+    entry, writes = schedule_named(name), {"matrix": frozenset({"g0", "g3"})}
+    work = residual(num_basis, num_comp, num_qpts, target=entry.targets[0], writes=writes.get(name, frozenset({"f0", "f1"})))
     if entry.refuses(work, limits):
         return
     plans = list(entry.plans(work, limits, Wish("mixed", geometry, "atomic")))
@@ -204,6 +220,20 @@ def test_plans_of_a_schedule_are_legal(name, num_basis, num_comp, num_qpts, item
         assert 1 <= step.items <= items and step.group_cells >= 1 and plan.local_bytes <= local_bytes
         assert (plan.precision, plan.geometry, plan.scatter) == ("mixed", geometry, "atomic")
         assert 0 < plan.seconds(limits.ceiling) < 1
+
+
+@pytest.mark.parametrize(
+    "num_basis, tile, rows, columns", [(4, 84, 4, 1), (10, 84, 10, 2), (27, 84, 27, 3), (27, 32, 27, 1), (64, 84, 32, 2)]
+)
+def test_tiles_fit_registers_and_write_whole_sectors(num_basis, tile, rows, columns):
+    work, limits = matrix(num_basis, 1, 27).work, Limits(tile=tile, group=128, local_bytes=200_000)
+    plan = next(schedule_named("matrix").plans(work, limits, Wish()))
+    assert (plan.tile_rows, plan.tile_columns) == (rows, columns)
+    assert rows * columns <= tile and plan.column_tiles >= 4
+    assert plan.local_bytes <= limits.local_bytes // 3 and plan.items <= 256
+    # Whoever asks for points may fill the whole memory.
+    asked = next(schedule_named("matrix").plans(work, limits, Wish(parameters=(("points", 14), ("cells", 2)))))
+    assert asked.points == 14 and asked.passes == 2
 
 
 # Golden programs
@@ -264,15 +294,17 @@ CASES = {
         _JACOBIAN,
     ),
     "matrix_q1_double": (
-        cell(
+        matrix(
             4,
             1,
             4,
-            target="matrix",
             affine=False,
             num_aux=1,
             fields=(field("a0", "a", 4, gradient=False),),
-            writes=frozenset({"g0", "g3"}),
+            tile_rows=4,
+            tile_columns=2,
+            cells=8,
+            points=4,
         ),
         _JACOBIAN,
     ),
@@ -312,17 +344,19 @@ CASES = {
         "f0[2] = -(w_x[0] + w_x[3]);\nfor (int i = 0; i < 4; ++i) f1[i] = w_x[i];\nf1[0] -= w[2];\nf1[3] -= w[2];",
     ),
     "second_derivatives_matrix_q2_double": (
-        cell(
+        matrix(
             9,
             1,
             9,
-            target="matrix",
             geometry="recomputed",
             affine=False,
             tables=(Table(9, second=True), Table(4, second=True)),
             coord_table=1,
             fields=(replace(field("u", "u", 9), hessian=True),),
             writes=frozenset({"g3", "g5"}),
+            tile_rows=5,
+            tile_columns=2,
+            points=3,
         ),
         "g3[0] = u_xx[0];\ng3[3] = u_xx[3];\ng5[0] = u_x[0];",
     ),

@@ -349,12 +349,12 @@ def test_binaries_are_stored_where_the_driver_keeps_none(monkeypatch, tmp_path):
         made = Runtime(current().device, current().context)
         axpy(made)[0]()
         assert len(list(tmp_path.iterdir())) == (0 if keeps else 1)
-        assert made.num_compiled == 1
+        assert made.programs.num_compiled == 1
     made = Runtime(current().device, current().context)
     kernel, x, y = axpy(made)
     kernel()
     np.testing.assert_array_equal(values(made, y), values(made, x))
-    assert (made.num_compiled, made.num_programs) == (0, 1)
+    assert (made.programs.num_compiled, made.programs.num_programs) == (0, 1)
 
 
 def test_pocl_keeps_programs_itself():

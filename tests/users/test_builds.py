@@ -13,7 +13,7 @@ from femgpu.kernels import render
 from femgpu.model import Limits
 from femgpu.operators.application import term_tables
 from femgpu.operators.term import make_terms
-from femgpu.operators.ways import candidates, choose_plan
+from femgpu.operators.ways import alternatives, choose_plan
 from femgpu.operators.work import make_work
 from femgpu.options import Settings
 
@@ -48,7 +48,8 @@ def test_points_of_states():
     _, u = function("hexahedron", 2)
     F = exp(u) * inner(grad(u), grad(ufl.TestFunction(u.space))) * dx
     (term,) = make_terms(lower_form(F, u), Settings())
-    candidate, *_ = candidates(term, term.integral.action, Settings(qdata="store"), runtime.current(), u.space.mesh.mpi)
+    limits = runtime.current().device.limits
+    (candidate, _), *_ = alternatives(term, term.integral.action, Settings(qdata="store"), limits, u.space.mesh.mpi)
     assert term.quadrature.num_qpts > 30
     assert "#define POINTS_UNROLL _Pragma" not in plan_and_source(term, "state", candidate.split.state)[1]
 

@@ -1,62 +1,187 @@
-// Element matrices: one row of one cell's matrix per work-item.
-// Index space: global id = (cell - first) * num_rows + row; rows and columns are ordered by field, basis function, component; the
-// row is private and written at the end.
+// Schedule matrix: element matrices. In the evaluation phase an item stands for (cell, point) and writes what multiplies the basis
+// functions there, in reference coordinates; after the barrier for a tile: ROWS basis functions of one component of the test
+// function times COLUMNS of one component of the direction, whose entries are private and written at the end. A pass takes POINTS
+// points.
+// Index space: a group serves CELLS cells, or one of PARTS parts of a cell; local id = (cell, component, tile of rows, tile of
+// columns), the last running fastest. Rows and columns are ordered by field, basis function, component.
+<% value, gradient = plan.slots %>\
+## What multiplies one derivative of the test function: outputs of the pointwise function become words for the direction's
+## derivatives in reference coordinates.
+<%def name="pull_back(slot, at, out)">\
+% if slot.value:
+          ${out}[0] = weight * ${slot.value}[${at}];
+% endif
+% if slot.gradient:
+          pull_back_flux(J_inv, weight, ${slot.gradient} + (${at}) * DIM, ${out} + ${slot.gradient_at});
+% elif slot.has_gradient:
+          for (int j = 0; j < DIM; ++j) ${out}[${slot.gradient_at} + j] = 0;
+% endif
+% if slot.hessian:
+          pull_back_hessian(J_inv, weight, ${slot.hessian} + (${at}) * DIM * DIM, ${out} + ${slot.hessian_at});
+% if work.bends:
+          pull_back_map(J_inv, ${out} + ${slot.hessian_at}, r_map_xx, ${out} + ${slot.gradient_at});
+% endif
+% endif
+</%def>\
+## The words of a slot times the direction's basis function b.
+<%def name="trial(slot, at, sum)">\
+% if slot.value:
+          ${sum} += t_B[b] * ${at}[0];
+% endif
+% if slot.has_gradient:
+          for (int j = 0; j < DIM; ++j) ${sum} += t_D[b * DIM + j] * ${at}[${slot.gradient_at} + j];
+% endif
+% if slot.hessian:
+          for (int j = 0; j < DIM * DIM; ++j) ${sum} += t_H[b * DIM * DIM + j] * ${at}[${slot.hessian_at} + j];
+% endif
+</%def>\
+% if "g4" in work.writes or "g5" in work.writes:
+<%include file="pull_back.cl"/>
+% endif
+#define TILE_UNROLL _Pragma("unroll")
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
-  const int cell = first + (int)(get_global_id(0) / NUM_ROWS);
-  const int row = (int)(get_global_id(0) % NUM_ROWS);
-  if (cell >= first + count) return;
+  const int item = (int)get_local_id(0);
+  const int part = (int)get_group_id(0) % PARTS, past = (int)get_group_id(0) / PARTS * CELLS;
+  const int begin = first + past, cells = min(CELLS, count - past);
+  __local real s_blocks[CELLS * POINTS * POINT_WORDS];
+% if plan.staged:
+  __local real s_tables[TABLE_WORDS];
+  for (int i = item; i < TABLE_WORDS; i += GROUP_SIZE) s_tables[i] = d_tables[i];
+  barrier(CLK_LOCAL_MEM_FENCE);
+% endif
 
-  // gather
+  // the item's tile: of cell `own` of the group; none where that is past the last
+  const int first_comp = part / TILE_PARTS * COMPS;
+  const int tile = part % TILE_PARTS * GROUP_SIZE + item, own = tile / TILES;
+  const int comp = tile % TILES / (COLUMN_TILES * ROW_TILES), test_comp = first_comp + comp;
+  const int test_b = tile / COLUMN_TILES % ROW_TILES * ROWS, column_tile = tile % COLUMN_TILES;
+  int num_test = 0, row = 0, row_step = 0, num_trial = 0, trial_b = 0, trial_step = 0, trial_comp = 0, column = 0, column_step = 0;
+% for i, field in enumerate(work.rows):
+  ${f"if (test_comp >= {field.offset}) " * (i > 0)}{
+    num_test = ${field.num_basis};
+    row_step = ${field.num_comp};
+    row = ${field.first_row - field.offset} + test_comp;
+  }
+  ${f"if (column_tile >= {plan.first_column_tile(field)}) " * (i > 0)}{
+    const int place = column_tile - ${plan.first_column_tile(field)};
+    num_trial = ${field.num_basis};
+    trial_b = place / ${field.num_comp};
+    trial_step = ${plan.stride(field)};
+    trial_comp = ${field.offset} + place % ${field.num_comp};
+    column_step = ${field.num_comp};
+    column = ${field.first_row} + place % ${field.num_comp};
+  }
+% endfor
+  accum r_tile[ROWS * COLUMNS];
+  TILE_UNROLL
+  for (int i = 0; i < ROWS * COLUMNS; ++i) r_tile[i] = 0;
+
+% if plan.passes > 1:
+  for (int start = 0; start < NUM_QPTS; start += POINTS) {
+    const int points = min(POINTS, NUM_QPTS - start);
+% else:
+  {
+    const int start = 0, points = NUM_QPTS;
+% endif
+
+    // evaluation phase
+    for (int i = item; i < cells * points; i += GROUP_SIZE) {
+      const int cell = begin + i / points, q = start + i % points;
 <%include file="gather.mako"/>
-  accum r_row[NUM_ROWS];
-  for (int i = 0; i < NUM_ROWS; ++i) r_row[i] = 0;
-
-  for (int q = 0; q < NUM_QPTS; ++q) {
-    // tabulate
 <%include file="point_geometry.mako"/>
 <%include file="point_values.mako"/>
-    real phi = 0, phi_x[DIM];
-    int row_c = 0;
-    for (int d = 0; d < DIM; ++d) phi_x[d] = 0;
-% for test in work.rows:
-    if (row >= ${test.first_row} && row < ${test.first_row + test.size}) {
-      const int b = (row - ${test.first_row}) / ${test.num_comp};
-      row_c = ${test.offset} + (row - ${test.first_row}) % ${test.num_comp};
-      phi = TABLE_B(${test.table}, q)[b];
-      basis_gradient(TABLE_D(${test.table}, q), b, J_inv, phi_x);
-    }
-% endfor
-
-    // pointwise
     ${declare_outputs}
     pointwise(${pointwise_arguments});
-
-    // integrate: h0 multiplies the direction's value, h1 its gradient, h2 its second derivatives
-% for trial in work.rows:
-    for (int c = 0; c < ${trial.num_comp}; ++c) {
-      const int block = row_c * NUM_COMP + ${trial.offset} + c;
-      real h0 = 0, h1[DIM];
-      for (int j = 0; j < DIM; ++j) h1[j] = 0;
-      ${apply_blocks("block")}
-      real flux[DIM];
-      pull_back_flux(J_inv, weight, h1, flux);
-      h0 *= weight;
-      for (int b = 0; b < ${trial.num_basis}; ++b) {
-        real sum = TABLE_B(${trial.table}, q)[b] * h0;
-        for (int k = 0; k < DIM; ++k) sum += TABLE_D(${trial.table}, q)[b * DIM + k] * flux[k];
-% if trial_hessian:
-        real psi_x[DIM], psi_xx[DIM * DIM];
-        basis_gradient(TABLE_D(${trial.table}, q), b, J_inv, psi_x);
-        basis_hessian(TABLE_H(${trial.table}, q), b, J_inv, psi_x, ${'r_map_xx' if work.bends else 'psi_x'}, ${int(work.bends)}, psi_xx);
-        for (int k = 0; k < DIM * DIM; ++k) sum += weight * h2[k] * psi_xx[k];
+      UNROLL
+      for (int pair = 0; pair < COMPS * NUM_COMP; ++pair) {
+        const int block = first_comp * NUM_COMP + pair;
+        __local real *s_out = s_blocks + i * POINT_WORDS + pair * BLOCK_WORDS;
+% if value.words:
+        {
+          real words[${value.words}];
+${pull_back(value, "block", "words")}\
+          for (int j = 0; j < ${value.words}; ++j) s_out[j] = words[j];
+        }
 % endif
-        r_row[${trial.first_row} + b * ${trial.num_comp} + c] += (accum)sum;
+% if gradient.words:
+        {
+          real sums[DIM * ${gradient.words}];
+          for (int j = 0; j < DIM * ${gradient.words}; ++j) sums[j] = 0;
+          for (int d = 0; d < DIM; ++d) {
+            real words[${gradient.words}];
+${pull_back(gradient, "block * DIM + d", "words")}\
+            for (int k = 0; k < DIM; ++k)
+              for (int j = 0; j < ${gradient.words}; ++j) sums[k * ${gradient.words} + j] += J_inv[k * DIM + d] * words[j];
+          }
+          for (int j = 0; j < DIM * ${gradient.words}; ++j) s_out[${gradient.first} + j] = sums[j];
+        }
+% endif
       }
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    // integration phase
+    if (own < cells) {
+% if work.facet:
+      const int facet = d_facets[AT_d_facets(begin + own, 0)];
+% endif
+      for (int p = 0; p < points; ++p) {
+        const int q = start + p;
+        __local const real *s_in = s_blocks + (own * points + p) * POINT_WORDS + (comp * NUM_COMP + trial_comp) * BLOCK_WORDS;
+% for letter in plan.letters:
+        TABLE const real *v_${letter} = TABLE_${letter}(${work.rows[0].table}, q), *t_${letter} = v_${letter};
+% for field in work.rows[1:]:
+        if (test_comp >= ${field.offset}) v_${letter} = TABLE_${letter}(${field.table}, q);
+        if (column_tile >= ${plan.first_column_tile(field)}) t_${letter} = TABLE_${letter}(${field.table}, q);
 % endfor
+% endfor
+        // what multiplies the value (h0) and the gradient (h1) of the test function
+        real h0[COLUMNS], h1[DIM * COLUMNS];
+        TILE_UNROLL
+        for (int n = 0; n < COLUMNS; ++n) {
+          const int b = min(trial_b + n * trial_step, num_trial - 1);
+% if value.words:
+          real sum = 0;
+${trial(value, "s_in", "sum")}\
+          h0[n] = sum;
+% endif
+% if gradient.words:
+          for (int k = 0; k < DIM; ++k) {
+            __local const real *s_k = s_in + ${gradient.first} + k * ${gradient.words};
+            real sum = 0;
+${trial(gradient, "s_k", "sum")}\
+            h1[k * COLUMNS + n] = sum;
+          }
+% endif
+        }
+        TILE_UNROLL
+        for (int m = 0; m < ROWS; ++m) {
+          const int b = min(test_b + m, num_test - 1);
+          TILE_UNROLL
+          for (int n = 0; n < COLUMNS; ++n) {
+            real sum = ${'v_B[b] * h0[n]' if value.words else '0'};
+% if gradient.words:
+            for (int k = 0; k < DIM; ++k) sum += v_D[b * DIM + k] * h1[k * COLUMNS + n];
+% endif
+            r_tile[m * COLUMNS + n] += (accum)sum;
+          }
+        }
+      }
+    }
+% if plan.passes > 1:
+    barrier(CLK_LOCAL_MEM_FENCE);
+% endif
   }
 
   // scatter
-  for (int i = 0; i < NUM_ROWS; ++i) d_out[AT_d_out(cell, row * NUM_ROWS + i)] = (double)r_row[i];
+  if (own >= cells) return;
+  TILE_UNROLL
+  for (int m = 0; m < ROWS; ++m)
+    TILE_UNROLL
+    for (int n = 0; n < COLUMNS; ++n) {
+      const int v = test_b + m, t = trial_b + n * trial_step;
+      if (v < num_test && t < num_trial)
+        d_out[AT_d_out(begin + own, (row + v * row_step) * NUM_ROWS + column + t * column_step)] = (double)r_tile[m * COLUMNS + n];
+    }
 }

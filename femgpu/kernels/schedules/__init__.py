@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from femgpu.errors import PlanError
 from femgpu.kernels.schedules.cell import Cell, CellPlan
+from femgpu.kernels.schedules.matrix import Matrix, MatrixPlan
 from femgpu.kernels.schedules.schedule import Schedule
 from femgpu.kernels.schedules.transposed import Transposed, TransposedPlan
 
 # In the order in which `auto` asks them.
-SCHEDULES: tuple[Schedule, ...] = (Cell(), Transposed())
+SCHEDULES: tuple[Schedule, ...] = (Cell(), Transposed(), Matrix())
 
 
 def schedule_named(name: str) -> Schedule:
@@ -23,4 +24,4 @@ def schedule_named(name: str) -> Schedule:
     raise PlanError(f"schedule {name!r}: expected one of {', '.join(entry.name for entry in SCHEDULES)}")
 
 
-__all__ = ["SCHEDULES", "Cell", "CellPlan", "Schedule", "Transposed", "TransposedPlan", "schedule_named"]
+__all__ = ["SCHEDULES", "Cell", "CellPlan", "Matrix", "MatrixPlan", "Schedule", "Transposed", "TransposedPlan", "schedule_named"]

@@ -1,4 +1,4 @@
-"""Schedule cell (paper 001): one cell per work-item, everything private; of element matrices one row of a cell per work-item."""
+"""Schedule cell (paper 001): one cell per work-item, everything private."""
 
 from __future__ import annotations
 
@@ -31,26 +31,22 @@ class CellPlan(Plan):
 
     def steps(self) -> tuple[Step, ...]:
         """One launch."""
-        work = self.work
-        by_rows = work.target == "matrix"
         return (
             Step(
-                name=work.target,
-                shell="matrix" if by_rows else "cell",
+                name=self.work.target,
+                shell="cell",
                 arrays=self.arguments(),
                 items=self.group_size,
                 group_cells=self.group_size,
-                parts=work.num_rows if by_rows else 1,
                 macros=(("UNROLL_POINTS", int(self.unrolls_points)),),
             ),
         )
 
     @property
     def unrolls_points(self) -> bool:
-        """Whether the loop over points is unrolled; of element matrices, functionals and states, which run once, it never is."""
+        """Whether the loop over points is unrolled; of functionals and states, which run once, it never is."""
         points, rows = self.work.num_qpts, self.work.num_rows
-        small = 0 < points * rows <= _UNROLLED_POINTS and points * self.point_size <= _POINTS_UNROLL * self.unroll
-        return small and self.work.target != "matrix"
+        return 0 < points * rows <= _UNROLLED_POINTS and points * self.point_size <= _POINTS_UNROLL * self.unroll
 
     @property
     def shape(self) -> str:
@@ -65,22 +61,27 @@ class CellPlan(Plan):
         return self.work.target == "action" and reads and in_place
 
     @property
-    def tables_in_source(self) -> bool:
+    def table_space(self) -> str:
         """All items read the same entry at a time, which constant memory hands to all at once."""
-        fits = self.table_words * self.itemsize("real") <= CONSTANT_TABLE_BYTES
-        return fits and self.unroll > 0 and not self.work.facet
+        work = self.work
+        words = work.num_qpts * (1 + sum(work.tables[number].words(work.dim) for number in self.tables))
+        fits = words * self.itemsize("real") <= CONSTANT_TABLE_BYTES
+        return "__constant" if fits and self.unroll > 0 and not work.facet else "__global"
 
 
 class Cell:
-    """The schedule: it serves everything."""
+    """The schedule: it serves everything but element matrices."""
 
     name = "cell"
+    targets = ("residual", "action", "diagonal", "functional", "state")
     parameters = ("group_size",)
 
     def refuses(self, work: Work, limits: Limits) -> str:
-        """Nothing is refused but what no schedule knows yet."""
-        if work.reference and work.target in ("diagonal", "matrix"):
-            return f"schedule cell computes a {work.target} in physical coordinates only"
+        """Element matrices, and what no schedule knows yet."""
+        if work.target == "matrix":
+            return "schedule cell computes no element matrices; use schedule matrix"
+        if work.reference and work.target == "diagonal":
+            return "schedule cell computes a diagonal in physical coordinates only"
         return ""
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[CellPlan]:

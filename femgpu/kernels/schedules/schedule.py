@@ -19,6 +19,11 @@ class Schedule(Protocol):
         ...
 
     @property
+    def targets(self) -> tuple[str, ...]:
+        """Targets that it is asked for by name; others go to the first schedule that serves them."""
+        ...
+
+    @property
     def parameters(self) -> tuple[str, ...]:
         """What `-femgpu_schedule name:parameter=value,...` may set."""
         ...

@@ -147,12 +147,13 @@ class Transposed:
     """The schedule: residuals and actions over cells."""
 
     name = "transposed"
+    targets = ("residual", "action")
     parameters = ("blocks", "batches")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Facets, other targets, and cells that do not fit local memory."""
-        if work.target not in ("residual", "action"):
-            return f"schedule transposed computes residuals and actions, not a {work.target}; use schedule cell"
+        if work.target not in self.targets:
+            return f"schedule transposed computes residuals and actions, not a {work.target}"
         if work.facet:
             return "schedule transposed serves cells, not facets; use schedule cell"
         needed = max(TransposedPlan(work, geometry=geometry).cell_local_bytes for geometry in GEOMETRIES)

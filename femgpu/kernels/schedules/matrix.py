@@ -1,0 +1,272 @@
+"""Schedule matrix (after paper 002): element matrices by work-groups that share what all rows of a cell have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+from femgpu.kernels.array import Array
+from femgpu.kernels.plan import Plan, Step, Wish
+from femgpu.kernels.work import RowsWork, Work
+from femgpu.model import Limits
+
+# Items of the largest work-group: more leave each too few registers for a tile.
+_ITEMS = 256
+# Basis functions of the test function in the default plan's tiles at most.
+_ROWS = 32
+# Items that write neighbouring columns, where a memory transaction takes that many numbers.
+_NEIGHBOURS = 4
+# Local memory of the default plan: this share of what a work-group may have, so that several groups stay on a unit of the device.
+_SHARE = 3
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What multiplies the values, or one derivative, of the test function at a point: a word for each derivative of the direction.
+
+    Attributes:
+        value: the output of the pointwise function that multiplies the direction's value; empty: none.
+        gradient: that which multiplies its gradient.
+        hessian: that which multiplies its second derivatives.
+        first: the slot's first word in a block.
+        gradient_at: first word for the gradient, within the slot.
+        hessian_at: first word for the second derivatives.
+        words: of the slot.
+    """
+
+    value: str
+    gradient: str
+    hessian: str
+    first: int
+    gradient_at: int
+    hessian_at: int
+    words: int
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether there are words for the gradient."""
+        return self.hessian_at > self.gradient_at
+
+
+@dataclass(frozen=True)
+class MatrixPlan(Plan):
+    """A plan of schedule matrix.
+
+    A tile is what an item computes: entries of one component of the test function with one component of the direction.
+
+    Attributes:
+        tile_rows: basis functions of the test function in a tile.
+        tile_columns: basis functions of the direction in a tile.
+        cells: cells of a work-group, where a cell's tiles do not need more than one group.
+        points: points between two barriers.
+        comps: components of the test function that a work-group serves: all, or one where local memory is short.
+        staged: whether the tabulations are copied to local memory.
+        group_limit: largest work-group.
+    """
+
+    schedule: ClassVar[str] = "matrix"
+
+    tile_rows: int = 1
+    tile_columns: int = 1
+    cells: int = 1
+    points: int = 1
+    comps: int = 1
+    staged: bool = False
+    group_limit: int = _ITEMS
+
+    @property
+    def table_space(self) -> str:
+        """In the evaluation phase neighbouring items read the same entry at different points, in the other one the same at one."""
+        return "__local" if self.staged else "__global"
+
+    @property
+    def row_tiles(self) -> int:
+        """Tiles below each other for a component: of fields with fewer basis functions some are empty."""
+        return max(-(-row.num_basis // self.tile_rows) for row in self.work.rows)
+
+    def stride(self, row: RowsWork) -> int:
+        """Basis functions of the direction from one to the next in a tile: neighbouring items have neighbouring columns."""
+        return -(-row.num_basis // self.tile_columns)
+
+    @property
+    def column_tiles(self) -> int:
+        """Tiles beside each other, all components of the direction together."""
+        return sum(self.stride(row) * row.num_comp for row in self.work.rows)
+
+    def first_column_tile(self, row: RowsWork) -> int:
+        """The first of those of a field."""
+        return sum(self.stride(other) * other.num_comp for other in self.work.rows if other.first_row < row.first_row)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of a cell for the components that a work-group serves."""
+        return self.comps * self.row_tiles * self.column_tiles
+
+    @property
+    def tile_parts(self) -> int:
+        """Work-groups for these tiles."""
+        return -(-self.tiles // self.group_limit)
+
+    @property
+    def group_cells(self) -> int:
+        """Cells of a work-group."""
+        return 1 if self.tile_parts > 1 or self.comps < self.work.num_comp else min(self.cells, self.group_limit // self.tiles)
+
+    @property
+    def items(self) -> int:
+        """Work-items of a work-group: one per tile."""
+        return self.group_cells * self.tiles if self.tile_parts == 1 else -(-self.tiles // self.tile_parts)
+
+    @property
+    def passes(self) -> int:
+        """Rounds of evaluation and integration."""
+        return -(-self.work.num_qpts // self.points)
+
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        """The slots of the value and of a derivative of the test function; without words where the form has none."""
+        writes, dim, found, first = self.work.writes, self.work.dim, [], 0
+        for names in (("g0", "g1", "g4"), ("g2", "g3", "g5")):
+            value, gradient, hessian = (name if name in writes else "" for name in names)
+            gradient_at = int(bool(value))
+            # In cells whose map bends second derivatives bring gradients along.
+            hessian_at = gradient_at + dim * bool(gradient or (hessian and self.work.bends))
+            words = hessian_at + dim**2 * bool(hessian)
+            found.append(Slot(value, gradient, hessian, first, gradient_at, hessian_at, words))
+            first += words
+        return tuple(found)
+
+    @property
+    def block_words(self) -> int:
+        """Numbers that a component of the test function and one of the direction have at a point."""
+        value, gradient = self.slots
+        return value.words + self.work.dim * gradient.words
+
+    @property
+    def letters(self) -> str:
+        """What of the tabulations tiles read: values (B), gradients (D), second derivatives (H)."""
+        value, gradient = self.slots
+        used = (value.words or gradient.value, gradient.words or value.has_gradient, value.hessian or gradient.hessian)
+        return "".join(letter for letter, needed in zip("BDH", used, strict=True) if needed)
+
+    @property
+    def point_words(self) -> int:
+        """Numbers of all blocks at a point; odd, so that items with different points use different banks of local memory."""
+        return self.comps * self.work.num_comp * self.block_words | 1
+
+    @property
+    def point_bytes(self) -> int:
+        """Local memory of a work-group per point."""
+        return self.group_cells * self.point_words * self.itemsize("real")
+
+    @property
+    def table_bytes(self) -> int:
+        """Local memory that the tabulations take."""
+        return self.table_words * self.itemsize("real") if self.staged else 0
+
+    @property
+    def stack_words(self) -> int:
+        """Private numbers of an item, about: what PoCL puts on a thread's stack for every item of a group."""
+        work = self.work
+        words = sum(field.size + field.num_comp * (1 + work.dim + work.dim**2 * field.hessian) for field in work.fields)
+        words += work.num_comp**2 * self.block_words + work.num_coord_basis * work.dim + 4 * work.dim**3
+        return words + self.tile_rows * self.tile_columns + 2 * self.tile_columns * (1 + work.dim)
+
+    def steps(self) -> tuple[Step, ...]:
+        """One launch."""
+        parts = self.tile_parts * (self.work.num_comp // self.comps)
+        local = [Array("s_blocks", "real", ("blocks",), self.points * self.group_cells * self.point_words)]
+        if self.staged:
+            local.append(Array("s_tables", "real", ("staged",), self.table_words))
+        return (
+            Step(
+                name=self.work.target,
+                shell="matrix",
+                arrays=self.arguments(),
+                local=tuple(local),
+                items=self.items,
+                group_cells=self.group_cells,
+                parts=parts,
+                barriers=self.staged + (2 * self.passes if self.passes > 1 else 1),
+                macros=(
+                    ("CELLS", self.group_cells),
+                    ("POINTS", self.points),
+                    ("ROWS", self.tile_rows),
+                    ("COLUMNS", self.tile_columns),
+                    ("COMPS", self.comps),
+                    ("ROW_TILES", self.row_tiles),
+                    ("COLUMN_TILES", self.column_tiles),
+                    ("TILES", self.tiles),
+                    ("TILE_PARTS", self.tile_parts),
+                    ("PARTS", parts),
+                    ("BLOCK_WORDS", self.block_words),
+                    ("POINT_WORDS", self.point_words),
+                    ("TABLE_WORDS", self.table_words),
+                ),
+            ),
+        )
+
+    @property
+    def shape(self) -> str:
+        """Items, cells, tiles and points."""
+        return (
+            f"{self.items} items, {self.group_cells} cells per group, tiles of {self.tile_rows} x {self.tile_columns}, "
+            f"{self.points} points at a time, {self.local_bytes} B local"
+        )
+
+
+class Matrix:
+    """The schedule: element matrices of all forms, over cells and facets."""
+
+    name = "matrix"
+    targets = ("matrix",)
+    parameters = ("rows", "columns", "cells", "points")
+
+    def refuses(self, work: Work, limits: Limits) -> str:
+        """Other targets, reference coordinates, and so many components that those of a point do not fit local memory."""
+        if work.target != "matrix":
+            return f"schedule matrix computes element matrices, not a {work.target}"
+        if work.reference:
+            return "schedule matrix computes in physical coordinates only"
+        needed = MatrixPlan(work).point_bytes
+        if needed > limits.local_bytes:
+            return (
+                f"element matrices of {work.num_comp} components need {needed} bytes of local memory for one point; the device has "
+                f"{limits.local_bytes} per work-group: use -femgpu_jacobian matfree and a preconditioner that asks for no matrix"
+            )
+        return ""
+
+    def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[MatrixPlan]:
+        """Tiles of all basis functions of the test function where these fit registers, in work-groups of the usual size."""
+        most = max(row.num_basis for row in work.rows)
+        rows = min(wish.parameter("rows", _parts(most, _ROWS)), most)
+        columns = min(wish.parameter("columns", max(1, min(most // _NEIGHBOURS, limits.tile // rows))), most)
+        plan = MatrixPlan.wished(work, limits, wish, tile_rows=rows, tile_columns=columns, comps=work.num_comp)
+        plan = replace(plan, group_limit=min(limits.items, _ITEMS))
+        if limits.stack_bytes:
+            # Where a kernel has barriers, the arrays of a whole work-group stand there, and a larger group ends the process.
+            plan = replace(plan, group_limit=max(1, min(plan.group_limit, limits.stack_bytes // (8 * plan.stack_words))))
+        yield _fitted(plan, limits, wish)
+
+
+def _fitted(plan: MatrixPlan, limits: Limits, wish: Wish) -> MatrixPlan:
+    """The plan with the cells and points for which there is room in local memory."""
+    work, share = plan.work, limits.local_bytes // _SHARE
+    if plan.point_bytes > limits.local_bytes:
+        plan = replace(plan, comps=1)
+    most = limits.local_bytes // (plan.point_words * plan.itemsize("real"))
+    cells = wish.parameter("cells", max(1, limits.group // plan.tiles))
+    plan = replace(plan, cells=max(1, min(cells, most)))
+    staged = replace(plan, staged=True)
+    if not work.facet and staged.table_bytes + staged.point_bytes <= share:
+        plan = staged
+    most = limits.local_bytes - plan.table_bytes if "points" in dict(wish.parameters) else share - plan.table_bytes
+    points = max(1, min(wish.parameter("points", work.num_qpts), work.num_qpts, most // plan.point_bytes))
+    return replace(plan, points=_parts(work.num_qpts, points))
+
+
+def _parts(count: int, most: int) -> int:
+    """The size of the fewest parts, about equal, of at most so many."""
+    return -(-count // -(-count // most))

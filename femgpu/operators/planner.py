@@ -1,0 +1,121 @@
+"""What the targets of a form are going to launch: plans and programs of its terms, before anything is built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mpi4py import MPI
+
+from femgpu.errors import collective
+from femgpu.forms import Pointwise
+from femgpu.kernels import Plan, render
+from femgpu.operators.application import label, term_tables
+from femgpu.operators.term import Term
+from femgpu.operators.ways import Candidate, Choice, alternatives, candidates, choose_plan
+from femgpu.operators.work import make_work
+from femgpu.options import Settings
+from femgpu.runtime import Runtime
+
+# What is stored at the points for an action or its transpose.
+STATES = {"action": "state", "transposed": "transposed state"}
+
+
+class Planner:
+    """Plans of a form's terms, each made once.
+
+    Args:
+        terms: the terms.
+        settings: the options.
+        runtime: the device.
+        mpi: mpi4py communicator.
+        masked: whether entries of results and directions may be prescribed.
+    """
+
+    def __init__(self, terms: Sequence[Term], settings: Settings, runtime: Runtime, mpi: Any, masked: bool = False):
+        self._terms, self._settings, self._runtime, self._mpi, self._masked = terms, settings, runtime, mpi, masked
+        self._plans: dict[str, list[tuple[Term, Pointwise, Choice]]] = {}
+        self._alternatives: dict[str, list[tuple[Term, Pointwise, list[tuple[Candidate, bool]]]]] = {}
+        self._programs: dict[tuple[Term, Plan, str], str] = {}
+
+    def plans(self, target: str) -> list[tuple[Term, Pointwise, Choice]]:
+        """The terms that a target other than an action is about, with their pointwise functions and plans.
+
+        Raises:
+            PlanError: see `choose_plan`.
+        """
+        if target not in self._plans:
+            self._plans[target] = [(*given, self.plan(given[0], target, given[1])) for given in self._chosen(target)]
+        return self._plans[target]
+
+    def ways(self, target: str) -> list[tuple[Term, Pointwise, list[Candidate]]]:
+        """The terms that an action is about, and the candidates of each with the memory that is free now; collective.
+
+        Raises:
+            PlanError: see `choose_plan`.
+        """
+        settings, runtime, mpi = self._settings, self._runtime, self._mpi
+        if target not in self._alternatives:
+            with collective(mpi):
+                chosen = self._chosen(target)
+            limits = runtime.device.limits
+            self._alternatives[target] = [(*given, alternatives(*given, settings, limits, mpi, self._masked)) for given in chosen]
+        return [
+            (term, action, candidates(term, found, settings, runtime, mpi)) for term, action, found in self._alternatives[target]
+        ]
+
+    def plan(self, term: Term, target: str, pointwise: Pointwise, block: int = 0) -> Choice:
+        """The plan of a term; where `block` is given, arrays stand as in another plan with that many cells interleaved."""
+        limits = self._runtime.device.limits
+        limits = replace(limits, block=block) if block else limits
+        work = make_work(term, target, pointwise, self._masked and target != "matrix")
+        return choose_plan(work, term, self._settings, limits)
+
+    def parts(self, term: Term, action: Pointwise, candidate: Candidate) -> list[tuple[Pointwise, Choice]]:
+        """The action of a candidate with its plan, and where it stores something what stores it, with its plan."""
+        split, choice = candidate.split, candidate.choice
+        if split is None:
+            return [(action, choice)]
+        found = [(split.action, choice)]
+        if split.state is not None:
+            found.append((split.state, self.plan(term, "state", split.state, choice.plan.block)))
+        return found
+
+    def program(self, term: Term, plan: Plan, pointwise: Pointwise) -> str:
+        """The program of a plan of a term."""
+        key = term, plan, pointwise.body
+        if key not in self._programs:
+            self._programs[key] = render(plan, pointwise.body, term_tables(term, plan, pointwise))
+        return self._programs[key]
+
+    def start(self, targets: Sequence[str]) -> None:
+        """Starts to build the programs of some targets, where they are built ahead on all ranks; collective.
+
+        Raises:
+            PlanError: see `choose_plan`.
+        """
+        threads = self._runtime.programs.threads
+        if not self._mpi.allreduce(threads, op=MPI.MIN):
+            return
+        found = [entry for target in targets for entry in self._launched(target)]
+        with collective(self._mpi):
+            self._runtime.build_ahead(
+                (self.program(term, choice.plan, pointwise), label(term, choice.plan, choice.plan.steps()[0]))
+                for term, pointwise, choice in found
+            )
+
+    def _launched(self, target: str) -> Iterator[tuple[Term, Pointwise, Choice]]:
+        """Everything that a target may launch; collective."""
+        if target in STATES:
+            for term, action, found in self.ways(target):
+                for candidate in found:
+                    for part in self.parts(term, action, candidate):
+                        yield term, *part
+        else:
+            with collective(self._mpi):
+                plans = self.plans(target)
+            yield from plans
+
+    def _chosen(self, target: str) -> list[tuple[Term, Pointwise]]:
+        return [(term, function) for term in self._terms if (function := term.pointwise(target)) is not None]

@@ -1,0 +1,121 @@
+"""The programs of a device in this process: kept while they are used, and built side by side where they are known in time.
+
+Compilers of GPUs run in the thread that asks them, outside of Python's lock. So what a problem is going to launch is built in
+threads, beside one another and beside the set-up that goes on; who needs a program waits for it, and is told there what went wrong.
+The threads end when nothing is left to build. A process that ends waits for the programs that they have begun.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+
+import pyopencl as cl
+
+from femgpu import caches, forks, log
+from femgpu.runtime import program
+from femgpu.runtime.device import Device
+
+# Programs kept that no kernel uses: several problems' worth, at some 0.5 MB each on a CPU. As many are kept that were built ahead.
+PROGRAMS = 32
+# Compilers that run at once: each takes some hundred megabytes, and a problem has about ten programs.
+_THREADS = 8
+
+_Built = tuple[cl.Program, bool]
+
+
+class Programs:
+    """Source -> program.
+
+    Args:
+        context: the OpenCL context, with one device.
+        device: its properties.
+
+    Attributes:
+        num_programs: programs loaded or compiled so far, and asked for.
+        num_compiled: those of them that the cache did not hold.
+        dump_folder: where sources and logs go; empty: nowhere.
+        threads: how many build at once; 0: nothing is built before it is asked for. PoCL compiles under a lock of its own, and more
+            when a kernel first runs.
+        place: number of this process among those of the node that build the same programs, and how many these are. Each begins with
+            another part of them, and finds the others' in the cache.
+        trial: tells whether PoCL's cache is to be trusted.
+    """
+
+    def __init__(self, context: cl.Context, device: Device):
+        self.num_programs = self.num_compiled = 0
+        self.dump_folder = ""
+        self.threads = 0 if device.caches_programs else min(len(os.sched_getaffinity(0)), _THREADS)
+        self.place = 0, 1
+        self.trial = caches.Trial()
+        self._context, self._device = context, device
+        self._known: weakref.WeakValueDictionary[str, cl.Program] = weakref.WeakValueDictionary()
+        self._last: OrderedDict[str, cl.Program] = OrderedDict()
+        self._ahead: dict[str, Future[_Built]] = {}
+
+    def get(self, source: str, name: str) -> cl.Program:
+        """The program of a source; kept while a kernel uses it, and the last `PROGRAMS` beyond that.
+
+        Args:
+            source: OpenCL C.
+            name: for dumps and messages.
+
+        Raises:
+            BuildError: with the compiler's log and the path of the source.
+            OptionError: when the dump folder cannot be written.
+        """
+        key = program.key(source, self._device)
+        found = self._known.get(key)
+        if found is None:
+            forks.refuse()
+            with log.event("FGBuild"):
+                found, compiled = self._take(key, self._builder(source, name, key))
+            self._known[key] = found
+            self.num_programs += 1
+            self.num_compiled += compiled
+        self._last[key] = found
+        self._last.move_to_end(key)
+        if len(self._last) > PROGRAMS:
+            self._last.popitem(last=False)
+        return found
+
+    def start(self, programs: Iterable[tuple[str, str]]) -> None:
+        """Starts to build programs in threads; `get` takes them from there, and raises what went wrong.
+
+        Args:
+            programs: source and name of each, those in front that are wanted first.
+        """
+        wanted = {program.key(source, self._device): (source, name) for source, name in programs} if self.threads else {}
+        keys = [key for key in wanted if key not in self._known and key not in self._ahead]
+        if not keys:
+            return
+        number, count = self.place
+        first = len(keys) * number // count
+        pool = ThreadPoolExecutor(self.threads, thread_name_prefix="femgpu-build")
+        for key in keys[first:] + keys[:first]:
+            self._ahead[key] = pool.submit(self._builder(*wanted[key], key))
+        pool.shutdown(wait=False)
+        for key in [key for key, future in self._ahead.items() if future.done()][:-PROGRAMS]:
+            del self._ahead[key]
+
+    def _builder(self, source: str, name: str, key: str) -> Callable[[], _Built]:
+        return partial(program.build, self._context, self._device, source, name, key, self.dump_folder)
+
+    def _take(self, key: str, build: Callable[[], _Built]) -> _Built:
+        """What a thread built, waited for; what none has begun with is built here and now."""
+        future = self._ahead.pop(key, None)
+        if future is not None and not future.cancel():
+            try:
+                return future.result()
+            except KeyboardInterrupt:
+                for other in self._ahead.values():
+                    other.cancel()
+                self._ahead.clear()
+                raise
+        if self._device.caches_programs:
+            self.trial.begin()
+        return build()

@@ -1,0 +1,246 @@
+"""What femgpu's Krylov methods keep on the device: preconditioners, state between solves, norms that are looked at late."""
+
+import numpy as np
+import pytest
+import ufl
+from krylov_support import check_same, jacobian, own, random_vec, solve, solver
+from petsc4py import PETSc
+from ufl import dx, grad, inner
+
+from femgpu import DirichletBC, Function, FunctionSpace, NonlinearProblem, mesh
+from femgpu.krylov import GMRES, MINRES, BiCGStab, Chebyshev, Operator, Preconditioner, Vectors
+from femgpu.krylov.basis import Basis
+from femgpu.krylov.hessenberg import Hessenberg
+from femgpu.runtime import current, for_comm
+
+METHODS = ("CG", "GMRES", "FGMRES", "BiCGStab", "MINRES", "Chebyshev")
+
+
+class Halves:
+    """A preconditioner that divides by two, and counts how."""
+
+    def __init__(self):
+        self.calls = {"vecs": 0, "buffers": 0}
+
+    def apply(self, pc, x, y):
+        self.calls["vecs"] += 1
+        x.copy(y)
+        y.scale(0.5)
+
+    def apply_buffers(self, pc, r, z):
+        self.calls["buffers"] += 1
+        runtime = current()
+        host = np.empty(r.size // 8)
+        runtime.write(z, 0.5 * runtime.read(r, host))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_python_preconditioners_get_buffers(name):
+    problem = jacobian(degree=1)
+    b, x = random_vec(problem), problem.u.vec.duplicate()
+    with solver([problem.jacobian], {**own(name), "ksp_max_it": 5}) as ksp:
+        context = Halves()
+        ksp.getPC().setType("python")
+        ksp.getPC().setPythonContext(context)
+        ksp.solve(b, x)
+        assert context.calls["vecs"] == 0 < context.calls["buffers"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_a_solve_copies(name):
+    """Right-hand side and solution, and numbers of each iteration; nothing is allocated after the first solve."""
+    problem = jacobian(degree=1)
+    b, x, runtime = random_vec(problem), problem.u.vec.duplicate(), current()
+    options = {"pc_type": "jacobi", "ksp_max_it": 6, "ksp_rtol": 1e-30, "ksp_gmres_restart": 10, **own(name)}
+    with solver([problem.jacobian], options) as ksp:
+        ksp.solve(b, x)
+        before = runtime.num_copies, runtime.num_allocations, runtime.num_programs
+        ksp.solve(b, x)
+        copies = runtime.num_copies - before[0]
+        # One read per iteration and one of the first norm, b, x; scalars or coefficients that are set.
+        assert ksp.getIterationNumber() == 6 and copies <= 7 + 2 + 1
+        assert (runtime.num_allocations, runtime.num_programs) == before[1:]
+
+
+@pytest.mark.parallel([1, 2])
+def test_the_diagonal_follows_the_matrix():
+    """It is computed once for each state of the matrix, as PETSc's is, and stays where the preconditioner shall."""
+    problem = jacobian(degree=1)
+    b, state = random_vec(problem), random_vec(problem, 3)
+    launches = []
+    options = {"pc_type": "jacobi", **own("GMRES")}
+    with solver([problem.jacobian], options) as ksp:
+        for change in (False, False, True):
+            if change:
+                problem.linearise(state)
+            x = b.duplicate()
+            before = current().num_launches
+            ksp.solve(b, x)
+            launches.append((current().num_launches - before) / ksp.getIterationNumber())
+    assert launches[1] < launches[0] and launches[2] > launches[1]
+
+
+@pytest.mark.parallel([1, 2])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pc_jacobi_abs": 1},
+        {"pc_jacobi_type": "rowl1", "femgpu_pmat": "assembled"},
+        {"pc_jacobi_type": "rowmax", "femgpu_pmat": "assembled"},
+        {"pc_type": "pbjacobi"},
+    ],
+    ids=["abs", "rowl1", "rowmax", "blocks"],
+)
+def test_jacobi_and_its_blocks(options):
+    """On an elastic body, by its solver; the indefinite one has negative diagonal entries."""
+    dm = mesh.box((5, 4), cell="triangle")
+    V = FunctionSpace(dm, "Lagrange", 1, shape=(2,))
+    u, v = Function(V), ufl.TestFunction(V)
+    strain, shift = ufl.sym(grad(u)), -300.0 if "pc_jacobi_abs" in options else 1.0
+    F = inner(strain, grad(v)) * dx + 4 * ufl.tr(strain) * ufl.div(v) * dx + shift * inner(u, v) * dx
+    histories = []
+    for kind in (own("GMRES"), {"ksp_type": "gmres"}):
+        given = {"pc_type": "jacobi", "ksp_rtol": 1e-9, "ksp_gmres_restart": 200, **options, **kind}
+        problem = NonlinearProblem(F, u, DirichletBC(V, np.zeros(2), 1), petsc_options=given)
+        problem.linearise(u.vec)
+        ksp, b = problem.snes.getKSP(), random_vec(problem)
+        amat, pmat = problem.snes.getJacobian()[:2]
+        ksp.setOperators(amat, pmat)
+        ksp.setConvergenceHistory(300)
+        x = b.duplicate()
+        with problem.given_options.inserted():
+            ksp.solve(b, x)
+        histories.append((x.array.copy(), ksp.getConvergenceHistory().copy(), ksp.getConvergedReason()))
+    check_same(*histories)
+
+
+@pytest.mark.parallel([1, 2])
+@pytest.mark.parametrize("name", METHODS)
+def test_monitors_see_the_solution(name):
+    """The residual that PETSc computes from the solution so far has the norm that the method tells."""
+    problem = jacobian(degree=1)
+    b, x = random_vec(problem), random_vec(problem, 8)
+    side = {"ksp_pc_side": "right"} if name in ("GMRES", "BiCGStab") else {}
+    options = {"pc_type": "jacobi", "ksp_norm_type": "unpreconditioned", "ksp_max_it": 8, "femgpu_ksp_check": 3}
+    options |= {"ksp_gmres_restart": 5, **side, **own(name)}
+    pairs = []
+    with solver([problem.jacobian], options) as ksp:
+        ksp.setMonitor(lambda ksp, iteration, norm: pairs.append((norm, ksp.buildResidual().norm())))
+        ksp.setInitialGuessNonzero(True)
+        ksp.solve(b, x)
+        assert ksp.getIterationNumber() == 8 and len(pairs) == 9
+    norms, residuals = np.transpose(pairs)
+    np.testing.assert_allclose(residuals, norms, rtol=1e-8)
+
+
+@pytest.mark.parametrize("lag", [1, 3])
+def test_norms_that_are_looked_at_late(lag, rng):
+    """GMRES gives the solution of the iteration that passed; the others go on, and past the exact solution nothing moves."""
+    size, mpi = 50, PETSc.COMM_SELF.tompi4py()
+    runtime = for_comm("", mpi)
+    diagonal = rng.uniform(1, 2, size)
+    diagonal[3:] = 1.0  # few eigenvalues: the solution is exact after as many steps
+    vectors = Vectors(runtime, size, mpi)
+    buffer, b, x = runtime.upload(diagonal), runtime.upload(rng.standard_normal(size)), vectors.empty()
+    multiply = vectors.kernel("multiply", buffer, b, x)
+
+    def apply(p, q):
+        multiply.bound({2: p, 3: q})()
+
+    for make in (GMRES, BiCGStab, MINRES, Chebyshev):
+        method = make(vectors, lag=lag)
+        if make is Chebyshev:
+            method.least, method.most = 0.9, 2.1
+        test = Recorder(1e-10)
+        ended = method.solve(Operator(apply), b, x, Preconditioner(), test)
+        assert ended.reason == 1 and test.seen == list(range(len(test.seen)))
+        assert ended.iterations == test.seen[-1] + (0 if make is GMRES else lag)
+        solution = runtime.read(x, np.empty(size))
+        np.testing.assert_allclose(solution * diagonal, runtime.read(b, np.empty(size)), atol=1e-9)
+
+
+class Recorder:
+    """A test for a norm, and the iterations that it saw.
+
+    Args:
+        bound: of the norm.
+    """
+
+    def __init__(self, bound):
+        self.bound, self.seen = bound, []
+
+    def __call__(self, iteration, norm):
+        self.report(iteration, norm)
+        return self.check(iteration, norm)
+
+    def report(self, iteration, norm):
+        self.seen.append(iteration)
+
+    def check(self, iteration, norm):
+        return int(norm < self.bound)
+
+
+@pytest.mark.parametrize("modified", [False, True])
+@pytest.mark.parametrize("size", [1, 130, 1001])
+def test_a_basis_is_that_of_numpy(size, modified, rng):
+    """More vectors than one chunk; columns of the triangular factor."""
+    mpi = PETSc.COMM_SELF.tompi4py()
+    runtime, count = for_comm("", mpi), min(size, 11)
+    given = rng.standard_normal((size, count))
+    vectors = Vectors(runtime, size, mpi)
+    basis = Basis(vectors, count, modified, "always")
+    column, upper = basis.column(), np.zeros((count, count))
+    for k in range(count):
+        runtime.write(basis.w, np.ascontiguousarray(given[:, k]))
+        if k == 0:
+            basis.start(column)
+        else:
+            basis.orthogonalise(k, column)
+        upper[: k + 1, k] = runtime.read(column, np.empty(k + 1))
+    upper[np.diag_indices(count)] **= 0.5
+    expected, factor = np.linalg.qr(given)
+    signs = np.sign(np.diag(factor))
+    np.testing.assert_allclose(upper, signs[:, None] * factor, atol=1e-12)
+    coefficients, target = rng.standard_normal(count), runtime.upload(np.ones(size))
+    basis.combine(coefficients, target)
+    np.testing.assert_allclose(runtime.read(target, np.empty(size)), 1 + expected @ (signs * coefficients), atol=1e-12)
+
+
+def test_least_squares_are_those_of_numpy(rng):
+    matrix = np.triu(rng.standard_normal((7, 6)), -1)
+    problem = Hessenberg(9)
+    for _ in range(2):
+        problem.begin(2.0)
+        for k in range(6):
+            assert problem.add(matrix[: k + 1, k], matrix[k + 1, k])
+            right = 2.0 * np.eye(k + 2)[0]
+            expected, square = np.linalg.lstsq(matrix[: k + 2, : k + 1], right, rcond=None)[:2]
+            np.testing.assert_allclose(problem.solution(), expected, atol=1e-10)
+            assert problem.norm == pytest.approx(square[0] ** 0.5)
+    np.testing.assert_allclose(np.sort(problem.eigenvalues()), np.sort(np.linalg.eigvals(matrix[:6])), atol=1e-10)
+    problem.begin(1.0)
+    assert not problem.add(np.zeros(1), 0.0) and problem.count == 0
+
+
+def test_the_view_says_what_is_copied(tmp_path):
+    problem = jacobian(degree=1)
+    b = random_vec(problem)
+    texts = []
+    for name, pc in (("GMRES", "jacobi"), ("Chebyshev", "none"), ("BiCGStab", "mat")):
+        with solver([problem.jacobian], {**own(name), "pc_type": pc, "ksp_max_it": 2}) as ksp:
+            ksp.solve(b, b.duplicate())
+            viewer = PETSc.Viewer().createASCII(str(tmp_path / "view"), comm=b.comm)
+            ksp.view(viewer)
+            viewer.destroy()
+            texts.append((tmp_path / "view").read_text())
+    assert "restart 30, classical Gram-Schmidt, preconditioned on the device" in texts[0]
+    assert "first kind, eigenvalues " in texts[1] and "(estimated in 10 steps of GMRES)" in texts[1]
+    assert "preconditioned by PETSc, with two copies per iteration" in texts[2]
+
+
+def test_sides_and_norms_that_are_not_there():
+    problem = jacobian(degree=1)
+    b = random_vec(problem)
+    for name, options in (("CG", {"ksp_pc_side": "right"}), ("FGMRES", {"ksp_norm_type": "preconditioned"})):
+        with pytest.raises(PETSc.Error, match="does not support"):
+            solve(problem, b, {**own(name), **options})

@@ -1,0 +1,245 @@
+"""Kernels that are built side by side, before they are needed: the same programs, the same errors, each once on a node."""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ufl
+from conftest import CHILD_ENVIRONMENT
+from petsc4py import PETSc
+from ufl import dx, grad, inner
+
+import femgpu
+from femgpu import runtime
+from femgpu.errors import BuildError, DeviceError
+from femgpu.runtime import Device, Runtime, process, program, programs
+
+WORLD = PETSc.COMM_WORLD.tompi4py()
+SOURCE = "__kernel void put(__global double *x) { x[get_global_id(0)] = %d; }"
+
+
+class Builds:
+    """What `program.build` was asked for: names, and in which threads."""
+
+    def __init__(self, monkeypatch, seconds=0.0):
+        self.names, self.threads, self._plain, self._seconds = [], [], program.build, seconds
+        monkeypatch.setattr(program, "build", self)
+
+    def __call__(self, context, device, source, name, *others):
+        self.names.append(name)
+        self.threads.append(threading.current_thread())
+        time.sleep(self._seconds)
+        return self._plain(context, device, source, name, *others)
+
+
+@pytest.fixture
+def threaded(monkeypatch, tmp_path):
+    """Makes a runtime as on a GPU, whose driver keeps no programs."""
+    monkeypatch.setattr(Device, "caches_programs", False)
+    monkeypatch.setenv("FEMGPU_CACHE_DIR", WORLD.bcast(str(tmp_path)))
+
+    def make():
+        made = Runtime(runtime.current().device, runtime.current().context)
+        made.programs.threads = 4
+        return made
+
+    return make
+
+
+@pytest.fixture
+def threaded_process(threaded, monkeypatch):
+    """Makes such a runtime that of the process."""
+    made = threaded()
+    monkeypatch.setattr(process, "_current", made)
+    return made
+
+
+def nobody_builds():
+    return not any(thread.name.startswith("femgpu-build") for thread in threading.enumerate())
+
+
+def value(made, program_):
+    """What a program of `SOURCE` puts."""
+    x = made.upload(np.zeros(1))
+    kernel = runtime.Kernel(made, program_, "put", [x], 1, 1)
+    kernel()
+    return made.read(x, np.empty(1))[0]
+
+
+def test_programs_are_built_in_threads_and_each_once(threaded, monkeypatch):
+    builds, made = Builds(monkeypatch), threaded()
+    sources = [(SOURCE % number, f"put{number}") for number in range(4)]
+    made.build_ahead(sources)
+    made.build_ahead(sources[::-1])
+    assert [value(made, source) for source, _ in sources] == list(range(4))
+    assert sorted(builds.names) == [name for _, name in sources]
+    assert (made.programs.num_programs, made.programs.num_compiled) == (4, 4)
+    made.build_ahead(sources)
+    assert len(builds.names) == 4 and not made.programs._ahead
+    again = threaded()
+    again.build_ahead(sources)
+    assert [value(again, source) for source, _ in sources] == list(range(4))
+    assert (again.programs.num_programs, again.programs.num_compiled) == (4, 0)
+
+
+def test_threads_end_when_nothing_is_left(threaded, monkeypatch):
+    builds, made = Builds(monkeypatch), threaded()
+    made.build_ahead([(SOURCE % 1, "put")])
+    made.build(SOURCE % 1, "put")
+    end = time.monotonic() + 10
+    while not nobody_builds() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert nobody_builds() and builds.threads[0] is not threading.main_thread()
+
+
+def test_what_no_thread_has_begun_with_is_built_by_who_needs_it(threaded, monkeypatch):
+    builds, made = Builds(monkeypatch, seconds=0.2), threaded()
+    made.programs.threads = 1
+    made.build_ahead([(SOURCE % number, f"put{number}") for number in range(3)])
+    made.build(SOURCE % 2, "put2")
+    assert builds.threads[builds.names.index("put2")] is threading.main_thread()
+    assert value(made, SOURCE % 0) == 0 and value(made, SOURCE % 1) == 1 and sorted(builds.names) == ["put0", "put1", "put2"]
+
+
+def test_pocl_builds_what_is_asked_for_and_nothing_else(monkeypatch):
+    builds, made = Builds(monkeypatch), Runtime(runtime.current().device, runtime.current().context)
+    if not made.device.caches_programs:
+        pytest.skip("the device is not PoCL's")
+    made.build_ahead([(SOURCE % 1, "put")])
+    assert not builds.names and nobody_builds()
+
+
+def test_an_error_waits_for_who_asks(threaded):
+    made, wrong, said = threaded(), "__kernel void put(__global double *x) { x[0] = nothing_like_that; }", []
+    for ahead in (False, True):
+        if ahead:
+            made.build_ahead([(wrong, "wrong"), (SOURCE % 1, "put")])
+            assert value(made, SOURCE % 1) == 1
+        with pytest.raises(BuildError, match="(?s)refuses kernel wrong; its source is in .*nothing_like_that") as failure:
+            made.build(wrong, "wrong")
+        # But for the name that PoCL gives the file.
+        said.append(re.sub(r"tempfile_\w+", "", str(failure.value)))
+    assert said[0] == said[1]
+
+
+def test_an_interrupt_leaves_the_rest(threaded, monkeypatch):
+    builds, made = Builds(monkeypatch, seconds=0.3), threaded()
+    made.programs.threads = 1
+    made.build_ahead([(SOURCE % number, f"put{number}") for number in range(4)])
+    while not builds.names:
+        time.sleep(0.001)
+    future = next(iter(made.programs._ahead.values()))
+    monkeypatch.setattr(future, "result", lambda: (_ for _ in ()).throw(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        made.build(SOURCE % 0, "put0")
+    assert not made.programs._ahead
+    assert value(made, SOURCE % 3) == 3 and set(builds.names) == {"put0", "put"}
+
+
+def test_programs_that_nobody_asks_for_go(threaded, monkeypatch):
+    monkeypatch.setattr(programs, "PROGRAMS", 2)
+    made = threaded()
+    made.build_ahead([(SOURCE % number, "put") for number in range(5)])
+    for future in list(made.programs._ahead.values()):
+        future.result()
+    made.build_ahead([(SOURCE % 5, "put")])
+    assert len(made.programs._ahead) <= 3
+
+
+def test_a_forked_child_does_not_wait(threaded, monkeypatch):
+    made = threaded()
+    made.build_ahead([(SOURCE % 1, "put")])
+    monkeypatch.setattr("femgpu.forks._forked", True)
+    with pytest.raises(DeviceError, match="forked"):
+        made.build(SOURCE % 1, "put")
+
+
+def p_laplace(degree=1, **options):
+    dm = femgpu.mesh.box((3, 2), cell="triangle")
+    V = femgpu.FunctionSpace(dm, "Lagrange", degree)
+    u, v = femgpu.Function(V), ufl.TestFunction(V)
+    F = (1 + inner(grad(u), grad(u))) * inner(grad(u), grad(v)) * dx - v * dx
+    return femgpu.NonlinearProblem(F, u, [femgpu.DirichletBC(V, 0.0)], petsc_options=options)
+
+
+_NEEDED = {
+    "none": ({"residual", "diagonal", "action"}, {"pc_type": "none"}),
+    "jacobi": ({"residual", "diagonal", "action"}, {"pc_type": "jacobi"}),
+    "lu": ({"residual", "diagonal", "action", "matrix"}, {"pc_type": "lu"}),
+    "assembled": ({"residual", "diagonal", "matrix"}, {"pc_type": "lu", "femgpu_jacobian": "assembled"}),
+    "inside": (
+        {"residual", "diagonal", "action", "matrix"},
+        {"pc_type": "python", "pc_python_type": "femgpu.AssembledPC", "assembled_pc_type": "lu"},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", _NEEDED)
+def test_what_a_solve_needs_is_built_and_nothing_else(threaded_process, monkeypatch, kind):
+    monkeypatch.setenv("FEMGPU_CACHE_DIR", "0")
+    targets, options = _NEEDED[kind]
+    builds = Builds(monkeypatch)
+    problem = p_laplace(**options, femgpu_qdata="recompute")
+    problem.build()
+    assert {name.partition("-")[0] for name in builds.names} - {"vectors"} == targets
+    count = len(builds.names)
+    problem.solve()
+    assert len(builds.names) == count
+    assert set(problem.operator.local.applications) - {"state"} == targets
+
+
+@pytest.mark.parallel([2])
+def test_ranks_build_each_kernel_once(threaded_process, monkeypatch):
+    """One rank compiles a kernel, the other finds it in the cache; each begins with another one."""
+    compiled = []
+    plain = program._compile
+    monkeypatch.setattr(program, "_compile", lambda *args: compiled.append(args[2]) or plain(*args))
+    problem = p_laplace(pc_type="jacobi")
+    problem.solve()
+    counts = threaded_process.programs.num_programs, threaded_process.programs.num_compiled
+    every = [name for names in WORLD.allgather(compiled) for name in names]
+    assert len(every) == len(set(every)) == WORLD.allreduce(counts[1]) == counts[0]
+    assert threaded_process.programs.place == (WORLD.rank, 2)
+    folder = Path(os.environ["FEMGPU_CACHE_DIR"])
+    WORLD.barrier()
+    assert sorted(path.suffix for path in folder.iterdir()) == [".bin"] * counts[0]
+
+
+@pytest.mark.parallel([1, 2])
+def test_an_error_ahead_is_that_of_all_ranks_at_its_first_use(threaded_process):
+    """C text that no compiler takes, in what only the Jacobian uses: the residual can still be evaluated."""
+    dm = femgpu.mesh.box((3, 2), cell="triangle")
+    u = femgpu.Function(femgpu.FunctionSpace(dm, "Lagrange", 1))
+    form = femgpu.PointwiseForm(u.space, f1="f1[0] = u_x[0]; f1[1] = u_x[1];", g3="g3[0] = 1; g3[3] = nothing_like_that;")
+    problem = femgpu.NonlinearProblem(form, u, petsc_options={"pc_type": "jacobi"})
+    residual = u.vec.duplicate()
+    problem.residual(u.vec, residual)
+    assert residual.norm() == 0
+    for _ in range(2):
+        with pytest.raises(BuildError, match="nothing_like_that"):
+            problem.solve()
+
+
+@pytest.mark.parametrize("signal", ["end", "error"])
+def test_a_process_that_ends_while_others_build(tmp_path, signal):
+    """It waits for what is under way, and leaves neither locks nor half files."""
+    code = f"""
+import femgpu
+from femgpu import runtime
+from femgpu.runtime import Device, Runtime
+Device.caches_programs = False
+made = Runtime(runtime.current().device, runtime.current().context)
+made.programs.threads = 2
+made.build_ahead([({SOURCE!r} % number, "put") for number in range(4)])
+{"" if signal == "end" else "raise ValueError('the end')"}
+"""
+    environment = CHILD_ENVIRONMENT | {"FEMGPU_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == (signal == "error") and done.stderr.count("Error") == (signal == "error"), done.stderr
+    assert {path.suffix for path in tmp_path.iterdir()} == {".bin"}
