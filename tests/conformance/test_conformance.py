@@ -75,7 +75,7 @@ def test_large_groups_fit_the_device(rng, runtime):
     (term,) = make_terms(problem.form, make_settings(sample))
     task = make_task("residual", term, problem, Arithmetic("double", "recomputed"))
     work = make_work(term, "residual", task.pointwise)
-    for schedule in SCHEDULES:
+    for schedule in (schedule for schedule in SCHEDULES if "residual" in schedule.targets):
         largest = tuple((name, high) for name, (_, high) in MUST[schedule.name].parameters.items())
         plan = next(iter(schedule.plans(work, runtime.device.limits, Wish("double", "recomputed", parameters=largest))))
         trial = Trial(runtime, task, plan, rng.integers(term.num_cells, size=101))

@@ -54,12 +54,12 @@ def test_what_a_solve_copies(name):
     options = {"pc_type": "jacobi", "ksp_max_it": 6, "ksp_rtol": 1e-30, "ksp_gmres_restart": 10, **own(name)}
     with solver([problem.jacobian], options) as ksp:
         ksp.solve(b, x)
-        before = runtime.num_copies, runtime.num_allocations, runtime.num_programs
+        before = runtime.num_copies, runtime.num_allocations, runtime.programs.num_programs
         ksp.solve(b, x)
         copies = runtime.num_copies - before[0]
         # One read per iteration and one of the first norm, b, x; scalars or coefficients that are set.
         assert ksp.getIterationNumber() == 6 and copies <= 7 + 2 + 1
-        assert (runtime.num_allocations, runtime.num_programs) == before[1:]
+        assert (runtime.num_allocations, runtime.programs.num_programs) == before[1:]
 
 
 @pytest.mark.parallel([1, 2])

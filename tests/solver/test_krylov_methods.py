@@ -167,7 +167,7 @@ def test_preconditioners_that_fail_or_are_indefinite():
 
 
 def test_an_exact_solution_ends_it():
-    """The identity: the first direction is the solution; PETSc's MINRES and BiCGStab end with the same reason."""
+    """A multiple of the identity: the first direction is the solution; PETSc's MINRES and BiCGStab end with the same reason."""
     b = PETSc.Vec().createSeq(20)
     b.setRandom()
     identity = PETSc.Mat().createConstantDiagonal(((20, 20), (20, 20)), 2.0, comm=PETSc.COMM_SELF)
@@ -175,7 +175,8 @@ def test_an_exact_solution_ends_it():
         x = b.duplicate()
         with solver([identity], {"pc_type": "none", **own(name)}) as ksp:
             ksp.solve(b, x)
-            assert ksp.getConvergedReason() > 0 and ksp.getIterationNumber() == 1
+            late = ksp.getPythonContext().method.lag  # iterations handed over before a norm is looked at
+            assert ksp.getConvergedReason() > 0 and ksp.getIterationNumber() <= 1 + late
             np.testing.assert_allclose(x.array, b.array / 2, rtol=1e-14)
 
 

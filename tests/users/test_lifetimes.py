@@ -63,7 +63,7 @@ def test_memory_of_a_loop_of_meshes_and_problems_is_flat(few_objects):
             make_function()
         if number % 20 == 19:
             sizes.append(resident_megabytes())
-            programs.append(runtime.current().num_programs)
+            programs.append(runtime.current().programs.num_programs)
     # A mesh that stays takes 0.4 MB.
     assert sizes[-1] - sizes[1] < 2, sizes
     assert programs[-1] == programs[0]
