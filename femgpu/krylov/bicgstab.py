@@ -70,7 +70,7 @@ class BiCGStab:
         system.begin(operator, preconditioner, project)
         self._right, self._test = right, test
         self._start(b, x, guess)
-        self._watch.begin(self._judge, self.lag)
+        self._watch.begin(self._judge, self.lag, test.limit)
         outcome, done = self._watch(0, self._products), 0
         step = self._step.bound({7: self._y if right else x})
         while outcome is None:

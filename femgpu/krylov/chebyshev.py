@@ -77,7 +77,7 @@ class Chebyshev:
         system, vectors = self._system, self.vectors
         system.begin(operator, preconditioner, project)
         self._test, self._row = test, _ROWS[norm]
-        self._watch.begin(self._judge, self.lag)
+        self._watch.begin(self._judge, self.lag, limit if test is None else test.limit)
         self.iterate, self._spare = x, self._other
         coefficients = self._fourth_kind() if self.fourth else self._first_kind()
         if not guess:

@@ -90,7 +90,7 @@ class MINRES:
         vectors.complete(self._zr, 0, 1)
         self._first()
         self._measure(x, residual)
-        self._watch.begin(self._judge, self.lag)
+        self._watch.begin(self._judge, self.lag, test.limit)
         outcome, done = self._watch(0, self._record), 0
         while outcome is None:
             self._vector()

@@ -26,7 +26,13 @@ class Outcome:
 
 
 class Test(Protocol):
-    """What a caller does with the norm of each iteration; a call reports and checks."""
+    """What a caller does with the norm of each iteration; a call reports and checks.
+
+    Attributes:
+        limit: most iterations; there, each check gives a reason to stop.
+    """
+
+    limit: int
 
     def __call__(self, iteration: int, norm: float) -> int:
         """Reports and checks."""

@@ -145,7 +145,7 @@ class _Steps:
     """
 
     def __init__(self, limit: int):
-        self._limit, self._first = limit, 0.0
+        self.limit, self._first = limit, 0.0
 
     def __call__(self, iteration: int, norm: float) -> int:
         if iteration == 0:
@@ -157,7 +157,7 @@ class _Steps:
 
     def check(self, iteration: int, norm: float) -> int:
         """1 at the end."""
-        return int(iteration >= self._limit or norm <= _EXACT * self._first)
+        return int(iteration >= self.limit or norm <= _EXACT * self._first)
 
 
 def noise(mat: PETSc.Mat) -> npt.NDArray[np.float64]:

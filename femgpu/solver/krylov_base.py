@@ -34,10 +34,13 @@ class ConvergenceTest:
 
     Args:
         ksp: the solver.
+
+    Attributes:
+        limit: most iterations.
     """
 
     def __init__(self, ksp: PETSc.KSP):
-        self._ksp, self._limit = ksp, ksp.getTolerances()[3]
+        self._ksp, self.limit = ksp, ksp.getTolerances()[3]
         self._norms = ksp.getNormType() != Norm.NONE
 
     def __call__(self, iteration: int, norm: float) -> int:
@@ -55,10 +58,10 @@ class ConvergenceTest:
     def check(self, iteration: int, norm: float) -> int:
         """PETSc's reason to stop, 0 for none."""
         if not self._norms:
-            return int(Reason.CONVERGED_ITS) if iteration >= self._limit else 0
+            return int(Reason.CONVERGED_ITS) if iteration >= self.limit else 0
         self._take(iteration, norm)
         reason = int(self._ksp.callConvergenceTest(iteration, norm) or 0)
-        return reason or (int(Reason.DIVERGED_MAX_IT) if iteration >= self._limit else 0)
+        return reason or (int(Reason.DIVERGED_MAX_IT) if iteration >= self.limit else 0)
 
     def _take(self, iteration: int, norm: float) -> None:
         self._ksp.setIterationNumber(iteration)

@@ -44,7 +44,7 @@ class CG(KrylovType):
     ) -> Outcome:
         """Solves with operator, right-hand side and solution; these are buffers."""
         norm = None if ksp.getNormType() == Norm.NONE else self.norm(ksp)
-        ended: Outcome = self.method.solve(*system, preconditioner, test, ksp.getTolerances()[3], norm, guess, project)
+        ended: Outcome = self.method.solve(*system, preconditioner, test, norm, guess, project)
         return ended
 
 

@@ -8,8 +8,6 @@ from petsc4py import PETSc
 from ufl import dx, grad, inner
 
 from femgpu import DirichletBC, Function, FunctionSpace, NonlinearProblem, mesh
-from femgpu.krylov import CG, Operator, Preconditioner, Vectors
-from femgpu.runtime import for_comm
 
 OWN = own("CG")
 Reason = PETSc.KSP.ConvergedReason
@@ -53,29 +51,6 @@ def test_cg_says_why_there_is_no_solution():
     b.setValue(0, np.nan)
     b.assemble()
     assert solve(problem, b, {"pc_type": "jacobi", **OWN})[2] == Reason.DIVERGED_NANORINF
-
-
-@pytest.mark.parametrize("lag", [0, 1, 3])
-def test_a_lag_only_adds_iterations(lag, rng):
-    """Past the exact solution nothing moves: norms that are looked at late do no harm."""
-    size, mpi = 50, PETSc.COMM_SELF.tompi4py()
-    runtime = for_comm("", mpi)
-    diagonal = rng.uniform(1, 2, size)
-    diagonal[3:] = 1.0  # few eigenvalues: CG is exact after as many steps
-    vectors = Vectors(runtime, size, mpi)
-    buffer, b, x = runtime.upload(diagonal), runtime.upload(rng.standard_normal(size)), vectors.empty()
-    multiply = vectors.kernel("multiply", buffer, b, x)
-    seen = []
-
-    def test(iteration, norm):
-        seen.append(iteration)
-        return int(norm < 1e-12)
-
-    operator = Operator(lambda p, q: multiply.bound({2: p, 3: q})())
-    ended = CG(vectors, lag).solve(operator, b, x, Preconditioner(), test, 1000)
-    assert ended.reason == 1 and ended.iterations == seen[-1] + lag and seen == list(range(len(seen)))
-    solution = runtime.read(x, np.empty(size))
-    np.testing.assert_allclose(solution * diagonal, runtime.read(b, np.empty(size)), atol=1e-12)
 
 
 @pytest.mark.parametrize("exception", [ValueError, KeyboardInterrupt])

@@ -8,7 +8,7 @@ from petsc4py import PETSc
 from ufl import dx, grad, inner
 
 from femgpu import DirichletBC, Function, FunctionSpace, NonlinearProblem, mesh
-from femgpu.krylov import GMRES, MINRES, BiCGStab, Chebyshev, Operator, Preconditioner, Vectors
+from femgpu.krylov import CG, GMRES, MINRES, BiCGStab, Chebyshev, Operator, Preconditioner, Vectors
 from femgpu.krylov.basis import Basis
 from femgpu.krylov.hessenberg import Hessenberg
 from femgpu.runtime import current, for_comm
@@ -133,9 +133,10 @@ def test_monitors_see_the_solution(name):
     np.testing.assert_allclose(residuals, norms, rtol=1e-8)
 
 
-@pytest.mark.parametrize("lag", [1, 3])
+@pytest.mark.parametrize("lag", [0, 1, 3])
 def test_norms_that_are_looked_at_late(lag, rng):
-    """GMRES gives the solution of the iteration that passed; the others go on, and past the exact solution nothing moves."""
+    """GMRES gives the solution of the iteration that passed; the others go on, but not past the limit. Past the exact solution
+    nothing moves."""
     size, mpi = 50, PETSc.COMM_SELF.tompi4py()
     runtime = for_comm("", mpi)
     diagonal = rng.uniform(1, 2, size)
@@ -147,7 +148,7 @@ def test_norms_that_are_looked_at_late(lag, rng):
     def apply(p, q):
         multiply.bound({2: p, 3: q})()
 
-    for make in (GMRES, BiCGStab, MINRES, Chebyshev):
+    for make in (CG, GMRES, BiCGStab, MINRES, Chebyshev):
         method = make(vectors, lag=lag)
         if make is Chebyshev:
             method.least, method.most = 0.9, 2.1
@@ -157,6 +158,8 @@ def test_norms_that_are_looked_at_late(lag, rng):
         assert ended.iterations == test.seen[-1] + (0 if make is GMRES else lag)
         solution = runtime.read(x, np.empty(size))
         np.testing.assert_allclose(solution * diagonal, runtime.read(b, np.empty(size)), atol=1e-9)
+        test.limit = 1
+        assert method.solve(Operator(apply), b, x, Preconditioner(), test).iterations == 1
 
 
 class Recorder:
@@ -167,7 +170,7 @@ class Recorder:
     """
 
     def __init__(self, bound):
-        self.bound, self.seen = bound, []
+        self.bound, self.limit, self.seen = bound, 1000, []
 
     def __call__(self, iteration, norm):
         self.report(iteration, norm)
@@ -177,7 +180,7 @@ class Recorder:
         self.seen.append(iteration)
 
     def check(self, iteration, norm):
-        return int(norm < self.bound)
+        return int(norm < self.bound or iteration >= self.limit)
 
 
 @pytest.mark.parametrize("modified", [False, True])

@@ -6,26 +6,18 @@
 // Backwards: what a kernel before has read or written last may still be in a cache.
 #define FOR_EACH_BACK(i, n) for (int i = (n)-1 - (int)get_global_id(0); i >= 0; i -= GROUP_SIZE * NUM_GROUPS)
 
-// Partial sums that every item adds up itself, after the first of them have collected the others'.
-#define LANES (GROUP_SIZE < 32 ? GROUP_SIZE : 32)
-
 // Sums of `rows` numbers over the items of a group, the same for all of them.
 inline void group_sums(double *values, const int rows, __local double *s_sums) {
   const int item = (int)get_local_id(0);
   barrier(CLK_LOCAL_MEM_FENCE);
   for (int k = 0; k < rows; ++k) s_sums[k * GROUP_SIZE + item] = values[k];
   barrier(CLK_LOCAL_MEM_FENCE);
-  if (item < LANES)
-    for (int k = 0; k < rows; ++k) {
-      double sum = 0;
-      for (int i = item; i < GROUP_SIZE; i += LANES) sum += s_sums[k * GROUP_SIZE + i];
-      s_sums[k * GROUP_SIZE + item] = sum;
-    }
-  barrier(CLK_LOCAL_MEM_FENCE);
-  for (int k = 0; k < rows; ++k) {
-    values[k] = 0;
-    for (int i = 0; i < LANES; ++i) values[k] += s_sums[k * GROUP_SIZE + i];
+  for (int step = GROUP_SIZE / 2; step > 0; step /= 2) {
+    if (item < step)
+      for (int k = 0; k < rows; ++k) s_sums[k * GROUP_SIZE + item] += s_sums[k * GROUP_SIZE + item + step];
+    barrier(CLK_LOCAL_MEM_FENCE);
   }
+  for (int k = 0; k < rows; ++k) values[k] = s_sums[k * GROUP_SIZE];
 }
 
 // `rows` sums of a buffer of partial sums, the first of which is number `first`.
