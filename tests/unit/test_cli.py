@@ -183,6 +183,20 @@ def test_bench_of_assembly(capsys, tmp_path, monkeypatch):
     assert all(timing[name] > 0 for name in timing if name.endswith("Mcells") or name.endswith("_s"))
 
 
+def test_bench_of_cg(capsys, tmp_path):
+    """One operator; the solution is compared with PETSc's in the same run."""
+    given = ["--cell", "tetrahedron", "--degrees", "1", "--dofs", "300", "--out", str(tmp_path)]
+    assert main(["bench", "cg", *given, "--problems", "BP2"]) == 0
+    assert "GDOF/s" in capsys.readouterr().out
+    files = {path.suffix: path for path in tmp_path.iterdir()}
+    assert set(files) == {".csv", ".json", ".png"}
+    (timing,) = json.loads(files[".json"].read_text())["timings"]
+    assert (timing["problem"], timing["dofs"], timing["vectors"]) == ("BP2", 648, "seq") and timing["error"] < 1e-9
+    assert all(timing[name] > 0 for name in ("iteration_us", "action_us", "native_us", "share", "GDOFs"))
+    assert main(["bench", "cg", *given, "--problems", "BP5"]) == 1
+    assert "Gauss-Lobatto points exist on hexahedra only" in capsys.readouterr().err
+
+
 def test_bench_of_launches_on_a_queue_of_another_library(monkeypatch):
     chosen = runtime.current()
     other = runtime.Runtime(chosen.device, chosen.context, chosen.queue)
