@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from femgpu.operators import error_norm, norm
     from femgpu.solver import (
         CG,
+        FCG,
         FGMRES,
         GMRES,
         MINRES,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CG",
+    "FCG",
     "FGMRES",
     "GMRES",
     "MINRES",
@@ -79,6 +81,7 @@ _HOMES = {
     "operators": ("error_norm", "norm"),
     "solver": (
         "CG",
+        "FCG",
         "FGMRES",
         "GMRES",
         "MINRES",

@@ -32,13 +32,15 @@ class CG:
     Args:
         vectors: kernels and lengths.
         lag: iterations that are handed over before a norm is looked at, at most.
+        flexible: the preconditioner may be another at each iteration: each direction is made conjugate to the one before
+            (Notay, SIAM J. Sci. Comput. 22, 2000).
 
     Attributes:
         lag: for the next solve, no more than the first one given.
     """
 
-    def __init__(self, vectors: Vectors, lag: int = 0):
-        self.vectors, self.lag = vectors, lag
+    def __init__(self, vectors: Vectors, lag: int = 0, flexible: bool = False):
+        self.vectors, self.lag, self._flexible = vectors, lag, flexible
         self._system = System(vectors)
         # Directions take turns, as do sums: beta is a quotient of this iteration's and the next one's, x moves two steps at a time.
         self._p = vectors.empty(), vectors.empty()
@@ -48,13 +50,13 @@ class CG:
         self._behind = False
         self._watch = Watch(vectors, _ROWS, lag)
         p, q, r, z, sums = self._p[0], self._q, self._r, self._z, self._sums[0]
-        self._residual_products = vectors.kernel("residual_products", r, z, sums)
+        self._residual_products = vectors.kernel("residual_products", r, z, q if flexible else None, sums)
         self._cg_products = vectors.kernel("cg_products", None, None, p, q, sums)
         update = (np.int32(0), sums, None, p, self._p[1], q, z, r, self._sums[1], self._step, None, None, None)
         self._cg_update = vectors.kernel("cg_update", *update)
         self._cg_finish = vectors.kernel("cg_finish", self._step, p, z)
         self._cg_step = vectors.kernel("cg_step", sums, p, q, z, r)
-        self._cg_direction = vectors.kernel("cg_direction", sums, self._sums[1], z, p)
+        self._cg_direction = vectors.kernel("cg_direction", np.int32(flexible), sums, self._sums[1], z, p)
 
     def solve(
         self,
@@ -88,7 +90,9 @@ class CG:
         self._watch.begin(self._judge, self.lag, test.limit)
         self._system.begin(operator, preconditioner, project)
         self._system.residual(b, x, guess, self._r)
-        return self._solve_diagonal(operator, x) if self._system.simple else self._solve(operator, x)
+        if self._system.simple and not self._flexible:
+            return self._solve_diagonal(operator, x)
+        return self._solve(operator, x)
 
     def solution(self, x: Any, out: Any) -> None:
         """Puts the iterate whose norm was looked at last into a buffer, without a lag; x is that of `solve`."""
@@ -133,14 +137,16 @@ class CG:
         vectors, sums, p = self.vectors, self._sums, self._p[0]
         self._behind = False
         both = (0, 1)
-        products = [self._residual_products.bound({3: sums[turn]}) for turn in both]
+        products = [self._residual_products.bound({4: sums[turn]}) for turn in both]
         steps = [self._cg_step.bound({1: sums[turn], 4: x}) for turn in both]
-        directions = [self._cg_direction.bound({1: sums[1 - turn], 2: sums[turn]}) for turn in both]
+        directions = [self._cg_direction.bound({2: sums[1 - turn], 3: sums[turn]}) for turn in both]
         with_q = [self._cg_products.bound({5: sums[turn]}) for turn in both]
-        vectors.runtime.zero(p, vectors.num_bytes)
+        come = _FIRST + self._flexible  # sums that come with z
+        for vector in (p, self._q):
+            vectors.runtime.zero(vector, vectors.num_bytes)
         self._system.precondition(self._r, self._z)
         products[0]()
-        vectors.complete(sums[0], 0, _FIRST)
+        vectors.complete(sums[0], 0, come)
         directions[1]()  # with sums of zero: p = z
         done = 0
         while True:
@@ -154,7 +160,7 @@ class CG:
             steps[turn]()
             self._system.precondition(self._r, self._z)
             products[1 - turn]()
-            vectors.complete(sums[1 - turn], 0, _FIRST)
+            vectors.complete(sums[1 - turn], 0, come)
             directions[turn]()
             done += 1
 

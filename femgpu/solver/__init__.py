@@ -2,7 +2,7 @@
 
 from femgpu.solver.assembly import assemble
 from femgpu.solver.chebyshev_type import Chebyshev
-from femgpu.solver.krylov_types import CG, FGMRES, GMRES, MINRES, BiCGStab
+from femgpu.solver.krylov_types import CG, FCG, FGMRES, GMRES, MINRES, BiCGStab
 from femgpu.solver.linear_problem import LinearProblem
 from femgpu.solver.matrix import JacobianContext
 from femgpu.solver.problem import NonlinearProblem
@@ -12,6 +12,7 @@ from femgpu.solver.time_problem import TimeProblem
 
 __all__ = [
     "CG",
+    "FCG",
     "FGMRES",
     "GMRES",
     "MINRES",

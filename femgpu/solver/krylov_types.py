@@ -28,10 +28,11 @@ class CG(KrylovType):
     """Conjugate gradients, for symmetric definite operators; in the place of -ksp_type cg."""
 
     SUPPORTED = KrylovType.SUPPORTED | {(Norm.NATURAL, Side.LEFT): 2}
+    FLEXIBLE = False
 
     def make(self, ksp: PETSc.KSP, vectors: Vectors, lag: int) -> Any:
         """The method; at set-up."""
-        return krylov.CG(vectors, lag)
+        return krylov.CG(vectors, lag, self.FLEXIBLE)
 
     def run(
         self,
@@ -46,6 +47,12 @@ class CG(KrylovType):
         norm = None if ksp.getNormType() == Norm.NONE else self.norm(ksp)
         ended: Outcome = self.method.solve(*system, preconditioner, test, norm, guess, project)
         return ended
+
+
+class FCG(CG):
+    """Flexible conjugate gradients, for a preconditioner that changes; in the place of -ksp_type fcg -ksp_fcg_mmax 1."""
+
+    FLEXIBLE = True
 
 
 class MINRES(KrylovType):

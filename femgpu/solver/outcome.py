@@ -78,7 +78,7 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool) -> str:
 
 
 def _wants_symmetry(ksp: PETSc.KSP) -> bool:
-    return ksp.getType() in _SYMMETRIC or _name(ksp) == "femgpu.CG"
+    return ksp.getType() in _SYMMETRIC or _name(ksp) in ("femgpu.CG", "femgpu.FCG")
 
 
 def _name(ksp: PETSc.KSP) -> str:

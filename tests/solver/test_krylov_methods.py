@@ -94,6 +94,16 @@ def test_a_preconditioner_that_changes():
 
 
 @pytest.mark.parallel([1, 2])
+@pytest.mark.parametrize("norm", ["preconditioned", "unpreconditioned", "natural"])
+def test_conjugate_gradients_with_a_preconditioner_that_changes(norm):
+    problem = jacobian()
+    b = random_vec(problem)
+    options = {"pc_type": "ksp", "ksp_ksp_type": "cg", "ksp_ksp_max_it": 4, "ksp_pc_type": "jacobi", "ksp_norm_type": norm}
+    native = {"ksp_type": "fcg", "ksp_fcg_mmax": 1, "ksp_fcg_truncation_type": "standard"}
+    check_same(*(solve(problem, b, {**options, **kind}) for kind in (own("FCG"), native)))
+
+
+@pytest.mark.parallel([1, 2])
 @pytest.mark.parametrize("name", [*NATIVE, "GMRES-right"])
 def test_null_spaces_and_guesses(name):
     problem = jacobian(shift=0.0, prescribed=False)

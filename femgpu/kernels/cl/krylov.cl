@@ -16,14 +16,17 @@ void dot_product(const int n, __global const double *restrict d_x, __global cons
   write_part(d_parts, 0, sum, s_sums);
 }
 
-// r . z, z . z, r . r
+// r . z, z . z, r . r and, where q is given, q . z
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void residual_products(const int n, __global const double *restrict d_r, __global const double *restrict d_z,
-                       __global double *d_parts) {
-  __local double s_sums[3 * GROUP_SIZE];
-  double sums[3] = {0, 0, 0};
-  FOR_EACH(i, n) add_products(d_r[i], d_z[i], sums);
-  write_parts(d_parts, 0, 3, sums, s_sums);
+                       __global const double *restrict d_q, __global double *d_parts) {
+  __local double s_sums[4 * GROUP_SIZE];
+  double sums[4] = {0, 0, 0, 0};
+  FOR_EACH(i, n) {
+    add_products(d_r[i], d_z[i], sums);
+    if (d_q) sums[3] += d_q[i] * d_z[i];
+  }
+  write_parts(d_parts, 0, 4, sums, s_sums);
 }
 
 // y = a x + b y
@@ -131,11 +134,13 @@ void cg_step(const int n, __global const double *d_sums, __global const double *
   }
 }
 
-// CG with any M: beta = (r.z now) / (r.z before); p = z + beta p.
+// CG with any M: p = z + beta p, beta = (r.z now) / (r.z before); if M changes (`flexible`) beta = -(q.z now) / (p.q before), which
+// makes the new direction conjugate to the old one whatever M was; q.z stands in the place of p.q, which is not there yet.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void cg_direction(const int n, __global const double *d_now, __global const double *d_before, __global const double *restrict d_z,
-                  __global double *restrict d_p) {
+void cg_direction(const int n, const int flexible, __global const double *d_now, __global const double *d_before,
+                  __global const double *restrict d_z, __global double *restrict d_p) {
   __local double s_sums[GROUP_SIZE];
-  const double beta = ratio(total(d_now, 0, s_sums), total(d_before, 0, s_sums));
+  const int row = flexible ? 3 : 0;
+  const double quotient = ratio(total(d_now, row, s_sums), total(d_before, row, s_sums)), beta = flexible ? -quotient : quotient;
   FOR_EACH(i, n) d_p[i] = d_z[i] + beta * d_p[i];
 }
