@@ -274,6 +274,7 @@ def main():
     runtime = current()
     assert runtime.device.platform == "Oclgrind", runtime.device
     runtime.__class__ = AccountedRuntime
+    runtime.programs.threads = 0  # the simulator ends where two programs are built at once
     for name, (run, *arguments) in RUNS.items():
         print(f"== {name}", file=sys.stderr, flush=True)
         launches = runtime.num_launches
