@@ -39,12 +39,13 @@ class SharedRows:
             ends = np.concatenate([[0], np.cumsum(lengths)])[cuts]
             parts = list(zip(np.split(columns.away, cuts), np.split(lengths, cuts), np.split(numbers, ends), strict=True))
         got = self._comm.alltoall(parts)
-        rows, lengths, numbers = (np.concatenate(entries) for entries in zip(*got, strict=True))
-        self.columns = Columns.of(numbering, prescribed, numbers[~columns.owns(numbers)])
-        self.rows = self.columns.numbered(rows), lengths.astype(np.int32), self.columns.numbered(numbers)
-        self._sent, self._received = ([len(part[2]) for part in share] for share in (parts, got))
-        self._send, self._receive = self._runtime.pinned(sum(self._sent)), self._runtime.pinned(sum(self._received))
-        self._device = self._runtime.empty(8 * sum(self._received))
+        with collective(self._comm):
+            rows, lengths, numbers = (np.concatenate(entries) for entries in zip(*got, strict=True))
+            self.columns = Columns.of(numbering, prescribed, numbers[~columns.owns(numbers)])
+            self.rows = self.columns.numbered(rows), lengths.astype(np.int32), self.columns.numbered(numbers)
+            self._sent, self._received = ([len(part[2]) for part in share] for share in (parts, got))
+            self._send, self._receive = self._runtime.pinned(sum(self._sent)), self._runtime.pinned(sum(self._received))
+            self._device = self._runtime.empty(8 * sum(self._received))
 
     def add(self, assembly: Assembly) -> None:
         """Brings this rank's shares to the owners and adds theirs to this rank's values; collective."""

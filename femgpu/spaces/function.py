@@ -69,7 +69,8 @@ class Function(AtPoints, ufl.Coefficient):
     @vec.setter
     def vec(self, values: PETSc.Vec) -> None:
         sizes = self.vec.getSizes()
-        given = values.getSizes() if isinstance(values, PETSc.Vec) else repr(values)
+        what = f"the vector given to {self.name}.vec"
+        given = alive(values, what).getSizes() if isinstance(values, PETSc.Vec) else repr(values)
         if given != sizes:
             raise DataError(f"{self.name}.vec = {given}; expected a PETSc.Vec of sizes {sizes} (on this rank, in all)")
         if values.handle != self.vec.handle:

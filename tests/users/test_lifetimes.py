@@ -126,3 +126,7 @@ def test_destroyed_vectors_are_refused(folder):
     for use in uses:
         with pytest.raises(DataError, match="the vector of u was destroyed"):
             use()
+    gone = other.vec.duplicate()
+    gone.destroy()
+    with pytest.raises(DataError, match="the vector given to u.vec was destroyed"):
+        other.vec = gone
