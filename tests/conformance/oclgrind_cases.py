@@ -19,7 +19,7 @@ from ufl import ds, dx, grad, inner
 import femgpu
 from femgpu import Constant, Function, FunctionSpace, MixedSpace, coordinates
 from femgpu.forms import lower_form
-from femgpu.operators import FormOperator, application
+from femgpu.operators import FormOperator, planner
 from femgpu.options import Settings
 from femgpu.runtime import Runtime, current
 from femgpu.runtime.selftest import self_test
@@ -229,14 +229,14 @@ FAULTS = {
 
 def compute_wrong(fault):
     """Runs the case of a fault with that in its kernel."""
-    render = application.render
+    render = planner.render
 
     def render_wrong(*arguments):
         text = render(*arguments)
         assert fault.text in text, f"the kernel does not have {fault.text!r}"
         return text.replace(fault.text, fault.wrong)
 
-    with mock.patch.object(application, "render", render_wrong):
+    with mock.patch.object(planner, "render", render_wrong):
         case = CASES[fault.case]
         compute(replace(case, targets=case.targets[:1]))
 
