@@ -79,7 +79,7 @@ def random_vec(problem, seed=7):
     return vec
 
 
-def check_same(mine, native, count=20, converged=True, nudged=None):
+def check_same(mine, native, count=20, converged=True, nudged=None, rounding=0.0):
     """Two solves with the same norms, as far as these stand above roundings, reason and solution.
 
     Args:
@@ -88,6 +88,7 @@ def check_same(mine, native, count=20, converged=True, nudged=None):
         count: norms that are compared.
         converged: whether both shall have.
         nudged: PETSc's norms for a right-hand side that differs in the last digit, where these differ, too.
+        rounding: how far PETSc's solutions for two such right-hand sides are apart.
     """
     count = min(count, len(mine[1]), len(native[1]))
     assert abs(len(mine[1]) - len(native[1])) <= 1 and mine[2] == native[2] and (mine[2] > 0) == converged
@@ -95,7 +96,10 @@ def check_same(mine, native, count=20, converged=True, nudged=None):
     bound = 1e-8 * wanted + 2e-15 * wanted[0]
     if nudged is not None:
         count = min(count, len(nudged))
-        bound = np.maximum(bound[:count], 30 * wanted[:count] * np.maximum.accumulate(np.abs(nudged[:count] / wanted[:count] - 1)))
+        # From one step to the next such a difference may grow a hundredfold.
+        bound = np.maximum(
+            bound[:count], 1000 * wanted[:count] * np.maximum.accumulate(np.abs(nudged[:count] / wanted[:count] - 1))
+        )
     assert (np.abs(mine[1][:count] - wanted[:count]) <= bound).all(), mine[1][:count] / wanted[:count] - 1
     if converged:
-        np.testing.assert_allclose(mine[0], native[0], atol=1e-7 * max(np.abs(native[0]).max(), 1))
+        np.testing.assert_allclose(mine[0], native[0], atol=max(1e-7 * np.abs(native[0]).max(), 1e-7, 30 * rounding))

@@ -83,7 +83,10 @@ def test_gmres_with_restarts(options):
 @pytest.mark.parametrize("name", ["MINRES", "GMRES"])
 def test_indefinite_operators(name):
     problem = jacobian(shift=-60.0, degree=1)
-    check_same(*both(name, problem, random_vec(problem), {"pc_type": "none", "ksp_gmres_restart": 300, "ksp_rtol": 1e-4}))
+    b, options = random_vec(problem), {"pc_type": "none", "ksp_gmres_restart": 300, "ksp_rtol": 1e-4}
+    mine, native = both(name, problem, b, options)
+    other = solve(problem, nudge(b), {**options, "ksp_type": NATIVE[name]})
+    check_same(mine, native, rounding=np.abs(native[0] - other[0]).max())
 
 
 def test_a_preconditioner_that_changes():
