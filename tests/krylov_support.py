@@ -79,7 +79,7 @@ def random_vec(problem, seed=7):
     return vec
 
 
-def check_same(mine, native, count=20, converged=True, nudged=None, rounding=0.0):
+def check_same(mine, native, count=20, converged=True, nudged=None, rounding=0.0, floor=2e-15):
     """Two solves with the same norms, as far as these stand above roundings, reason and solution.
 
     Args:
@@ -88,12 +88,13 @@ def check_same(mine, native, count=20, converged=True, nudged=None, rounding=0.0
         count: norms that are compared.
         converged: whether both shall have.
         nudged: PETSc's norms for a right-hand side that differs in the last digit, where these differ, too.
+        floor: of the first norm, what roundings may change in all.
         rounding: how far PETSc's solutions for two such right-hand sides are apart.
     """
     count = min(count, len(mine[1]), len(native[1]))
     assert abs(len(mine[1]) - len(native[1])) <= 1 and mine[2] == native[2] and (mine[2] > 0) == converged
     wanted = native[1][:count]
-    bound = 1e-8 * wanted + 2e-15 * wanted[0]
+    bound = 1e-8 * wanted + floor * wanted[0]
     if nudged is not None:
         count = min(count, len(nudged))
         # From one step to the next such a difference may grow a hundredfold.

@@ -101,8 +101,7 @@ class Chebyshev(KrylovType):
             self._states = states
         self.method.fourth = self.fourth
         if ksp.getNormType() != Norm.NONE:
-            ended: Outcome = self.method.solve(*system, preconditioner, test, self.norm(ksp), guess, project)
-            return ended
+            return super().run(ksp, system, preconditioner, test, guess, project)
         limit = ksp.getTolerances()[3]
         ended = self.method.solve(*system, preconditioner, None, guess=guess, project=project, limit=limit)
         return Outcome(ended.iterations, ended.norm, int(Reason.CONVERGED_ITS))

@@ -102,7 +102,10 @@ class KrylovType(ABC):
     def make(self, ksp: PETSc.KSP, vectors: Vectors, lag: int) -> Any:
         """The method; at set-up."""
 
-    @abstractmethod
+    def settings(self, ksp: PETSc.KSP) -> dict[str, Any]:
+        """What the method's `solve` wants to know of PETSc's options besides."""
+        return {"norm": self.norm(ksp)}
+
     def run(
         self,
         ksp: PETSc.KSP,
@@ -113,6 +116,8 @@ class KrylovType(ABC):
         project: Callable[[Any], None] | None,
     ) -> Outcome:
         """Solves with operator, right-hand side and solution; these are buffers."""
+        ended: Outcome = self.method.solve(*system, preconditioner, test, guess=guess, project=project, **self.settings(ksp))
+        return ended
 
     def iterate(self) -> Any:
         """A buffer with the solution so far, for monitors."""

@@ -5,17 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from petsc4py import PETSc
 
 from femgpu import krylov, petsc_ksp
 from femgpu.errors import OptionError
-from femgpu.krylov import Operator, Outcome, Preconditioner, Vectors
-from femgpu.solver.krylov_base import ConvergenceTest, KrylovType, Norm, Side
+from femgpu.krylov import Vectors
+from femgpu.solver.krylov_base import KrylovType, Norm, Side
 
-Project = Callable[[Any], None] | None
 _BOTH_SIDES = {
     (Norm.PRECONDITIONED, Side.LEFT): 4,
     (Norm.UNPRECONDITIONED, Side.RIGHT): 3,
@@ -34,19 +32,9 @@ class CG(KrylovType):
         """The method; at set-up."""
         return krylov.CG(vectors, lag, self.FLEXIBLE)
 
-    def run(
-        self,
-        ksp: PETSc.KSP,
-        system: tuple[Operator, Any, Any],
-        preconditioner: Preconditioner,
-        test: ConvergenceTest,
-        guess: bool,
-        project: Project,
-    ) -> Outcome:
-        """Solves with operator, right-hand side and solution; these are buffers."""
-        norm = None if ksp.getNormType() == Norm.NONE else self.norm(ksp)
-        ended: Outcome = self.method.solve(*system, preconditioner, test, norm, guess, project)
-        return ended
+    def settings(self, ksp: PETSc.KSP) -> dict[str, Any]:
+        """The norm, None where nobody wants one."""
+        return {"norm": None if ksp.getNormType() == Norm.NONE else self.norm(ksp)}
 
 
 class FCG(CG):
@@ -62,19 +50,6 @@ class MINRES(KrylovType):
         """The method; at set-up."""
         return krylov.MINRES(vectors, lag)
 
-    def run(
-        self,
-        ksp: PETSc.KSP,
-        system: tuple[Operator, Any, Any],
-        preconditioner: Preconditioner,
-        test: ConvergenceTest,
-        guess: bool,
-        project: Project,
-    ) -> Outcome:
-        """Solves with operator, right-hand side and solution; these are buffers."""
-        ended: Outcome = self.method.solve(*system, preconditioner, test, self.norm(ksp), guess, project)
-        return ended
-
     def iterate(self) -> Any:
         """A buffer with the solution so far, for monitors."""
         return self._x
@@ -89,19 +64,9 @@ class BiCGStab(KrylovType):
         """The method; at set-up."""
         return krylov.BiCGStab(vectors, lag)
 
-    def run(
-        self,
-        ksp: PETSc.KSP,
-        system: tuple[Operator, Any, Any],
-        preconditioner: Preconditioner,
-        test: ConvergenceTest,
-        guess: bool,
-        project: Project,
-    ) -> Outcome:
-        """Solves with operator, right-hand side and solution; these are buffers."""
-        right = ksp.getPCSide() == Side.RIGHT
-        ended: Outcome = self.method.solve(*system, preconditioner, test, guess, project, right)
-        return ended
+    def settings(self, ksp: PETSc.KSP) -> dict[str, Any]:
+        """The side of the preconditioner, which the norm follows."""
+        return {"right": ksp.getPCSide() == Side.RIGHT}
 
 
 class GMRES(BiCGStab):
