@@ -58,7 +58,9 @@ def build(context: cl.Context, device: Device, source: str, name: str, digest: s
     """
     if dump_folder:
         _dump(Path(dump_folder) / f"{name}-{digest[:12]}.cl", source)
-    folder = None if device.caches_programs else cache_folder()
+    if device.caches_programs:
+        return _compile_in_turn(context, source, name, digest, dump_folder), True
+    folder = cache_folder()
     if folder is None:
         return _compile(context, source, name, digest, dump_folder), True
     path = folder / f"{digest}.bin"
@@ -87,6 +89,19 @@ def _stored(context: cl.Context, path: Path, digest: str) -> cl.Program | None:
     return cl.Program(program)
 
 
+def _compile_in_turn(context: cl.Context, source: str, name: str, digest: str, dump_folder: str) -> cl.Program:
+    """Compiles as PoCL needs it: where several processes write into its cache at the same time, builds fail now and then."""
+    mark = pocl_folder() / f"femgpu-{digest}.built"
+    if not mark.exists():
+        with _alone(mark.with_name("femgpu-build")):
+            if not mark.exists():
+                program = _compile(context, source, name, digest, dump_folder)
+                with contextlib.suppress(OSError):
+                    mark.touch()
+                return program
+    return _compile(context, source, name, digest, dump_folder)
+
+
 def _compile(context: cl.Context, source: str, name: str, digest: str, dump_folder: str) -> cl.Program:
     # As pyopencl's own Program, without its warnings of the compiler's remarks: to silence those is nothing for threads, and they
     # are in the dumped log.
@@ -107,19 +122,30 @@ def _log(program: cl._cl._Program) -> str:
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Keeps other processes from building an entry of the cache; where nothing can be locked, they build it, too."""
+    """Keeps other processes from building what this one builds; where nothing can be locked, they build it, too."""
     lock, handle = path.with_suffix(".lock"), None
     try:
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            while handle is None:
+                handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                if not _is_file(handle, lock):
+                    os.close(handle)
+                    handle = None
         yield
     finally:
         if handle is not None:
-            # Those who wait have this file open, and find the entry; those who come later find it without.
             lock.unlink(missing_ok=True)
             os.close(handle)
+
+
+def _is_file(handle: int, path: Path) -> bool:
+    """Whether an open file is still what a path leads to, and not one that was removed meanwhile."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _dump(path: Path, text: str) -> None:

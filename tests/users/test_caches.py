@@ -1,8 +1,10 @@
 """Kernel caches: a damaged one of PoCL is emptied after the abort, and folders that cannot be written are replaced or named."""
 
+import fcntl
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import CHILD_ENVIRONMENT
@@ -23,6 +25,21 @@ x = chosen.upload(np.zeros(4))
 put = runtime.Kernel(chosen, "__kernel void put(__global double *x) {{ x[get_global_id(0)] = 7; }}", "put", [x], 4, 4)
 put()
 print(chosen.read(x, np.empty(4)).sum(), self_test(chosen) < 1e-12, os.environ.get("POCL_CACHE_DIR"))
+"""
+
+
+_SLOW = """
+import time
+from femgpu.runtime import program
+
+def slowly(*arguments, compile=program._compile):
+    begin = time.monotonic()
+    time.sleep(0.5)
+    made = compile(*arguments)
+    print(begin, time.monotonic(), end=" ", flush=True)
+    return made
+
+program._compile = slowly
 """
 
 
@@ -58,6 +75,21 @@ def test_a_folder_that_the_user_named_or_pocl_has_taken_stays(tmp_path):
     environment.pop("POCL_CACHE_DIR", None)
     loaded = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
     assert loaded.stdout == "None\n", loaded.stderr
+
+
+def test_processes_build_for_pocl_one_after_the_other_and_only_once(tmp_path):
+    own = {"POCL_CACHE_DIR": str(tmp_path), "FEMGPU_CACHE_DIR": "0"}
+    with ThreadPoolExecutor(3) as pool:
+        done = list(pool.map(lambda _: run(_SLOW, **own), range(3)))
+    # The first process that begins keeps the others from it; they load what it built.
+    builds = [tuple(map(float, one.stdout.partition("28.0 True")[0].split())) for one in done]
+    assert all(len(times) == 2 for times in builds), [one.stderr for one in done]
+    first, *others = sorted(builds)
+    assert all(first[1] <= begin for begin, _ in others), builds
+    # What is built already is loaded without asking anybody.
+    with open(tmp_path / "femgpu-build.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert run(**own).stdout.split()[:2] == ["28.0", "True"]
 
 
 @pytest.mark.parametrize("cache", ["", "0"])
