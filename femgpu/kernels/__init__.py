@@ -5,7 +5,7 @@ from femgpu.kernels.plan import DOT_SLOTS, TYPES, Plan, Step, Wish
 from femgpu.kernels.render import render
 from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule_named
 from femgpu.kernels.tables import pack_tables
-from femgpu.kernels.transfers import entry_kernels, krylov_kernels, vector_kernels
+from femgpu.kernels.transfers import entry_kernels, krylov_kernels, sparse_kernels, vector_kernels
 from femgpu.kernels.work import SECOND, FieldWork, RowsWork, Table, Work
 
 __all__ = [
@@ -28,5 +28,6 @@ __all__ = [
     "pack_tables",
     "render",
     "schedule_named",
+    "sparse_kernels",
     "vector_kernels",
 ]

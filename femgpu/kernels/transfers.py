@@ -31,6 +31,20 @@ def krylov_kernels(group_size: int, num_groups: int, name: str = "krylov.cl") ->
     return "\n".join(["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", *macros, source("reductions.cl"), source(name)])
 
 
+def sparse_kernels(source_type: str, target_type: str, lanes: int, group_size: int) -> str:
+    """The program that multiplies sparse matrices with vectors (`cl/sparse.cl`).
+
+    Args:
+        source_type: C type of the vectors that are read.
+        target_type: that of the results.
+        lanes: items that share a row, a power of 2.
+        group_size: items of a work-group, a multiple of that.
+    """
+    given = {"SOURCE": source_type, "TARGET": target_type, "LANES": lanes, "GROUP_SIZE": group_size}
+    macros = [f"#define {key} {value}" for key, value in given.items()]
+    return "\n".join(["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", *macros, source("sparse.cl")])
+
+
 def entry_kernels(place: str, atomics: str) -> str:
     """The program that makes the rows of a sparse matrix and sums element matrices into them (`cl/entries.cl`).
 

@@ -15,6 +15,7 @@ from femgpu.krylov.outcome import (
     Outcome,
     Test,
 )
+from femgpu.krylov.spectrum import Spectrum
 from femgpu.krylov.vectors import Vectors
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Operator",
     "Outcome",
     "Preconditioner",
+    "Spectrum",
     "Test",
     "Vectors",
 ]

@@ -121,6 +121,13 @@ class FormOperator:
         """Says that `base` holds another state: what actions keep at the points is computed anew at their next use."""
         self._fresh.clear()
 
+    def read_state_of(self, other: FormOperator) -> None:
+        """Makes the state of another operator, whose form has the same unknown, that of this one's Jacobian.
+
+        To be called before anything is built; `base_changed` still has to be told of every change.
+        """
+        self.base, self.inputs.base_rate = other.base, other.inputs.base_rate
+
     def build(self, targets: Sequence[str] = TARGETS) -> None:
         """Builds the programs of targets, of those that the form knows, without evaluating any; collective."""
         known = [target for target in targets if target == "residual" or self.form.has_jacobian]

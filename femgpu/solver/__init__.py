@@ -5,6 +5,7 @@ from femgpu.solver.chebyshev_type import Chebyshev
 from femgpu.solver.krylov_types import CG, FCG, FGMRES, GMRES, MINRES, BiCGStab
 from femgpu.solver.linear_problem import LinearProblem
 from femgpu.solver.matrix import JacobianContext
+from femgpu.solver.pmg import PMG
 from femgpu.solver.problem import NonlinearProblem
 from femgpu.solver.projection import project
 from femgpu.solver.python_types import AssembledPC, FormMatrix
@@ -16,6 +17,7 @@ __all__ = [
     "FGMRES",
     "GMRES",
     "MINRES",
+    "PMG",
     "AssembledPC",
     "BiCGStab",
     "Chebyshev",

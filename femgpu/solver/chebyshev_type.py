@@ -15,8 +15,6 @@ from femgpu.krylov import Operator, Outcome, Preconditioner, Vectors
 from femgpu.solver.krylov_base import ConvergenceTest, KrylovType, Norm, Reason, Side
 
 _KINDS = ("first", "fourth")
-# Reduction of the residual at which an estimate is as good as it gets.
-_EXACT = 1e-12
 
 
 class Chebyshev(KrylovType):
@@ -77,9 +75,8 @@ class Chebyshev(KrylovType):
     def make(self, ksp: PETSc.KSP, vectors: Vectors, lag: int) -> Any:
         """The method; at set-up."""
         if self.eigenvalues is None:
-            self._estimator = krylov.GMRES(vectors, self.steps)
-            self._noise, self._guess = vectors.empty(), vectors.empty()
-            vectors.runtime.write(self._noise, noise(ksp.getOperators()[0]))
+            self._spectrum, self._noise = krylov.Spectrum(vectors, self.steps), vectors.empty()
+            vectors.runtime.write(self._noise, noise(*ksp.getOperators()[0].getOwnershipRange()))
         self._states: tuple[int, ...] = ()
         return krylov.Chebyshev(vectors, lag)
 
@@ -128,40 +125,15 @@ class Chebyshev(KrylovType):
             rhs = self._noise
             if project is not None:
                 project(rhs)
-        ended = self._estimator.solve(operator, rhs, self._guess, preconditioner, _Steps(self.steps), project=project)
-        values = self._estimator.hessenberg.eigenvalues().real
-        if ended.reason == krylov.NOT_FINITE or not len(values):
-            return Outcome(0, float("nan"), krylov.NOT_FINITE if ended.reason == krylov.NOT_FINITE else krylov.BREAKDOWN)
-        method.least, method.most = (float(end) for end in self.transform @ (values.min(), values.max()))
+        ends = self._spectrum.estimate(operator, rhs, preconditioner, project)
+        if isinstance(ends, str):
+            return Outcome(0, float("nan"), ends)
+        method.least, method.most = (float(end) for end in self.transform @ ends)
         return None if method.most else Outcome(0, float("nan"), krylov.BREAKDOWN)
 
 
-class _Steps:
-    """A test that ends after some iterations, or where the residual is next to nothing.
-
-    Args:
-        limit: iterations.
-    """
-
-    def __init__(self, limit: int):
-        self.limit, self._first = limit, 0.0
-
-    def __call__(self, iteration: int, norm: float) -> int:
-        if iteration == 0:
-            self._first = norm
-        return self.check(iteration, norm)
-
-    def report(self, iteration: int, norm: float) -> None:
-        """Tells nobody."""
-
-    def check(self, iteration: int, norm: float) -> int:
-        """1 at the end."""
-        return int(iteration >= self.limit or norm <= _EXACT * self._first)
-
-
-def noise(mat: PETSc.Mat) -> npt.NDArray[np.float64]:
-    """PETSc's noise for estimates: numbers between -1.1 and 1.1 from the numbers of this rank's rows, (num_owned,)."""
-    first, last = mat.getOwnershipRange()
+def noise(first: int, last: int) -> npt.NDArray[np.float64]:
+    """PETSc's noise for estimates: numbers between -1.1 and 1.1 from those of rows `first` to `last` - 1."""
     x = np.arange(first, last, dtype=np.uint32)
     for _ in range(2):
         x = ((x >> np.uint32(16)) ^ x) * np.uint32(0x45D9F3B)

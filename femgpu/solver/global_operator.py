@@ -30,7 +30,7 @@ class GlobalOperator:
 
     Args:
         form: the lowered form.
-        bcs: Dirichlet conditions.
+        bcs: Dirichlet conditions, or the rows that they prescribe.
         settings: the options.
         runtime: the device.
         scale: s where the caller rules it.
@@ -48,13 +48,13 @@ class GlobalOperator:
     def __init__(
         self,
         form: Form,
-        bcs: Conditions,
+        bcs: Conditions | BoundaryRows,
         settings: Settings,
         runtime: Runtime,
         scale: float | None = None,
     ):
         runtime.build_ahead([(vector_kernels(settings.precision), "vectors")])
-        self.rows = BoundaryRows(form.space, bcs)
+        self.rows = bcs if isinstance(bcs, BoundaryRows) else BoundaryRows(form.space, bcs)
         self.device = DeviceOperator(form, self.rows, settings, runtime)
         self.local, self.transfer = self.device.local, self.device.transfer
         self._mpi = form.space.mesh.mpi

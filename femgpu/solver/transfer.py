@@ -25,6 +25,7 @@ class BoundaryRows:
     Args:
         space: the space.
         bcs: the conditions, or a single one; where two prescribe one dof, the later rules. None: none.
+        more: positions in the L-vector of more dofs, prescribed at zero.
 
     Attributes:
         bcs: the conditions.
@@ -35,7 +36,7 @@ class BoundaryRows:
         num_conflicts: of the owned, those for which two conditions had different values when last evaluated.
     """
 
-    def __init__(self, space: Space, bcs: Conditions):
+    def __init__(self, space: Space, bcs: Conditions, more: npt.NDArray[np.int32] | None = None):
         self.bcs = as_tuple(bcs)
         for bc in self.bcs:
             if bc.space.root is not space:
@@ -45,7 +46,7 @@ class BoundaryRows:
                 )
         self.space = space
         numbering = space.numbering
-        rows = [bc.local_rows for bc in self.bcs] + [numbering.constrained]
+        rows = [bc.local_rows for bc in self.bcs] + [numbering.constrained] + ([] if more is None else [more])
         self.local = np.unique(np.concatenate(rows)).astype(np.int32)
         numbers = numbering.global_of_local[self.local] - numbering.first
         self._is_owned = (numbering.global_of_local[self.local] >= 0) & (numbers >= 0) & (numbers < numbering.num_owned)

@@ -3,6 +3,7 @@
 from femgpu.spaces.boundary import DirichletBC
 from femgpu.spaces.cell_quantities import CELL_QUANTITIES, cell_quantity
 from femgpu.spaces.constant import Constant
+from femgpu.spaces.embedding import embedding
 from femgpu.spaces.field import Field
 from femgpu.spaces.function import Function, SubFunction, fields_of
 from femgpu.spaces.function_space import FunctionSpace
@@ -28,6 +29,7 @@ __all__ = [
     "cell_quantity",
     "constant_modes",
     "coordinates",
+    "embedding",
     "fields_of",
     "is_rate",
     "mesh_of",

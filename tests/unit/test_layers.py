@@ -30,7 +30,8 @@ ALLOWED = {
     "tune": BASE | {"model", "kernels", "runtime"},
     "operators": LOWER | {"forms", "model", "kernels", "runtime", "tune"},
     "krylov": BASE | {"kernels", "runtime"},
-    "solver": LOWER | {"forms", "model", "kernels", "runtime", "tune", "operators", "krylov", "io"},
+    "multigrid": BASE | {"kernels", "runtime", "krylov"},
+    "solver": LOWER | {"forms", "model", "kernels", "runtime", "tune", "operators", "krylov", "multigrid", "io"},
     "io": LOWER,
 }
 # The same for the folders of `forms`; records stay below, the package itself above.
@@ -43,7 +44,7 @@ ONLY_IN = {
     "ufl": {"spaces", "forms", "bench"},
     "mako": {"kernels"},
 }
-NEVER_IN = {"petsc4py": {"forms", "model", "kernels", "runtime", "tune", "krylov"}}
+NEVER_IN = {"petsc4py": {"forms", "model", "kernels", "runtime", "tune", "krylov", "multigrid"}}
 
 # The one circle between modules, by file stem: the walk over an expression and what it does at each node call each other.
 CIRCLES = [{"handlers", "walk"}]

@@ -1,0 +1,6 @@
+"""Multigrid on device buffers: levels, smoothers, transfers; no PETSc objects."""
+
+from femgpu.multigrid.cycle import Cycle, Level
+from femgpu.multigrid.sparse import SparseMatrix
+
+__all__ = ["Cycle", "Level", "SparseMatrix"]
