@@ -147,7 +147,7 @@ class PMG:
         space, prefix = operator.local.space, pc.getOptionsPrefix() or ""
         if not all(field.continuous and field.degree == space.degree for field in space.fields):
             raise FormError(
-                f"femgpu.PMG on {space}: it takes continuous fields of one degree; take another -{prefix}pc_type, such as fieldsplit"
+                f"femgpu.PMG on {space}: it takes continuous fields of one degree; take another -{prefix}pc_type (fieldsplit, say)"
             )
         degrees = self._degrees or _halves(space.degree)
         if degrees and degrees[0] >= space.degree:

@@ -12,9 +12,9 @@ void multiply_sparse(const int num_rows, __global const int *d_starts, __global 
 #if LANES > 1
   __local double s_sums[GROUP_SIZE];
   s_sums[item] = sum;
-  for (int half = LANES / 2; half > 0; half /= 2) {
+  for (int step = LANES / 2; step > 0; step /= 2) {
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (lane < half) s_sums[item] += s_sums[item + half];
+    if (lane < step) s_sums[item] += s_sums[item + step];
   }
   sum = s_sums[item];
 #endif

@@ -1,0 +1,233 @@
+"""p-multigrid: coarse operators against Galerkin products, transfers, and iterations that depend on nothing."""
+
+import numpy as np
+import pytest
+import ufl
+from krylov_support import own, random_vec, solve
+from petsc4py import PETSc
+from scipy.sparse import random_array
+from ufl import dx, grad, inner
+
+import femgpu
+from femgpu import runtime
+from femgpu.errors import DataError, FormError, OptionError
+from femgpu.multigrid import SparseMatrix
+from femgpu.solver.coarsening import CoarseOperator
+
+CELLS = ("interval", "triangle", "quadrilateral", "tetrahedron", "hexahedron", "prism")
+PMG = {"pc_type": "python", "pc_python_type": "femgpu.PMG"}
+
+
+def box(cell, count=3):
+    dim = {"interval": 1, "triangle": 2, "quadrilateral": 2}.get(cell, 3)
+    return femgpu.mesh.box((count,) * dim, cell=cell)
+
+
+def problem_on(dm, degree, shape=(), nonlinear=False, **options):
+    """Diffusion and reaction, symmetric, with components that couple and polynomials to integrate; linearised at a rough state."""
+    V = femgpu.FunctionSpace(dm, "Lagrange", degree, shape)
+    u, v = femgpu.Function(V), ufl.TestFunction(V)
+    k = femgpu.Function(femgpu.FunctionSpace(dm, "DG", 1))
+    k.interpolate(lambda x: 1 + x[0])
+    F = k * inner(grad(u), grad(v)) * dx + 3 * inner(u, v) * dx
+    if nonlinear:
+        F += inner(u, u) * inner(u, v) * dx
+    bcs = [femgpu.DirichletBC(V, 0.5, 1)]
+    if shape:
+        F += ufl.div(u) * ufl.div(v) * dx
+        # One vertex as well, by the nodes.
+        bcs.append(femgpu.DirichletBC(V, [0.1] * shape, lambda x: abs(x - 1).max(axis=0) < 1e-9))
+    problem = femgpu.NonlinearProblem(F, u, bcs, petsc_options=options)
+    random = random_vec(problem, 3)
+    problem.insert_boundary_values(random)
+    problem.linearise(random)
+    return problem
+
+
+def buffers(operator, *arrays):
+    return [operator.local.runtime.upload(array) for array in arrays]
+
+
+def read(operator, buffer, count):
+    return operator.local.runtime.read(buffer, np.full(count, np.nan))
+
+
+@pytest.mark.parallel([1, 2, 3])
+def test_the_coarse_operator_is_the_galerkin_product():
+    """With a state of the finer space, prescribed sides and vertices, chains of levels."""
+    for cell in CELLS if PETSc.COMM_WORLD.size == 1 else ("quadrilateral", "prism"):
+        dm = box(cell, 2)
+        shape = dm.getDimension() if cell in ("quadrilateral", "tetrahedron") else ()
+        finer = problem_on(dm, 3, shape, nonlinear=True).operator
+        for degree in (2, 1):
+            space = finer.local.space
+            coarse = CoarseOperator(finer, degree)
+            coarse.update()
+            count, fine_count = coarse.vectors.num_owned, space.numbering.num_owned
+            rng = np.random.default_rng(5 + space.mesh.mpi.rank)
+            mask = coarse.operator.rows.mask()[coarse.space.numbering.local_of_owned].astype(bool)
+            assert space.mesh.mpi.allreduce(mask.sum()) > 0
+            given = rng.standard_normal(count) * ~mask
+            c, result, galerkin = buffers(finer, given, *(np.full(count, np.nan) for _ in range(2)))
+            fine, product = buffers(finer, np.zeros(fine_count), np.full(fine_count, np.nan))
+            coarse.prolong(c, fine)
+            finer.device.action(fine, product)
+            coarse.restrict(product, galerkin)
+            coarse.operator.device.action(c, result)
+            values, wanted = read(finer, result, count), read(finer, galerkin, count)
+            size = space.mesh.mpi.allreduce(float(values @ values)) ** 0.5
+            assert size > 0 and np.abs(values - wanted).max(initial=0) <= 1e-12 * size
+            assert not wanted[mask].any()
+            finer = coarse.operator
+
+
+@pytest.mark.parallel([1, 2])
+@pytest.mark.parametrize("precision", ["double", "single"])
+def test_restriction_is_the_transpose_of_prolongation(precision):
+    finer = problem_on(box("hexahedron", 2), 4, femgpu_precision=precision).operator
+    coarse = CoarseOperator(finer, 2)
+    mpi, count, fine_count = finer.local.mpi, coarse.vectors.num_owned, finer.local.space.numbering.num_owned
+    rng = np.random.default_rng(mpi.rank)
+    x, r = rng.standard_normal(count), rng.standard_normal(fine_count)
+    given, residual, fine, restricted = buffers(finer, x, r, np.zeros(fine_count), np.full(count, np.nan))
+    coarse.prolong(given, fine)
+    coarse.restrict(residual, restricted)
+    left, right = mpi.allreduce(r @ read(finer, fine, fine_count)), mpi.allreduce(x @ read(finer, restricted, count))
+    assert left == pytest.approx(right, rel=1e-12 if precision == "double" else 1e-5)
+
+
+@pytest.mark.parallel([1, 2, 3])
+def test_iterations_depend_neither_on_mesh_nor_on_degree_nor_on_ranks():
+    found = {}
+    for cell, degree, count in (
+        ("triangle", 2, 16),
+        ("triangle", 2, 32),
+        ("triangle", 5, 6),
+        ("quadrilateral", 4, 8),
+        ("tetrahedron", 2, 4),
+        ("hexahedron", 3, 3),
+        ("prism", 2, 3),
+    ):
+        problem = problem_on(box(cell, count), degree)
+        _, norms, reason = solve(problem, random_vec(problem), {**own("CG"), **PMG, "ksp_rtol": 1e-8})
+        assert reason > 0, (cell, degree)
+        found[cell, degree, count] = len(norms) - 1
+    # Below degree 1 it is GAMG, whose share grows a little with the mesh.
+    assert max(found.values()) <= 12 and abs(found["triangle", 2, 16] - found["triangle", 2, 32]) <= 3, found
+
+
+@pytest.mark.parallel([1, 2])
+def test_the_cycle_is_symmetric_and_the_same_for_petscs_methods():
+    problem = problem_on(box("tetrahedron", 3), 3, 3)
+    with problem_solver(problem, PMG) as pc:
+        r, s = random_vec(problem), random_vec(problem, 11)
+        made, other = r.duplicate(), r.duplicate()
+        pc.apply(r, made)
+        pc.apply(s, other)
+        assert made.dot(s) == pytest.approx(other.dot(r), rel=1e-10)
+        assert made.dot(r) > 0 and other.dot(s) > 0
+    b = random_vec(problem)
+    mine, native = (solve(problem, b, {**kind, **PMG, "ksp_norm_type": "natural"}) for kind in (own("CG"), {"ksp_type": "cg"}))
+    assert mine[2] > 0 and len(mine[1]) == len(native[1])
+    np.testing.assert_allclose(mine[1][:8], native[1][:8], rtol=1e-7)
+
+
+def test_newton_follows_the_state_the_coefficients_and_the_mesh():
+    dm = box("quadrilateral", 6)
+    V = femgpu.FunctionSpace(dm, "Lagrange", 4)
+    u, v, k = femgpu.Function(V), ufl.TestFunction(V), femgpu.Constant(dm, 1.0)
+    F = k * (1 + u**4) * inner(grad(u), grad(v)) * dx - 30 * v * dx
+    options = PMG | own("CG") | {"ksp_rtol": 1e-8, "snes_rtol": 1e-9}
+    problem = femgpu.NonlinearProblem(F, u, [femgpu.DirichletBC(V, 0.0, "boundary")], petsc_options=options)
+    for step in range(3):
+        k.value = 10.0**step
+        coordinates = dm.getCoordinatesLocal()
+        coordinates.scale(1.5)
+        dm.setCoordinatesLocal(coordinates)
+        problem.solve()
+        linear, newton = problem.snes.getLinearSolveIterations(), problem.snes.getIterationNumber()
+        assert linear <= 11 * newton, (step, linear, newton)
+
+
+def test_time_derivatives_are_those_of_the_step():
+    dm = box("triangle", 8)
+    V = femgpu.FunctionSpace(dm, "Lagrange", 2)
+    u, v = femgpu.Function(V), ufl.TestFunction(V)
+    rate = femgpu.time_derivative(u)
+    # Its Jacobian depends on the time derivative itself.
+    F = (rate + rate**3) * v * dx + inner(grad(u), grad(v)) * dx - v * dx
+    options = PMG | {"ksp_type": "cg", "ksp_rtol": 1e-8, "ts_type": "beuler", "ksp_max_it": 14}
+    problem = femgpu.TimeProblem(F, u, [femgpu.DirichletBC(V, 0.0, "boundary")], petsc_options=options)
+    problem.solve(t_end=0.02, dt=0.005)
+    assert np.abs(u.vec.array).max() > 1e-3
+
+
+def test_rigid_body_modes_reach_the_coarsest_level():
+    dm = femgpu.mesh.box((12, 2, 2), cell="hexahedron", upper=(6, 1, 1))
+    V = femgpu.FunctionSpace(dm, "Lagrange", 2, 3)
+    u, v = femgpu.Function(V), ufl.TestFunction(V)
+    strain = ufl.sym(grad(u))
+    F = inner(2 * strain + ufl.tr(strain) * ufl.Identity(3), grad(v)) * dx - v[2] * dx
+    its = []
+    for modes in (False, True):
+        options = PMG | own("CG") | {"ksp_rtol": 1e-8, "ksp_max_it": 200}
+        u.vec.set(0)
+        problem = femgpu.NonlinearProblem(F, u, [femgpu.DirichletBC(V, 0.0, 1)], petsc_options=options)
+        if modes:
+            problem.set_near_nullspace(femgpu.rigid_body_modes(V))
+        problem.solve()
+        its.append(problem.snes.getLinearSolveIterations())
+    assert its[1] < its[0] and its[1] <= 40, its
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 64])
+def test_sparse_products(lanes):
+    rng = np.random.default_rng()
+    matrix = random_array((131, 77), density=0.2, rng=rng, format="csr")
+    x, y = rng.standard_normal(77), rng.standard_normal(131)
+    chosen = runtime.current()
+    device = SparseMatrix(chosen, matrix, lanes=lanes)
+    given, made, added = chosen.upload(x), chosen.upload(np.full(131, np.nan)), chosen.upload(y)
+    device.multiply(given, made)
+    device.add(given, added)
+    np.testing.assert_allclose(chosen.read(made, np.empty(131)), matrix @ x, rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(chosen.read(added, np.empty(131)), y + matrix @ x, rtol=1e-13, atol=1e-14)
+
+
+def test_what_it_cannot_do_is_said():
+    def attempt(error, match, F, u, **options):
+        with pytest.raises(error, match=match):
+            femgpu.NonlinearProblem(F, u, petsc_options=PMG | options).solve()
+
+    dm = box("triangle", 2)
+    V = femgpu.FunctionSpace(dm, "Lagrange", 3)
+    u, v = femgpu.Function(V), ufl.TestFunction(V)
+    F = inner(grad(u), grad(v)) * dx + (u - 1) * v * dx
+    attempt(OptionError, r"pc_femgpu_pmg_degrees 1,2: expected degrees that decrease", F, u, pc_femgpu_pmg_degrees="1,2")
+    attempt(OptionError, r"pc_femgpu_pmg_degrees 3,1: the form's space has degree 3", F, u, pc_femgpu_pmg_degrees="3,1")
+    attempt(OptionError, r"pc_femgpu_pmg_kind third: expected one of first, fourth", F, u, pc_femgpu_pmg_kind="third")
+    attempt(OptionError, r"pc_femgpu_pmg_steps 0: expected an integer", F, u, pc_femgpu_pmg_steps="0")
+    attempt(DataError, "matrix-free Jacobian", F, u, femgpu_jacobian="assembled")
+    W = femgpu.MixedSpace({"a": V, "b": femgpu.FunctionSpace(dm, "Lagrange", 2)})
+    w, z = femgpu.Function(W), ufl.TestFunction(W)
+    attempt(FormError, "fields of one degree", inner(w, z) * dx - z[0] * dx, w)
+
+
+class problem_solver:
+    """The PC of a KSP with options, set up."""
+
+    def __init__(self, problem, options):
+        self.ksp, self.options = PETSc.KSP().create(comm=problem.u.space.comm), options
+        self.ksp.setOperators(problem.jacobian)
+        self.ksp.setOptionsPrefix("pmg_test_")
+
+    def __enter__(self):
+        database = PETSc.Options("pmg_test_")
+        for name, value in self.options.items():
+            database[name] = value
+        self.ksp.setFromOptions()
+        self.ksp.setUp()
+        return self.ksp.getPC()
+
+    def __exit__(self, *_):
+        self.ksp.destroy()
