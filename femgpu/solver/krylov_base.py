@@ -204,7 +204,8 @@ class KrylovType(ABC):
 
     def reset(self, ksp: PETSc.KSP) -> None:
         """Lets vectors and kernels go."""
-        keep_aside((self._vecs, self._preconditioner))
+        # The method remembers what it was preconditioned by.
+        keep_aside((self._vecs, self._preconditioner, self.method))
         self._let_go()
 
     def destroy(self, ksp: PETSc.KSP) -> None:

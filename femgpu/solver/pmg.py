@@ -12,6 +12,7 @@ from petsc4py import PETSc
 
 from femgpu.errors import DataError, FormError, OptionError, SolverError
 from femgpu.krylov import Operator, Vectors
+from femgpu.mesh.garbage import keep_aside
 from femgpu.multigrid import Cycle, Level
 from femgpu.solver.algebraic_levels import AlgebraicLevels, take_over
 from femgpu.solver.chebyshev_type import noise
@@ -128,6 +129,7 @@ class PMG:
         if self.inner is not None:
             self.inner.destroy()
             self._assembled.mat.destroy()
+            keep_aside((self._operator, self._coarse, self._assembled, self._below))
         self.inner, self._bends = None, -1
         self._operator: GlobalOperator | None = None
         self._coarse: list[CoarseOperator] = []

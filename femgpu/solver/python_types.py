@@ -19,6 +19,7 @@ from collections.abc import Callable
 from petsc4py import PETSc
 
 from femgpu.errors import DataError, FormError
+from femgpu.mesh.garbage import keep_aside
 from femgpu.operators.device import on_device
 from femgpu.solver.form_binding import BoundForm
 from femgpu.solver.global_operator import GlobalOperator
@@ -160,6 +161,7 @@ class AssembledPC:
             self.inner.destroy()
         if self._assembled is not None:
             self._assembled.mat.destroy()
+            keep_aside(self._assembled)
         self.inner = self._assembled = self._host = None
 
     def _create(self, pc: PETSc.PC, operator: GlobalOperator) -> None:

@@ -16,17 +16,20 @@ from femgpu import runtime
 from femgpu.errors import DataError
 from femgpu.runtime import programs as module
 
+ASSEMBLED = {"pc_type": "python", "pc_python_type": "femgpu.AssembledPC"}
+MULTIGRID = {"pc_type": "python", "pc_python_type": "femgpu.PMG"}
+
 
 def resident_megabytes():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
 
 
-def make_function():
-    return femgpu.Function(femgpu.FunctionSpace(femgpu.mesh.box((3, 3), cell="triangle"), "Lagrange", 1))
+def make_function(degree=1):
+    return femgpu.Function(femgpu.FunctionSpace(femgpu.mesh.box((3, 3), cell="triangle"), "Lagrange", degree))
 
 
-def solve_anew(**options):
-    u = make_function()
+def solve_anew(degree=1, **options):
+    u = make_function(degree)
     v = ufl.TestFunction(u.space)
     F = inner(grad(u), grad(v)) * dx - v * dx
     femgpu.NonlinearProblem(F, u, femgpu.DirichletBC(u.space, 0.0), petsc_options=options).solve()
@@ -45,8 +48,8 @@ def few_objects():
 def test_memory_of_a_loop_of_python_solvers_is_flat(few_objects):
     sizes = []
     for number in range(30):
-        name = ("CG", "GMRES", "MINRES")[number % 3]
-        solve_anew(ksp_type="python", ksp_python_type=f"femgpu.{name}", pc_type="jacobi")
+        name, degree, pc = (("CG", 1, {"pc_type": "jacobi"}), ("GMRES", 1, ASSEMBLED), ("MINRES", 2, MULTIGRID))[number % 3]
+        solve_anew(degree, ksp_type="python", ksp_python_type=f"femgpu.{name}", **pc)
         if number % 10 == 9:
             sizes.append(resident_megabytes())
     assert sizes[-1] - sizes[0] < 3
