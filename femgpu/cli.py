@@ -19,10 +19,8 @@ from femgpu.errors import FemgpuError
 
 # Columns of tables that go into files or pipes: enough for the longest names of devices.
 _WIDTH = 240
-# Cells of a benchmark on a CPU and on a GPU where none are given.
-_CELLS = {"ex12": (2e5, 1.6e7), "qdata": (2e3, 2e5), "assembly": (2e4, 1e6)}
-# Lengths of the vectors of cg where none are given.
-_DOFS = (1e5, 4e6)
+_BAKEOFF = tuple(f"bp{number}" for number in (1, 2, 3, 4, 5, 6, 10, 35, 30))
+_WORKLOADS = ("ex12", "qdata", "assembly", "launch", "build", "cg", *_BAKEOFF)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -95,42 +93,11 @@ def run_bench(arguments: argparse.Namespace, rest: list[str]) -> int:
 
 def _bench(arguments: argparse.Namespace, rest: list[str]) -> int:
     _initialise(rest)
-    from mpi4py import MPI
-
-    from femgpu import options, runtime
-    from femgpu.bench import assembly, build, cg, ex12, launch, qdata
+    from femgpu.bench import workloads
     from femgpu.bench.report import check_folder, write_report
 
-    if MPI.COMM_WORLD.size > 1 and arguments.workload != "build":
-        raise FemgpuError(f"bench {arguments.workload} on {MPI.COMM_WORLD.size} ranks: expected one; it times single kernels")
     folder = check_folder(arguments.out)
-    # Vectors of the type that -dm_vec_type names come before anything else makes a context of its own.
-    problems = launch.problems() if arguments.workload == "launch" else {}
-    if arguments.workload == "cg":
-        cg_result = cg.run(
-            arguments.cell or ("hexahedron", "tetrahedron"),
-            arguments.degrees or (1, 2, 3),
-            arguments.dofs or _DOFS,
-            arguments.problems or tuple(cg.PROBLEMS),
-        )
-    chosen = runtime.for_comm(options.read().device, MPI.COMM_WORLD)
-    device = chosen.device
-    result: ex12.Result | qdata.Result | launch.Result | build.Result | cg.Result | assembly.Result
-    if arguments.workload == "cg":
-        result = cg_result
-    elif arguments.workload == "launch":
-        result = launch.run(chosen, problems)
-    elif arguments.workload == "build":
-        cell_types = arguments.cell or build.CELLS
-        result = build.run(chosen, MPI.COMM_WORLD, arguments.scripts or (), cell_types, arguments.degrees or build.DEGREES)
-    elif arguments.workload == "qdata":
-        result = qdata.run(chosen, arguments.cells or _CELLS["qdata"][device.is_gpu], arguments.precision or "double")
-    elif arguments.workload == "assembly":
-        cells = arguments.cells or _CELLS["assembly"][device.is_gpu]
-        result = assembly.run(chosen, cells, arguments.precision or "double")
-    else:
-        cells = arguments.cells or _CELLS["ex12"][device.is_gpu]
-        result = ex12.run(cells, arguments.precision or "single", arguments.dim, arguments.blocks or ex12.BLOCKS)
+    result, device = workloads.run(arguments)
     if _first_rank():
         print(result.text())
         for path in write_report(result, device, folder):
@@ -163,17 +130,19 @@ def _parser() -> argparse.ArgumentParser:
     _command(commands, "doctor", "checks the installation and says how to mend it", run_doctor)
     _command(commands, "devices", "lists OpenCL devices and the one that is taken", run_devices)
     bench = _command(commands, "bench", "times a workload and writes a report", run_bench)
-    bench.add_argument("workload", choices=(*_CELLS, "launch", "build", "cg"),
+    bench.add_argument("workload", choices=_WORKLOADS,
                        help="ex12: the variable-coefficient Poisson residual on P1; qdata: actions with state stored and "
                        "recomputed; assembly: matrices of Poisson's equation and elasticity, from cells to PETSc; "
                        "launch: host time of launches, small copies and actions (-dm_vec_type viennacl: on such "
                        "vectors), which takes none of the arguments but --out; build: time to build the kernels of all drivers "
                        "with cold caches, on any number of ranks, which takes --out, --scripts, --cell and --degrees; cg: "
                        "iterations of conjugate gradients, femgpu's and PETSc's (-dm_vec_type viennacl: on such vectors), which "
-                       "takes --out, --cell, --degrees and the last two arguments")  # fmt: skip
-    default = "; ".join(f"{name}: {gpu:.1e} on a GPU, else {cpu:.0e}" for name, (cpu, gpu) in _CELLS.items())
-    bench.add_argument("--cells", type=_count, help=f"at least so many; default {default}")
-    bench.add_argument("--precision", choices=("single", "double", "mixed"), help="default single; qdata, assembly: double")
+                       "takes --out, --cell, --degrees, --dofs and --problems; bp1 to bp6: actions of CEED's bake-off problems on "
+                       "bent hexahedra between L-vectors, which take --out, --degrees, --dofs, --schedules, --ways and "
+                       "--precision; bp10, bp35, bp30: between E-vectors, with --cells in place of --dofs and --ways")  # fmt: skip
+    bench.add_argument("--cells", type=_count, help="about so many; default on a GPU (else): ex12 1.6e7 (2e5), qdata 2e5 (2e3), "
+                       "assembly 1e6 (2e4), bp10, bp35, bp30 512, 4096 and what moves 2 GB (512)")  # fmt: skip
+    bench.add_argument("--precision", choices=("single", "double", "mixed"), help="default double; ex12: single")
     bench.add_argument("--dim", type=int, choices=(2, 3), default=2, help="2: triangles, 3: tetrahedra; default 2")
     bench.add_argument("--blocks", type=_counts, help="blocks to sweep, for example 4,8,16; default 4 to 128")
     bench.add_argument("--out", default="docs/benchmarks", help="folder of the report; default docs/benchmarks")
@@ -181,11 +150,15 @@ def _parser() -> argparse.ArgumentParser:
                        "default all drivers")  # fmt: skip
     bench.add_argument("--cell", nargs="+", choices=("triangle", "quadrilateral", "tetrahedron", "hexahedron", "prism"),
                        help="types of cells; default all but prisms, cg: hexahedron tetrahedron")  # fmt: skip
-    bench.add_argument("--degrees", type=_counts, help="for example 1,2; default 1 to 4, cg: 1 to 3")
-    bench.add_argument("--dofs", nargs="+", type=_count, help="lengths of vectors, about; default 1e5 4e6")
-    bench.add_argument(
-        "--problems", nargs="+", choices=[f"BP{i}" for i in range(1, 7)], help="CEED's bake-off problems; default all"
-    )
+    bench.add_argument("--degrees", type=_counts, help="for example 1,2; default 1 to 4, cg: 1 to 3, bp1 to bp6: 1 to 8 on a GPU, "
+                       "bp10, bp35, bp30: 1 to 15, all of these 1 to 3 else")  # fmt: skip
+    bench.add_argument("--dofs", nargs="+", type=_count, help="lengths of vectors, about; default cg: 1e5 4e6, bp1 to bp6: 1e6 1e7 "
+                       "on a GPU, else 1e4")  # fmt: skip
+    bench.add_argument("--problems", nargs="+", choices=[f"BP{i}" for i in range(1, 7)],
+                       help="CEED's bake-off problems of cg; default all")  # fmt: skip
+    bench.add_argument("--schedules", nargs="+", help="values of -femgpu_schedule, or all; default auto")
+    bench.add_argument("--ways", nargs="+", choices=("default", "rebuilt", "stored"), help="geometry as femgpu chooses, rebuilt "
+                       "from the vertices, stored at the points; default all three")  # fmt: skip
     warmup = _command(commands, "warmup", "builds the kernels of a script's first problem into the cache", run_warmup)
     warmup.add_argument("script", help="a Python script that solves a femgpu.NonlinearProblem")
     warmup.add_argument("options", nargs=argparse.REMAINDER, help="the script's own command line")

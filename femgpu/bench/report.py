@@ -38,6 +38,9 @@ class Result(Protocol):
     def record(self) -> dict[str, Any]:
         """What the JSON file holds besides device and versions."""
 
+    def text(self) -> str:
+        """What is printed."""
+
     def plot(self, path: Path) -> None:
         """Draws the picture."""
 

@@ -1,0 +1,184 @@
+"""Workloads bp1 to bp6: actions of CEED's bake-off problems between L-vectors, on a bent box of trilinear hexahedra.
+
+Mass (bp1, with three components bp2) and diffusion (bp3, bp4) with one Gauss point more per direction than there are nodes, and
+diffusion with Gauss-Lobatto points at the nodes (bp5, bp6). Each is timed as femgpu chooses by itself, with the geometry rebuilt
+from the vertices, and with the factors of the geometry stored at the points, as meshes of curved cells need them.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import ufl
+from rich.progress import track
+
+from femgpu.bench.bakeoff_report import Result, Timing
+from femgpu.bench.grid import VOLUME, Grid, GridSpace, counts_for
+from femgpu.bench.peers import goal, peer
+from femgpu.element import collocated_degree
+from femgpu.errors import DataError, PlanError
+from femgpu.forms import Form, bilinear_form
+from femgpu.kernels import SCHEDULES
+from femgpu.model.bakeoff import PROBLEMS, Bakeoff
+from femgpu.operators import FormOperator, twin
+from femgpu.operators.term import Term
+from femgpu.options import Settings
+from femgpu.runtime import Runtime
+from femgpu.runtime.rates import launch_seconds
+
+DEGREES = tuple(range(1, 9))
+# Where the geometry comes from: as femgpu chooses, from the vertices, stored at the points.
+WAYS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "rebuilt": {"geometry": "recomputed", "qdata": "recompute"},
+    "stored": {"qdata": "store"},
+}
+TOLERANCE = {"double": 1e-12, "single": 1e-4, "mixed": 1e-4}
+
+
+def schedules_named(given: Sequence[str]) -> list[str]:
+    """Values of `-femgpu_schedule` to time; "all" stands for every schedule that computes actions.
+
+    Raises:
+        PlanError: for one that does not, or that there is not.
+    """
+    every = [entry.name for entry in SCHEDULES if "action" in entry.targets]
+    for value in given:
+        if value.partition(":")[0] not in (*every, "auto", "all"):
+            raise PlanError(f"--schedules {value}: expected auto, all, or {', '.join(every)}, with parameters as -femgpu_schedule")
+    return [name for value in given for name in (every if value == "all" else [value])]
+
+
+def run(
+    runtime: Runtime,
+    name: str,
+    degrees: Sequence[int],
+    sizes: Sequence[float],
+    schedules: Sequence[str] = ("auto",),
+    ways: Sequence[str] = tuple(WAYS),
+    precision: str = "double",
+) -> Result:
+    """Runs a workload on this process's device.
+
+    Args:
+        runtime: the device.
+        name: bp1 to bp6.
+        degrees: of the elements.
+        sizes: lengths of the vectors, about.
+        schedules: values of `-femgpu_schedule`, or "all".
+        ways: of `WAYS`.
+        precision: of the kernels.
+
+    Returns:
+        The timings; every action agrees with the numpy twin on some cells and with what is known of constants and linear functions.
+
+    Raises:
+        DataError: when one does not.
+        PlanError: when no schedule serves, or for one that does not compute actions.
+    """
+    problem, timings, refusals = PROBLEMS[name], list[Timing](), list[str]()
+    named, cases = schedules_named(schedules), [(degree, size) for size in sizes for degree in degrees]
+    for degree, size in track(cases, description=name, transient=True):
+        grid = Grid(counts_for(size / problem.num_comp / degree**3))
+        form = bilinear_form(weak_form(problem, GridSpace(grid, degree, problem.num_comp)))
+        for schedule in named:
+            for way in ways:
+                settings = Settings(precision=precision, schedule=schedule, **WAYS[way])
+                try:
+                    timings.append(_time(FormOperator(form, settings, runtime), problem, degree, schedule, way))
+                except PlanError as refusal:
+                    refusals.append(f"{name}, degree {degree}, {schedule}, {way}: {refusal}")
+                gc.collect()  # device memory
+    if not timings:
+        raise PlanError(f"bench {name}: no schedule serves; {'; '.join(refusals)}")
+    return Result(str(runtime.device), precision, runtime.copy_bandwidth(), timings, refusals)
+
+
+def weak_form(problem: Bakeoff, space: GridSpace) -> Any:
+    """The UFL form of a problem, with its quadrature."""
+    degree, u, v = space.degree, ufl.TrialFunction(space), ufl.TestFunction(space)
+    rule, exact = ("GLL", collocated_degree(degree)) if problem.collocated else ("default", 2 * problem.q1d(degree) - 1)
+    dx = ufl.dx(metadata={"quadrature_rule": rule, "quadrature_degree": exact})
+    mass, diffusion = ufl.inner(u, v) * dx, ufl.inner(ufl.grad(u), ufl.grad(v)) * dx
+    return {"mass": mass, "diffusion": diffusion, "screened": mass + diffusion}[problem.form]
+
+
+def _time(operator: FormOperator, problem: Bakeoff, degree: int, schedule: str, way: str) -> Timing:
+    runtime, precision = operator.runtime, operator.settings.precision
+    error = _error(operator, problem)
+    if not error < TOLERANCE[precision]:
+        raise DataError(
+            f"{problem.name}, degree {degree}, {schedule}, {way} is wrong by {error:.1e}; this is a bug, please report it"
+        )
+    (application,) = operator.prepare("action")
+    cells, dofs, plan = application.count, operator.num_local, application.plan
+    zero = runtime.measure_zero(operator.out, operator.vector_bytes)
+    times = zero + launch_seconds(runtime, operator.bind("action", operator.w, operator.out))
+    median, best = float(np.median(times)), float(times.min())
+    stored = plan.work.num_state > 0 or plan.geometry_words > 0
+    moved = problem.lvector_bytes(degree, cells, dofs, operator.scalar.itemsize, stored, plan.scatter == "atomic")
+    return Timing(
+        problem.name,
+        degree,
+        dofs,
+        cells,
+        problem.q1d(degree),
+        schedule,
+        way,
+        str(plan),
+        us=1e6 * median,
+        best_us=1e6 * best,
+        GDOFs=dofs / median / 1e9,
+        TFs=cells * problem.flops(degree) / median / 1e12,
+        bytes_per_dof=moved / dofs,
+        share=moved / runtime.copy_bandwidth() / median,
+        peer=peer(problem.name, degree),
+        goal=goal(problem.name, degree),
+        error=error,
+    )
+
+
+def _error(operator: FormOperator, problem: Bakeoff) -> float:
+    """How far the action is from the numpy twin's around three cells, and from what it does to constants and to x."""
+    (term,), space = operator.terms, operator.space
+    assert isinstance(space, GridSpace)
+    direction = np.random.default_rng(3).uniform(-1, 1, operator.num_local)
+    result = _action(operator, direction)
+    scale, errors = float(np.abs(result).max()), [0.0]
+    for cell in dict.fromkeys((0, term.num_cells // 2, term.num_cells - 1)):
+        errors.append(_cell_error(operator.form, term, cell, direction, result) / scale)
+    # x^T K x and 1^T M 1 are the volume, in each component; K 1 is zero.
+    ones, volume = _action(operator, np.ones(operator.num_local)), problem.num_comp * VOLUME
+    if problem.form == "diffusion":
+        errors.append(float(np.abs(ones).max()) / scale)
+        x = space.first_coordinate()
+        total = float(x @ _action(operator, x))
+    else:
+        total = float(ones.sum())
+    if term.quadrature.degree >= term.coord_element.map_degree:
+        errors.append(abs(total / volume - 1))
+    return float(np.max(errors))
+
+
+def _action(operator: FormOperator, direction: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """(num_local,) the action on an L-vector, in float64."""
+    operator.update()
+    operator.runtime.write(operator.w, direction.astype(operator.scalar))
+    operator.action()
+    return operator.runtime.read(operator.out, np.empty(operator.num_local, operator.scalar)).astype(float)
+
+
+def _cell_error(form: Form, term: Term, cell: int, direction: npt.NDArray, result: npt.NDArray) -> float:
+    """The largest difference to the twin at the dofs of a cell, to which its neighbours add."""
+    mesh, action = term.mesh, term.integral.action
+    assert isinstance(mesh, Grid) and action is not None
+    part = term.part(mesh.neighbours(cell))
+    values = twin.element_vectors(part, action, {"w": direction}, form.constant_values())
+    dofs, mine = part.dofs(), term.part(np.array([cell], np.int32)).dofs()[0]
+    places, entries = np.unique(dofs, return_inverse=True)
+    sums = np.bincount(entries.ravel(), values.ravel(), minlength=len(places))
+    return float(np.abs(sums[np.searchsorted(places, mine)] - result[mine]).max())

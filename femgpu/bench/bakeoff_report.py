@@ -1,0 +1,165 @@
+"""Report of the workloads bp1 to bp6: tables and pictures of rates against the degree, beside the peer's."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from femgpu.bench.peers import SOURCE
+from femgpu.model.bakeoff import PROBLEMS
+
+_HEAD = f"{'best':>10s}{'TF/s':>8s}{'B/dof':>8s}{'share':>7s}{'peer':>8s}{'ratio':>7s}{'goal':>7s}"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One action.
+
+    Attributes:
+        problem: bp1 to bp6.
+        degree: of the elements.
+        dofs: length of the vectors.
+        cells: hexahedra.
+        q1d: points per direction.
+        schedule: as it was asked for.
+        way: where the geometry comes from: `default`, as femgpu chooses; `rebuilt`, from the vertices; `stored`, at the points.
+        plan: the plan in words.
+        us: median time of one application in microseconds: zeroing, kernels, sums.
+        best_us: the shortest.
+        GDOFs: dofs over the median, in 1e9 per second.
+        TFs: operations of the untransformed algorithm over the median, in 1e12 per second.
+        bytes_per_dof: that an application moves at least, see `Bakeoff.lvector_bytes`: with zeroing where it adds atomically.
+        share: what these bytes take at the speed of a copy, over the median.
+        peer: GDOF/s of libCEED on an H200; NaN where unknown.
+        goal: GDOF/s to be reached there.
+        error: largest difference to the numpy twin on some cells, and of the identities; relative.
+    """
+
+    problem: str
+    degree: int
+    dofs: int
+    cells: int
+    q1d: int
+    schedule: str
+    way: str
+    plan: str
+    us: float
+    best_us: float
+    GDOFs: float
+    TFs: float
+    bytes_per_dof: float
+    share: float
+    peer: float
+    goal: float
+    error: float
+
+    @property
+    def label(self) -> str:
+        """Who did it, in tables and plots."""
+        return self.way if self.schedule == "auto" else f"{self.schedule}, {self.way}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """All timings of one problem on one device.
+
+    Attributes:
+        device: the device in words.
+        precision: of the kernels.
+        bandwidth: bytes per second of a copy.
+        timings: in the order in which they were made.
+        refusals: what schedules said that could not.
+    """
+
+    device: str
+    precision: str
+    bandwidth: float
+    timings: list[Timing]
+    refusals: list[str]
+
+    @property
+    def stem(self) -> str:
+        """Name of the report's files, before device and suffix."""
+        return self.timings[0].problem
+
+    @property
+    def variant(self) -> str:
+        """Name of the report's files, after the device."""
+        return self.precision
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per timing, for the CSV file."""
+        given = {"device": self.device, "precision": self.precision, "copy_GBs": round(self.bandwidth / 1e9, 1)}
+        return [given | asdict(timing) for timing in self.timings]
+
+    def record(self) -> dict[str, Any]:
+        """What the JSON file holds besides device and versions."""
+        given = {"workload": self.stem, "precision": self.precision, "copy_bytes_per_second": self.bandwidth, "peer": SOURCE}
+        return given | {"refusals": self.refusals, "timings": [asdict(timing) for timing in self.timings]}
+
+    def text(self) -> str:
+        """A table for each size: rates of all ways by degree, the best of them against model, peer and goal."""
+        what = f"{self.stem}: actions between L-vectors, {self.precision}, {self.device}"
+        lines = [what, f"GDOF/s; copies at {self.bandwidth / 1e9:.0f} GB/s; peer: {SOURCE}"]
+        for dofs, groups in self._sizes():
+            labels = list(dict.fromkeys(timing.label for group in groups for timing in group))
+            width = max(10, *(len(label) + 2 for label in labels))
+            lines.append(f"{dofs:.1e} dofs{'':4s}" + "".join(f"{label:>{width}s}" for label in labels) + _HEAD)
+            for group in groups:
+                rates = {timing.label: timing.GDOFs for timing in group}
+                columns = "".join(f"{rates[label]:{width}.3g}" if label in rates else " " * (width - 1) + "-" for label in labels)
+                lines.append(f"degree {group[0].degree:<8d}{columns}{_judged(group)}")
+        return "\n".join([*lines, *self.refusals])
+
+    def plot(self, path: Path) -> None:
+        """Rates against the degree, a picture for each size, with the bound of the stored factors, the peer and the goal."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        sizes = self._sizes()
+        figure = Figure(figsize=(6 * len(sizes), 4.5), layout="constrained")
+        FigureCanvasAgg(figure)
+        for axes, (dofs, groups) in zip(figure.subplots(1, len(sizes), squeeze=False)[0], sizes, strict=True):
+            curves: dict[str, list[Timing]] = {}
+            for timing in (timing for group in groups for timing in group):
+                curves.setdefault(timing.label, []).append(timing)
+            for label, timings in curves.items():
+                axes.plot([t.degree for t in timings], [t.GDOFs for t in timings], "o-", label=label)
+            degrees = [group[0].degree for group in groups]
+            axes.plot(degrees, [self._bound(group[0]) for group in groups], "k:", label="bound of stored factors by bytes")
+            for values, label, style in (
+                ([group[0].peer for group in groups], SOURCE, "k--"),
+                ([group[0].goal for group in groups], "to be reached on an H200", "k^"),
+            ):
+                if not np.isnan(values).all():
+                    axes.plot(degrees, values, style, label=label)
+            axes.set(xlabel="degree", ylabel="GDOF/s", yscale="log", title=f"{dofs:.1e} dofs")
+            axes.legend(fontsize=7)
+        figure.suptitle(f"{self.stem}, {self.precision}\n{self.device}", fontsize=8)
+        figure.savefig(path, dpi=120)
+
+    def _bound(self, timing: Timing) -> float:
+        """GDOF/s that a copy's speed allows with stored factors and atomic sums."""
+        problem = PROBLEMS[timing.problem]
+        return self.bandwidth * timing.dofs / problem.lvector_bytes(timing.degree, timing.cells, timing.dofs) / 1e9
+
+    def _sizes(self) -> list[tuple[float, list[list[Timing]]]]:
+        """By size, as it was asked for, the timings of each degree."""
+        found: dict[float, dict[int, list[Timing]]] = {}
+        for timing in self.timings:
+            # Sizes that were asked for are far apart; numbers of dofs differ a little from degree to degree.
+            size = next((known for known in found if 0.5 < timing.dofs / known < 2), float(timing.dofs))
+            found.setdefault(size, {}).setdefault(timing.degree, []).append(timing)
+        return [(size, list(groups.values())) for size, groups in found.items()]
+
+
+def _judged(group: list[Timing]) -> str:
+    """The columns after the rates: the best way of a degree."""
+    best = max(group, key=lambda timing: timing.GDOFs)
+    numbers = f"{best.GDOFs:10.3g}{best.TFs:8.2g}{best.bytes_per_dof:8.1f}{best.share:7.2f}"
+    if np.isnan(best.peer):
+        return numbers
+    return f"{numbers}{best.peer:8.2f}{best.GDOFs / best.peer:7.2f}{best.goal:7.1f}{' reached' * (best.GDOFs >= best.goal)}"

@@ -1,0 +1,191 @@
+"""Workloads bp10, bp35 and bp30 of paper 000: mass and screened Poisson operators of single hexahedra, from E-vector to E-vector.
+
+The factors of the geometry are stored at the points: one with Gauss points (bp10), seven with Gauss-Lobatto points at the nodes
+(bp35), seven with Gauss points (bp30). Each is held against what a copy of as many bytes takes in the same run, equation (12), and
+against the traffic in local memory where the plan counts it, equation (13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from rich.progress import track
+
+from femgpu.bench.bakeoff import TOLERANCE, schedules_named, weak_form
+from femgpu.bench.evector_report import LARGE, Result, Timing
+from femgpu.bench.grid import VOLUME, Grid, GridSpace, counts_for
+from femgpu.errors import DataError, PlanError
+from femgpu.forms import bilinear_form
+from femgpu.model.bakeoff import PROBLEMS, Bakeoff, roofline
+from femgpu.operators import make_terms, twin
+from femgpu.operators.application import Application
+from femgpu.operators.arrays import CellArrays, real_type, scalar_type
+from femgpu.operators.planner import Planner
+from femgpu.operators.term import Term
+from femgpu.operators.ways import Candidate, alternatives, choose_plan, state_bytes
+from femgpu.operators.work import make_work
+from femgpu.options import Settings
+from femgpu.runtime import Runtime
+from femgpu.runtime.rates import copy_bandwidth, launch_seconds, local_bandwidth
+
+DEGREES = tuple(range(1, 16))
+# The paper's meshes; 0 stands for as many cells as move `LARGE` bytes.
+CELLS = (512, 4096, 0)
+
+
+def run(
+    runtime: Runtime,
+    name: str,
+    degrees: Sequence[int],
+    cells: Sequence[float],
+    schedules: Sequence[str] = ("auto",),
+    precision: str = "double",
+) -> Result:
+    """Runs a workload on this process's device.
+
+    Args:
+        runtime: the device.
+        name: bp10, bp35 or bp30.
+        degrees: N of the paper.
+        cells: of each mesh, about; 0: as many as move `LARGE` bytes.
+        schedules: values of `-femgpu_schedule`, or "all".
+        precision: of the kernels.
+
+    Returns:
+        The timings; every result agrees with the numpy twin on some cells.
+
+    Raises:
+        DataError: when one does not.
+        PlanError: when no schedule serves, or for one that does not compute actions.
+    """
+    problem, timings, refusals = PROBLEMS[name], list[Timing](), list[str]()
+    named, local = schedules_named(schedules), local_bandwidth(runtime)
+    cases = [(degree, count) for degree in degrees for count in cells]
+    for degree, count in track(cases, description=name, transient=True):
+        word = np.dtype(real_type(precision)).itemsize
+        moved = word * problem.evector_words(degree)
+        term = _term(problem, degree, count or ceil(LARGE / moved))
+        copy = copy_bandwidth(runtime, moved * term.num_cells)
+        for schedule in named:
+            try:
+                case = _Case(runtime, term, Settings(precision=precision, schedule=schedule))
+            except PlanError as refusal:
+                refusals.append(f"{name}, N = {degree}, {schedule}: {refusal}")
+                continue
+            error = case.error(problem)
+            if not error < TOLERANCE[precision]:
+                raise DataError(f"{name}, N = {degree}, {schedule} is wrong by {error:.1e}; this is a bug, please report it")
+            timings.append(_timing(case, problem, degree, (schedule, not count), (copy, local), moved, error))
+    if not timings:
+        raise PlanError(f"bench {name}: no schedule serves; {'; '.join(refusals)}")
+    return Result(str(runtime.device), precision, local, timings, refusals)
+
+
+def _term(problem: Bakeoff, degree: int, cells: float) -> Term:
+    """The problem on a box with about so many cells; L-vectors of its space are E-vectors."""
+    space = GridSpace(Grid(counts_for(cells)), degree, problem.num_comp, continuous=False)
+    (term,) = make_terms(bilinear_form(weak_form(problem, space)), Settings())
+    return term
+
+
+def _timing(
+    case: _Case,
+    problem: Bakeoff,
+    degree: int,
+    asked: tuple[str, bool],
+    bandwidths: tuple[float, float],
+    moved: int,
+    error: float,
+) -> Timing:
+    times = launch_seconds(case.runtime, case.application.bind({}))
+    median, cells, plan = float(np.median(times)), case.term.num_cells, case.application.plan
+    (copy, local), traffic = bandwidths, getattr(plan, "local_traffic", 0)
+    flops, bound = problem.flops(degree), roofline(copy, problem.flops(degree), moved)
+    return Timing(
+        problem.name,
+        degree,
+        cells,
+        asked[1],
+        asked[0],
+        str(plan),
+        us=1e6 * median,
+        best_us=1e6 * float(times.min()),
+        GFs=flops * cells / median / 1e9,
+        GDOFs=cells * (degree + 1) ** 3 / median / 1e9,
+        GBs=moved * cells / median / 1e9,
+        copy_GBs=copy / 1e9,
+        roofline_GFs=bound / 1e9,
+        local_GFs=roofline(local, flops, traffic) / 1e9 if traffic else float("nan"),
+        share=flops * cells / median / bound,
+        error=error,
+    )
+
+
+class _Case:
+    """The action of a term between E-vectors, with the geometry stored at the points, by one plan.
+
+    Args:
+        runtime: the device.
+        term: the term.
+        settings: precision and schedule.
+    """
+
+    def __init__(self, runtime: Runtime, term: Term, settings: Settings):
+        self.runtime, self.term = runtime, term
+        action, limits, mpi = term.integral.action, runtime.device.limits, term.mesh.mpi
+        assert action is not None
+        self._scalar = scalar_type(settings.precision)
+        # Of the splits that store something, the one that stores least: in reference coordinates, nothing but geometry.
+        stored = Settings(precision=settings.precision, qdata="store")
+        splits = [entry.split for entry, _ in alternatives(term, action, stored, limits, mpi)]
+        split = min(
+            (split for split in splits if split is not None and split.state is not None), key=lambda split: split.num_scalars
+        )
+        work = make_work(term, "action", split.action, source="evector")
+        choice = choose_plan(work, term, settings, limits)
+        planner = Planner([term], stored, runtime, mpi)
+        (computed, choice), (storing, how) = planner.parts(term, action, Candidate(split, choice))
+        arrays, plan = CellArrays(runtime), choice.plan
+        buffers: dict[tuple, Any] = {("constants",): runtime.upload(np.zeros(1, real_type(settings.precision)))}
+        buffers |= {role: runtime.empty(size) for role, size in state_bytes(term, plan).items()}
+        Application(term, how.plan, storing, buffers, arrays)()
+        self._given, self._out = (
+            next(array for array in plan.arguments() if array.role == role) for role in (("entries", "w"), ("out", 0))
+        )
+        for array in (self._given, self._out):
+            assert array.layout is not None
+            buffers[array.role] = runtime.empty(array.layout.size(term.num_cells, array.words) * np.dtype(self._scalar).itemsize)
+        self._buffers = buffers
+        self.application = Application(term, plan, computed, buffers, arrays)
+
+    def error(self, problem: Bakeoff) -> float:
+        """The largest difference to the twin on three cells, relative, and that of the sum over all of A 1 to the volume."""
+        term, action = self.term, self.term.integral.action
+        assert action is not None
+        direction = np.random.default_rng(3).uniform(-1, 1, (term.num_cells, term.num_rows))
+        result, errors = self._apply(direction), [0.0]
+        for cell in dict.fromkeys((0, term.num_cells // 2, term.num_cells - 1)):
+            part = term.part(np.array([cell], np.int32))
+            expected = twin.element_vectors(part, action, {"w": direction.ravel()}, np.zeros(0))[0]
+            errors.append(float(np.abs(result[cell] - expected).max() / np.abs(expected).max()))
+        if term.quadrature.degree >= term.coord_element.map_degree:
+            errors.append(abs(float(self._apply(np.ones_like(direction)).sum()) / VOLUME - 1))
+        return float(np.max(errors))
+
+    def _apply(self, direction: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """(num_cells, num_rows) the action on an E-vector of that shape."""
+        given, out, product = self._given, self._out, self.term.element(self.term.rows[0]).product
+        assert given.layout is not None and out.layout is not None and product is not None
+        lattice = product[1]
+        self.runtime.write(self._buffers[given.role], given.layout.pack(direction.astype(self._scalar), lattice))
+        self.application()
+        flat = np.empty(out.layout.size(*direction.shape), self._scalar)
+        self.runtime.read(self._buffers[out.role], flat)
+        result = out.layout.unpack(flat, *direction.shape).astype(float)
+        if out.layout.lattice:
+            result = result[:, np.argsort(lattice)]
+        return result

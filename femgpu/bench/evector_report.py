@@ -1,0 +1,124 @@
+"""Report of the workloads bp10, bp35 and bp30: tables and pictures of rates against N, with both rooflines of paper 000."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+# Bytes that pass on a mesh that is no longer in any cache.
+LARGE = 2e9
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One operator.
+
+    Attributes:
+        problem: bp10, bp35 or bp30.
+        degree: N of the paper.
+        cells: hexahedra.
+        large: whether there are as many as move `LARGE` bytes.
+        schedule: as it was asked for.
+        plan: the plan in words.
+        us: median time in microseconds.
+        best_us: the shortest.
+        GFs: operations by paper 000's count over the median, in 1e9 per second.
+        GDOFs: entries of the E-vector over the median, in 1e9 per second.
+        GBs: bytes by paper 000's count over the median, in 1e9 per second.
+        copy_GBs: the same of a copy of as many bytes.
+        roofline_GFs: equation (12).
+        local_GFs: equation (13); NaN where the plan does not count its traffic in local memory.
+        share: rate over roofline (12).
+        error: largest difference to the numpy twin on some cells, and of the volume; relative.
+    """
+
+    problem: str
+    degree: int
+    cells: int
+    large: bool
+    schedule: str
+    plan: str
+    us: float
+    best_us: float
+    GFs: float
+    GDOFs: float
+    GBs: float
+    copy_GBs: float
+    roofline_GFs: float
+    local_GFs: float
+    share: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """All timings of one problem on one device.
+
+    Attributes:
+        device: the device in words.
+        precision: of the kernels.
+        local: bytes per second of local memory.
+        timings: in the order in which they were made.
+        refusals: what schedules said that could not.
+    """
+
+    device: str
+    precision: str
+    local: float
+    timings: list[Timing]
+    refusals: list[str]
+
+    @property
+    def stem(self) -> str:
+        """Name of the report's files, before device and suffix."""
+        return self.timings[0].problem
+
+    @property
+    def variant(self) -> str:
+        """Name of the report's files, after the device."""
+        return self.precision
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per timing, for the CSV file."""
+        return [{"device": self.device, "precision": self.precision} | asdict(timing) for timing in self.timings]
+
+    def record(self) -> dict[str, Any]:
+        """What the JSON file holds besides device and versions."""
+        given = {"workload": self.stem, "precision": self.precision, "local_bytes_per_second": self.local}
+        return given | {"refusals": self.refusals, "timings": [asdict(timing) for timing in self.timings]}
+
+    def text(self) -> str:
+        """A table: one line per mesh, schedule and degree."""
+        lines = [f"{self.stem}: E-vectors, {self.precision}, {self.device}; local memory at {self.local / 1e12:.3g} TB/s"]
+        names = ("GF/s", "(12)", "share", "(13)", "GDOF/s", "GB/s", "copy GB/s", "error")
+        lines.append(f"{'N':>3s}{'cells':>9s}  {'schedule':20s}" + "".join(f"{name:>11s}" for name in names))
+        for t in self.timings:
+            numbers = (t.GFs, t.roofline_GFs, t.share, t.local_GFs, t.GDOFs, t.GBs, t.copy_GBs)
+            values = "".join(f"{value:11.4g}" for value in numbers)
+            lines.append(f"{t.degree:3d}{t.cells:9d}  {t.schedule:20s}{values}{t.error:11.1e}")
+        return "\n".join([*lines, *self.refusals])
+
+    def plot(self, path: Path) -> None:
+        """GF/s against N, a picture for each mesh, with both rooflines."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        meshes: dict[str, list[Timing]] = {}
+        for timing in self.timings:
+            size = f"{LARGE / 1e9:.0f} GB" if timing.large else f"{timing.cells} cells"
+            meshes.setdefault(size, []).append(timing)
+        figure = Figure(figsize=(6 * len(meshes), 4.5), layout="constrained")
+        FigureCanvasAgg(figure)
+        for axes, (size, timings) in zip(figure.subplots(1, len(meshes), squeeze=False)[0], meshes.items(), strict=True):
+            bounds = {t.degree: t.roofline_GFs for t in timings}
+            for schedule in dict.fromkeys(t.schedule for t in timings):
+                mine = [t for t in timings if t.schedule == schedule]
+                axes.plot([t.degree for t in mine], [t.GFs for t in mine], "o-", label=schedule)
+                if any(t.local_GFs == t.local_GFs for t in mine):
+                    axes.plot([t.degree for t in mine], [t.local_GFs for t in mine], ":", label=f"{schedule}: local memory, (13)")
+            axes.plot(list(bounds), list(bounds.values()), "k--", label="copy of as many bytes, (12)")
+            axes.set(xlabel="N", ylabel="GF/s", title=size, ylim=(0, None))
+            axes.legend(fontsize=7)
+        figure.suptitle(f"{self.stem}, {self.precision}\n{self.device}", fontsize=8)
+        figure.savefig(path, dpi=120)

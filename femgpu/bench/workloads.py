@@ -1,0 +1,97 @@
+"""The workloads by the names that the command line has for them, with what each takes where nothing is given."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from typing import Any
+
+from mpi4py import MPI
+
+from femgpu import options, runtime
+from femgpu.bench import assembly, bakeoff, build, cg, evector, ex12, launch, qdata
+from femgpu.bench.report import Result
+from femgpu.errors import FemgpuError
+from femgpu.model.bakeoff import PROBLEMS
+from femgpu.runtime import Device, Runtime
+
+# On a CPU and on a GPU: numbers of cells, lengths of vectors.
+CELLS = {"ex12": (2e5, 1.6e7), "qdata": (2e3, 2e5), "assembly": (2e4, 1e6)}
+DOFS = ((1e4,), (1e6, 1e7))
+_CG_DOFS = (1e5, 4e6)
+# Degrees of kernels that a CPU runs in seconds.
+_CPU_DEGREES = (1, 2, 3)
+
+
+def run(arguments: Namespace) -> tuple[Result, Device]:
+    """Runs the workload that the command line names.
+
+    Args:
+        arguments: of `femgpu bench`; None stands for a default.
+
+    Returns:
+        What was measured, and on which device.
+
+    Raises:
+        FemgpuError: as the workloads do, and on several ranks where it takes one.
+    """
+    name = arguments.workload
+    if MPI.COMM_WORLD.size > 1 and name != "build":
+        raise FemgpuError(f"bench {name} on {MPI.COMM_WORLD.size} ranks: expected one; it times single kernels")
+    if name == "launch":
+        # Vectors of the type that -dm_vec_type names come before anything else makes a context of its own.
+        problems = launch.problems()
+        chosen = _runtime()
+        return launch.run(chosen, problems), chosen.device
+    if name == "cg":
+        cells, degrees = arguments.cell or ("hexahedron", "tetrahedron"), arguments.degrees or (1, 2, 3)
+        result = cg.run(cells, degrees, arguments.dofs or _CG_DOFS, arguments.problems or tuple(cg.PROBLEMS))
+        return result, _runtime().device
+    chosen = _runtime()
+    if name in PROBLEMS:
+        return (_evector if PROBLEMS[name].evector else _bakeoff)(chosen, arguments), chosen.device
+    workloads: dict[str, Callable[[Runtime, Namespace], Any]] = {
+        "build": _build, "qdata": _qdata, "assembly": _assembly, "ex12": _ex12,
+    }  # fmt: skip
+    return workloads[name](chosen, arguments), chosen.device
+
+
+def _runtime() -> Runtime:
+    return runtime.for_comm(options.read().device, MPI.COMM_WORLD)
+
+
+def _cells(chosen: Runtime, arguments: Namespace) -> float:
+    return float(arguments.cells or CELLS[arguments.workload][chosen.device.is_gpu])
+
+
+def _build(chosen: Runtime, arguments: Namespace) -> build.Result:
+    cells, degrees = arguments.cell or build.CELLS, arguments.degrees or build.DEGREES
+    return build.run(chosen, MPI.COMM_WORLD, arguments.scripts or (), cells, degrees)
+
+
+def _qdata(chosen: Runtime, arguments: Namespace) -> qdata.Result:
+    return qdata.run(chosen, _cells(chosen, arguments), arguments.precision or "double")
+
+
+def _assembly(chosen: Runtime, arguments: Namespace) -> assembly.Result:
+    return assembly.run(chosen, _cells(chosen, arguments), arguments.precision or "double")
+
+
+def _ex12(chosen: Runtime, arguments: Namespace) -> ex12.Result:
+    blocks = arguments.blocks or ex12.BLOCKS
+    return ex12.run(_cells(chosen, arguments), arguments.precision or "single", arguments.dim, blocks)
+
+
+def _bakeoff(chosen: Runtime, arguments: Namespace) -> bakeoff.Result:
+    gpu = chosen.device.is_gpu
+    degrees, sizes = arguments.degrees or (bakeoff.DEGREES if gpu else _CPU_DEGREES), arguments.dofs or DOFS[gpu]
+    given = arguments.schedules or ("auto",), arguments.ways or tuple(bakeoff.WAYS), arguments.precision or "double"
+    return bakeoff.run(chosen, arguments.workload, degrees, sizes, *given)
+
+
+def _evector(chosen: Runtime, arguments: Namespace) -> evector.Result:
+    gpu = chosen.device.is_gpu
+    degrees = arguments.degrees or (evector.DEGREES if gpu else _CPU_DEGREES)
+    cells = (arguments.cells,) if arguments.cells else evector.CELLS[: None if gpu else 1]
+    given = arguments.schedules or ("auto",), arguments.precision or "double"
+    return evector.run(chosen, arguments.workload, degrees, cells, *given)

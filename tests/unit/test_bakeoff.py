@@ -1,0 +1,156 @@
+"""The bake-off problems of `femgpu bench`: their meshes against PETSc's, their models against published numbers, their reports."""
+
+import json
+
+import numpy as np
+import pytest
+import ufl
+from petsc4py import PETSc
+
+import femgpu
+from femgpu import runtime
+from femgpu.bench import bakeoff, evector, peers
+from femgpu.bench.grid import VOLUME, Grid, GridSpace, bent, counts_for
+from femgpu.cli import main
+from femgpu.errors import DataError, PlanError
+from femgpu.model.bakeoff import PROBLEMS, roofline
+from femgpu.runtime import rates
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Timings of few launches."""
+    monkeypatch.setattr(rates, "SECONDS", 1e-3)
+
+
+def bent_box(counts):
+    dm = femgpu.mesh.box(counts, cell="hexahedron", comm=PETSc.COMM_SELF)
+    coordinates = dm.getCoordinatesLocal()
+    coordinates.setArray(bent(coordinates.array_r.reshape(-1, 3)).ravel())
+    dm.setCoordinatesLocal(coordinates)
+    return dm
+
+
+@pytest.mark.parametrize(
+    ("counts", "degree", "num_comp"),
+    [((3, 4, 5), 1, 1), ((2, 1, 3), 2, 3), ((3, 2, 2), 3, 1), ((1, 2, 2), 5, 2), (counts_for(1e6 / 4**3), 4, 1)],
+)
+def test_grids_are_numbered_as_meshes_of_users(counts, degree, num_comp):
+    """Cells, vertices, coordinates and dofs, the last case with a million of them."""
+    space = femgpu.FunctionSpace(bent_box(counts), "Lagrange", degree, shape=(num_comp,) if num_comp > 1 else ())
+    grid = Grid(counts)
+    made = GridSpace(grid, degree, num_comp)
+    for found, expected in (
+        (made.offsets, space.offsets),
+        (grid.block.coord_dofs, space.mesh.block.coord_dofs),
+        (grid.coords, space.mesh.coords),
+        (grid.block.affine, space.mesh.block.affine),
+    ):
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == expected.dtype
+    assert made.num_local == space.num_local == made.numbering.num_owned == made.num_dofs and made.numbering.is_identity
+    if len(grid.block.ids) < 100:
+        positions, where = space.nodes()
+        for component in range(num_comp):
+            np.testing.assert_allclose(made.first_coordinate()[positions + component], where[:, 0], rtol=0, atol=1e-15)
+        one = femgpu.Constant(space.dm, 1.0)
+        assert femgpu.assemble(one * ufl.dx(degree=2)) == pytest.approx(VOLUME, rel=1e-14)
+
+
+def test_neighbours_share_vertices():
+    grid = Grid((3, 2, 4))
+    dofs = grid.block.coord_dofs
+    for cell in (0, 7, 23):
+        shared = np.isin(dofs, dofs[cell]).any(axis=1)
+        np.testing.assert_array_equal(grid.neighbours(cell), np.flatnonzero(shared))
+
+
+def test_sizes_that_do_not_fit_are_refused():
+    with pytest.raises(DataError, match="a box of 2048 x 2048 x 2048 cells has 8.6e[+]09 dofs; 32-bit offsets reach"):
+        Grid((2**11,) * 3)
+    with pytest.raises(DataError, match="a box of 2048 x 2 x 2 cells has 6.71e[+]09 dofs"):
+        GridSpace(Grid((2**11, 2, 2)), 2, 2**16)
+
+
+def test_models_are_those_of_the_paper():
+    """Bytes and operations of a cell between E-vectors, and GDOF/s at 4.3 TB/s between L-vectors."""
+    for degree, expected in {
+        1: ((344, 483), (576, 336), (1640, 1914)),
+        8: ((19664, 98560), (52488, 91854), (67664, 235560)),
+        15: ((104840, 893809), (294912, 860160), (340664, 1979582)),
+    }.items():
+        found = [
+            (8 * problem.evector_words(degree), problem.flops(degree)) for problem in map(PROBLEMS.get, ("bp10", "bp35", "bp30"))
+        ]
+        assert found == list(expected)
+    for name, degree, (ideal, atomic) in (("bp1", 2, (46.0, 39.3)), ("bp3", 8, (37.2, 32.7)), ("bp5", 4, (36.6, 32.2))):
+        dofs = 10**6 * degree**3
+        for adds, expected in ((False, ideal), (True, atomic)):
+            moved = PROBLEMS[name].lvector_bytes(degree, 10**6, dofs, atomic=adds)
+            assert 4300 * dofs / moved == pytest.approx(expected, abs=0.06)
+    assert PROBLEMS["bp5"].lvector_bytes(1, 10**6, 10**6, stored=False, atomic=False) == 104 * 10**6
+    assert roofline(4.3e12, 336, 576) == pytest.approx(2.51e12, rel=1e-3)
+
+
+def test_peers_are_known_by_degree():
+    assert peers.peer("bp5", 3) == 21.72 and peers.goal("bp1", 6) == 51
+    assert np.isnan([peers.peer("bp5", 9), peers.peer("bp2", 1), peers.goal("bp35", 2)]).all()
+
+
+def report(folder, capsys, *words):
+    """What `femgpu bench` prints and its JSON file."""
+    assert main(["bench", *words, "--out", str(folder)]) == 0
+    files = {path.suffix: path for path in folder.iterdir()}
+    assert set(files) == {".csv", ".json", ".png"} and all(path.stem.startswith(words[0]) for path in files.values())
+    record = json.loads(files[".json"].read_text(), parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))
+    assert len(files[".csv"].read_text().splitlines()) == 1 + len(record["timings"])
+    return capsys.readouterr().out, record
+
+
+def test_bench_between_l_vectors(tmp_path, capsys):
+    given = ["--degrees", "1,2", "--dofs", "60", "500", "--schedules", "cell", "--ways", "rebuilt", "stored"]
+    shown, record = report(tmp_path, capsys, "bp5", *given)
+    assert peers.SOURCE in shown and "cell, rebuilt" in shown and record["peer"] == peers.SOURCE
+    timings = record["timings"]
+    assert [(t["degree"], t["way"], t["q1d"]) for t in timings[:4]] == [
+        (1, "rebuilt", 2), (1, "stored", 2), (2, "rebuilt", 3), (2, "stored", 3),
+    ]  # fmt: skip
+    assert [t["dofs"] for t in timings[::2]] == [125, 125, 729, 729] and len(timings) == 8
+    for timing in timings:
+        assert timing["error"] < 1e-13 and timing["GDOFs"] > 0 and timing["us"] >= timing["best_us"] > 0 and timing["share"] > 0
+        assert ("6 stored numbers per point" in timing["plan"]) == (timing["way"] == "stored")
+    assert (timings[0]["peer"], timings[0]["goal"]) == (6.56, 9.5)
+
+
+def test_bench_between_e_vectors(tmp_path, capsys):
+    """The paper's number of factors; local memory counts where a plan knows what it moves there."""
+    shown, record = report(tmp_path, capsys, "bp35", "--degrees", "1", "--cells", "8", "--schedules", "all")
+    assert {"cell", "transposed"} <= {t["schedule"] for t in record["timings"]} and record["local_bytes_per_second"] > 0
+    for timing in record["timings"]:
+        assert "7 stored numbers per point" in timing["plan"] and timing["error"] < 1e-13 and timing["local_GFs"] is None
+        assert timing["share"] == pytest.approx(timing["GFs"] / timing["roofline_GFs"]) and timing["cells"] == 8
+    assert "transposed" in shown
+
+
+@pytest.mark.parametrize(("name", "stored"), [("bp2", 1), ("bp10", 1)])
+def test_mass_stores_one_number(name, stored):
+    """Vectors and E-vectors; the volume and the twin are compared in the run."""
+    run = evector.run if PROBLEMS[name].evector else bakeoff.run
+    given = {} if PROBLEMS[name].evector else {"ways": ("stored",)}
+    (timing,) = run(runtime.current(), name, (1,), (24,), **given).timings
+    assert f"{stored} stored numbers per point" in timing.plan and timing.error < 1e-13
+
+
+def test_wrong_actions_are_not_timed(monkeypatch):
+    action = bakeoff._action
+    monkeypatch.setattr(bakeoff, "_action", lambda operator, w: action(operator, w) * (1 + 1e-9))
+    with pytest.raises(DataError, match="bp1, degree 1, auto, rebuilt is wrong by 1"):
+        bakeoff.run(runtime.current(), "bp1", (1,), (24,), ways=("rebuilt",))
+
+
+def test_schedules_that_cannot_are_named():
+    given = {"degrees": (1,), "sizes": (24,), "ways": ("rebuilt",)}
+    with pytest.raises(PlanError, match="bench bp1: no schedule serves; bp1, degree 1, cell:group_size=100000, rebuilt: "):
+        bakeoff.run(runtime.current(), "bp1", schedules=("cell:group_size=100000",), **given)
+    with pytest.raises(PlanError, match="--schedules matrix: expected auto, all, or "):
+        bakeoff.run(runtime.current(), "bp1", schedules=("auto", "matrix"), **given)
