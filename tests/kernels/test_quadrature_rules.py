@@ -66,6 +66,18 @@ def test_mass_matrices_are_diagonal(cell, degree, scheme, rng):
         assert sums[0] == pytest.approx(sums[1], rel=1e-13)
 
 
+@pytest.mark.parametrize("degree", (2, 3, 5))
+def test_boundary_masses_of_triangles_are_diagonal(degree, rng):
+    """PETSc's nodes on the edges of simplices are Gauss-Lobatto points."""
+    V = femgpu.FunctionSpace(random_plex("triangle", rng), "Lagrange", degree)
+    u, v = femgpu.Function(V), ufl.TestFunction(V)
+    for term in make_terms(lower_form(u * v * ds(scheme="GLL"), u), Settings()):
+        matrices = twin.element_matrices(term, term.integral.jacobian, {}, np.zeros(0))
+        diagonal = np.einsum("eii->ei", matrices)
+        assert np.abs(matrices - diagonal[:, :, None] * np.eye(matrices.shape[1])).max() < 1e-14 * diagonal.max()
+        assert (np.count_nonzero(diagonal > 1e-12 * diagonal.max(), axis=1) == degree + 1).all()
+
+
 @pytest.mark.parametrize(("cell", "degree", "scheme"), [("hexahedron", 2, "GLL"), ("tetrahedron", 1, "vertex")])
 def test_assembled_mass_is_diagonal(cell, degree, scheme, set_options, rng):
     set_options("lump_", femgpu_jacobian="assembled")

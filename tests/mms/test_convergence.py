@@ -81,3 +81,39 @@ def test_rate(rng, set_options, cell, degree):
     rate = math.log(errors[0] / errors[1]) / math.log(fine / coarse)
     print(cell, degree, wave, phase, errors, rate)
     assert abs(rate - (degree + 1)) <= 0.15
+
+
+def lumped_error(cell, degree, scheme, count, wave, phase, rng, set_options):
+    """-div grad u + u = f with du/dn + u = g, every integral by one rule."""
+    dm = distorted_box(cell, count, rng)
+    V = femgpu.FunctionSpace(dm, "Lagrange", degree)
+    u, v, x, n = femgpu.Function(V), ufl.TestFunction(V), femgpu.coordinates(dm), ufl.FacetNormal(V)
+    k, shift = femgpu.Constant(dm, wave), femgpu.Constant(dm, phase)
+    exact = 0.5 + ufl.sin(ufl.dot(k, x) + shift)
+    cells, facets = dx(scheme=scheme), ufl.ds(scheme=scheme)
+    F = (inner(grad(u), grad(v)) + (u + ufl.div(grad(exact)) - exact) * v) * cells
+    F += (u - ufl.dot(grad(exact), n) - exact) * v * facets
+    set_options("lumped_", snes_type="ksponly", ksp_rtol=1e-10, ksp_type="cg", pc_type="jacobi")
+    femgpu.NonlinearProblem(F, u, options_prefix="lumped_").solve()
+    return math.sqrt(femgpu.assemble((u - exact) ** 2 * dx(degree=2 * degree + 2)))
+
+
+@pytest.mark.parametrize(
+    ("cell", "degree", "scheme", "counts"),
+    [
+        ("triangle", 1, "vertex", (12, 24)),
+        ("tetrahedron", 1, "vertex", (6, 12)),
+        ("quadrilateral", 1, "vertex", (12, 24)),
+        ("quadrilateral", 3, "GLL", (8, 16)),
+        ("hexahedron", 2, "GLL", (4, 8)),
+    ],
+)
+def test_rate_with_points_at_the_nodes(rng, set_options, cell, degree, scheme, counts):
+    """Lumped masses, loads and boundary terms lose nothing of the rate."""
+    dim = 2 if cell in ("triangle", "quadrilateral") else 3
+    wave = rng.uniform(0.8, 1.3, dim) * rng.choice([-1, 1], dim)
+    phase = float(rng.uniform(0, 2 * np.pi))
+    errors = [lumped_error(cell, degree, scheme, count, wave, phase, rng, set_options) for count in counts]
+    rate = math.log(errors[0] / errors[1]) / math.log(counts[1] / counts[0])
+    print(cell, degree, scheme, wave, phase, errors, rate)
+    assert abs(rate - (degree + 1)) <= 0.15

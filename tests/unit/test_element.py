@@ -1,3 +1,4 @@
+import basix
 import numpy as np
 import pytest
 from petsc4py import PETSc
@@ -254,6 +255,17 @@ def test_gll_points_of_a_degree_are_the_nodes(cell, degree):
         nodes = LagrangeElement(cell, degree, continuous).nodes
         assert points.shape == nodes.shape
         assert np.abs(points[:, None] - nodes[None]).max(axis=2).min(axis=1).max() < 1e-14
+
+
+@pytest.mark.parametrize("cell", TENSOR_CELLS)
+def test_gll_rules_are_those_of_basix(cell):
+    dim = reference_cell(cell).dim
+    for degree in (1, 4, 9):
+        rule = scheme_rule(cell, degree, "GLL")
+        points, weights = basix.make_quadrature(basix.CellType[cell], degree, rule=basix.QuadratureType.gll)
+        mine, theirs = (np.lexsort(np.round(array, 9).T) for array in (rule.points, 2 * points - 1))
+        np.testing.assert_allclose(rule.points[mine], 2 * points[theirs] - 1, rtol=0, atol=1e-14)
+        np.testing.assert_allclose(rule.weights[mine], 2.0**dim * weights[theirs], rtol=1e-13)
 
 
 @cells
