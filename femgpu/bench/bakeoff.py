@@ -9,23 +9,28 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
 import ufl
 from rich.progress import track
 
-from femgpu.bench.bakeoff_report import Result, Timing
+from femgpu.bench.bakeoff_report import Asked, Result, Timing
 from femgpu.bench.grid import VOLUME, Grid, GridSpace, counts_for
 from femgpu.bench.peers import goal, peer
 from femgpu.element import collocated_degree
-from femgpu.errors import DataError, PlanError
+from femgpu.errors import BuildError, DataError, DeviceError, PlanError
 from femgpu.forms import Form, bilinear_form
 from femgpu.kernels import SCHEDULES
 from femgpu.model.bakeoff import PROBLEMS, Bakeoff
 from femgpu.operators import FormOperator, twin
+from femgpu.operators.planner import Planner
 from femgpu.operators.term import Term
+from femgpu.operators.ways import Candidate, Choice, alternatives, candidates, make_wish
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
 from femgpu.runtime.rates import launch_seconds
@@ -61,6 +66,7 @@ def run(
     schedules: Sequence[str] = ("auto",),
     ways: Sequence[str] = tuple(WAYS),
     precision: str = "double",
+    plans: int = 0,
 ) -> Result:
     """Runs a workload on this process's device.
 
@@ -72,6 +78,7 @@ def run(
         schedules: values of `-femgpu_schedule`, or "all".
         ways: of `WAYS`.
         precision: of the kernels.
+        plans: of each schedule that are timed besides femgpu's choice, at most.
 
     Returns:
         The timings; every action agrees with the numpy twin on some cells and with what is known of constants and linear functions.
@@ -88,10 +95,15 @@ def run(
         for schedule in named:
             for way in ways:
                 settings = Settings(precision=precision, schedule=schedule, **WAYS[way])
+                asked = Asked(name, degree, size, schedule, way)
                 try:
-                    timings.append(_time(FormOperator(form, settings, runtime), problem, degree, schedule, way))
-                except PlanError as refusal:
-                    refusals.append(f"{name}, degree {degree}, {schedule}, {way}: {refusal}")
+                    operator = FormOperator(form, settings, runtime)
+                    timings.append(_time(operator, problem, asked))
+                    for candidate in _candidates(operator, plans):
+                        _take(operator, candidate)
+                        timings.append(_time(operator, problem, replace(asked, tried=True)))
+                except (PlanError, BuildError, DeviceError) as refusal:
+                    refusals.append(f"{asked}: {refusal}")
                 gc.collect()  # device memory
     if not timings:
         raise PlanError(f"bench {name}: no schedule serves; {'; '.join(refusals)}")
@@ -107,37 +119,60 @@ def weak_form(problem: Bakeoff, space: GridSpace) -> Any:
     return {"mass": mass, "diffusion": diffusion, "screened": mass + diffusion}[problem.form]
 
 
-def _time(operator: FormOperator, problem: Bakeoff, degree: int, schedule: str, way: str) -> Timing:
+def _candidates(operator: FormOperator, plans: int) -> list[Candidate]:
+    """Other plans for the splits that come into question, so many of each schedule."""
+    settings, runtime = operator.settings, operator.runtime
+    (term,), limits, found = operator.terms, runtime.device.limits, list[Candidate]()
+    assert term.integral.action is not None
+    if not plans:
+        return found
+    others = alternatives(term, term.integral.action, settings, limits, operator.mpi)
+    for entry in candidates(term, others, settings, runtime, operator.mpi):
+        work = entry.choice.plan.work
+        for schedule in SCHEDULES:
+            named = settings.schedule_name in ("", schedule.name)
+            if named and "action" in schedule.targets and not schedule.refuses(work, limits):
+                wish = make_wish(term, work, settings, limits)
+                found += [Candidate(entry.split, Choice(plan)) for plan in islice(schedule.plans(work, limits, wish), plans)]
+    return found
+
+
+def _take(operator: FormOperator, candidate: Candidate) -> None:
+    """Lets the operator launch a plan in place of the one that it has chosen."""
+    (term,) = operator.terms
+    operator.applications.pop("action")
+    operator.base_changed()
+    with mock.patch.object(Planner, "ways", return_value=[(term, term.integral.action, [candidate])]):
+        operator.prepare("action")
+
+
+def _time(operator: FormOperator, problem: Bakeoff, asked: Asked) -> Timing:
     runtime, precision = operator.runtime, operator.settings.precision
     error = _error(operator, problem)
     if not error < TOLERANCE[precision]:
-        raise DataError(
-            f"{problem.name}, degree {degree}, {schedule}, {way} is wrong by {error:.1e}; this is a bug, please report it"
-        )
+        raise DataError(f"{asked} is wrong by {error:.1e}; this is a bug, please report it")
     (application,) = operator.prepare("action")
     cells, dofs, plan = application.count, operator.num_local, application.plan
     zero = runtime.measure_zero(operator.out, operator.vector_bytes)
     times = zero + launch_seconds(runtime, operator.bind("action", operator.w, operator.out))
     median, best = float(np.median(times)), float(times.min())
     stored = plan.work.num_state > 0 or plan.geometry_words > 0
-    moved = problem.lvector_bytes(degree, cells, dofs, operator.scalar.itemsize, stored, plan.scatter == "atomic")
+    moved = problem.lvector_bytes(asked.degree, cells, dofs, operator.scalar.itemsize, stored, plan.scatter == "atomic")
+    others = (peer(asked.problem, asked.degree), goal(asked.problem, asked.degree)) if precision == "double" else (np.nan, np.nan)
     return Timing(
-        problem.name,
-        degree,
-        dofs,
-        cells,
-        problem.q1d(degree),
-        schedule,
-        way,
-        str(plan),
+        **vars(asked),
+        dofs=dofs,
+        cells=cells,
+        q1d=problem.q1d(asked.degree),
+        plan=str(plan),
         us=1e6 * median,
         best_us=1e6 * best,
         GDOFs=dofs / median / 1e9,
-        TFs=cells * problem.flops(degree) / median / 1e12,
+        TFs=cells * problem.flops(asked.degree) / median / 1e12,
         bytes_per_dof=moved / dofs,
         share=moved / runtime.copy_bandwidth() / median,
-        peer=peer(problem.name, degree),
-        goal=goal(problem.name, degree),
+        peer=others[0],
+        goal=others[1],
         error=error,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,42 @@ _HEAD = f"{'best':>10s}{'TF/s':>8s}{'B/dof':>8s}{'share':>7s}{'peer':>8s}{'ratio
 
 
 @dataclass(frozen=True)
-class Timing:
-    """One action.
+class Asked:
+    """What is to be timed.
 
     Attributes:
         problem: bp1 to bp6.
         degree: of the elements.
+        size: length of the vectors, about.
+        schedule: value of `-femgpu_schedule`.
+        way: where the geometry comes from: `default`, as femgpu chooses; `rebuilt`, from the vertices; `stored`, at the points.
+        tried: whether it is another plan than femgpu's choice.
+    """
+
+    problem: str
+    degree: int
+    size: float
+    schedule: str
+    way: str
+    tried: bool = False
+
+    @property
+    def label(self) -> str:
+        """Who did it, in tables and plots."""
+        return self.way if self.schedule == "auto" else f"{self.schedule}, {self.way}"
+
+    def __str__(self) -> str:
+        return f"{self.problem}, degree {self.degree}, {self.schedule}, {self.way}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing(Asked):
+    """One action.
+
+    Attributes:
         dofs: length of the vectors.
         cells: hexahedra.
         q1d: points per direction.
-        schedule: as it was asked for.
-        way: where the geometry comes from: `default`, as femgpu chooses; `rebuilt`, from the vertices; `stored`, at the points.
         plan: the plan in words.
         us: median time of one application in microseconds: zeroing, kernels, sums.
         best_us: the shortest.
@@ -38,13 +64,9 @@ class Timing:
         error: largest difference to the numpy twin on some cells, and of the identities; relative.
     """
 
-    problem: str
-    degree: int
     dofs: int
     cells: int
     q1d: int
-    schedule: str
-    way: str
     plan: str
     us: float
     best_us: float
@@ -55,11 +77,6 @@ class Timing:
     peer: float
     goal: float
     error: float
-
-    @property
-    def label(self) -> str:
-        """Who did it, in tables and plots."""
-        return self.way if self.schedule == "auto" else f"{self.schedule}, {self.way}"
 
 
 @dataclass(frozen=True)
@@ -101,17 +118,18 @@ class Result:
         return given | {"refusals": self.refusals, "timings": [asdict(timing) for timing in self.timings]}
 
     def text(self) -> str:
-        """A table for each size: rates of all ways by degree, the best of them against model, peer and goal."""
+        """A table for each size: rates by degree, the best plan against model, peer and goal; and means over degrees."""
         what = f"{self.stem}: actions between L-vectors, {self.precision}, {self.device}"
         lines = [what, f"GDOF/s; copies at {self.bandwidth / 1e9:.0f} GB/s; peer: {SOURCE}"]
-        for dofs, groups in self._sizes():
+        for size, groups in self._sizes():
             labels = list(dict.fromkeys(timing.label for group in groups for timing in group))
             width = max(10, *(len(label) + 2 for label in labels))
-            lines.append(f"{dofs:.1e} dofs{'':4s}" + "".join(f"{label:>{width}s}" for label in labels) + _HEAD)
+            lines.append(f"{size:.0e} dofs{'':6s}" + "".join(f"{label:>{width}s}" for label in labels) + _HEAD)
             for group in groups:
-                rates = {timing.label: timing.GDOFs for timing in group}
-                columns = "".join(f"{rates[label]:{width}.3g}" if label in rates else " " * (width - 1) + "-" for label in labels)
+                rates = {label: _best([t for t in group if t.label == label]) for label in labels}
+                columns = "".join(f"{timing.GDOFs if timing else np.nan:{width}.3g}" for timing in rates.values())
                 lines.append(f"degree {group[0].degree:<8d}{columns}{_judged(group)}")
+            lines += _summary(groups)
         return "\n".join([*lines, *self.refusals])
 
     def plot(self, path: Path) -> None:
@@ -122,12 +140,10 @@ class Result:
         sizes = self._sizes()
         figure = Figure(figsize=(6 * len(sizes), 4.5), layout="constrained")
         FigureCanvasAgg(figure)
-        for axes, (dofs, groups) in zip(figure.subplots(1, len(sizes), squeeze=False)[0], sizes, strict=True):
-            curves: dict[str, list[Timing]] = {}
-            for timing in (timing for group in groups for timing in group):
-                curves.setdefault(timing.label, []).append(timing)
-            for label, timings in curves.items():
-                axes.plot([t.degree for t in timings], [t.GDOFs for t in timings], "o-", label=label)
+        for axes, (size, groups) in zip(figure.subplots(1, len(sizes), squeeze=False)[0], sizes, strict=True):
+            for label in dict.fromkeys(timing.label for group in groups for timing in group):
+                points = [best for group in groups if (best := _best([t for t in group if t.label == label]))]
+                axes.plot([t.degree for t in points], [t.GDOFs for t in points], "o-", label=label)
             degrees = [group[0].degree for group in groups]
             axes.plot(degrees, [self._bound(group[0]) for group in groups], "k:", label="bound of stored factors by bytes")
             for values, label, style in (
@@ -136,7 +152,7 @@ class Result:
             ):
                 if not np.isnan(values).all():
                     axes.plot(degrees, values, style, label=label)
-            axes.set(xlabel="degree", ylabel="GDOF/s", yscale="log", title=f"{dofs:.1e} dofs")
+            axes.set(xlabel="degree", ylabel="GDOF/s", yscale="log", title=f"{size:.0e} dofs", xticks=degrees)
             axes.legend(fontsize=7)
         figure.suptitle(f"{self.stem}, {self.precision}\n{self.device}", fontsize=8)
         figure.savefig(path, dpi=120)
@@ -147,19 +163,38 @@ class Result:
         return self.bandwidth * timing.dofs / problem.lvector_bytes(timing.degree, timing.cells, timing.dofs) / 1e9
 
     def _sizes(self) -> list[tuple[float, list[list[Timing]]]]:
-        """By size, as it was asked for, the timings of each degree."""
+        """By size the timings of each degree."""
         found: dict[float, dict[int, list[Timing]]] = {}
         for timing in self.timings:
-            # Sizes that were asked for are far apart; numbers of dofs differ a little from degree to degree.
-            size = next((known for known in found if 0.5 < timing.dofs / known < 2), float(timing.dofs))
-            found.setdefault(size, {}).setdefault(timing.degree, []).append(timing)
+            found.setdefault(timing.size, {}).setdefault(timing.degree, []).append(timing)
         return [(size, list(groups.values())) for size, groups in found.items()]
 
 
+def _best(timings: Sequence[Timing]) -> Timing | None:
+    return max(timings, key=lambda timing: timing.GDOFs, default=None)
+
+
 def _judged(group: list[Timing]) -> str:
-    """The columns after the rates: the best way of a degree."""
+    """The columns after the rates: the best plan of a degree."""
     best = max(group, key=lambda timing: timing.GDOFs)
     numbers = f"{best.GDOFs:10.3g}{best.TFs:8.2g}{best.bytes_per_dof:8.1f}{best.share:7.2f}"
     if np.isnan(best.peer):
         return numbers
     return f"{numbers}{best.peer:8.2f}{best.GDOFs / best.peer:7.2f}{best.goal:7.1f}{' reached' * (best.GDOFs >= best.goal)}"
+
+
+def _summary(groups: list[list[Timing]]) -> list[str]:
+    """Over all degrees: the best and the best with stored factors against the peer, and femgpu's choice against the best."""
+    lines = []
+    for what, chosen in (
+        ("best", [_best(group) for group in groups]),
+        ("stored", [_best([t for t in group if t.way == "stored"]) for group in groups]),
+    ):
+        ratios = {t.degree: t.GDOFs / t.peer for t in chosen if t is not None and not np.isnan(t.peer)}
+        means = [ratio for degree, ratio in ratios.items() if degree > 1]
+        if ratios and means:
+            least, mean = min(ratios.values()), np.exp(np.mean(np.log(means)))
+            lines.append(f"{what} over peer: at least {least:.2f}, from degree 2 on {mean:.2f} in geometric mean")
+    own = [_best([t for t in group if t.schedule == "auto" and t.way == "default" and not t.tried]) for group in groups]
+    near = [mine.GDOFs >= max(t.GDOFs for t in group) / 1.15 for mine, group in zip(own, groups, strict=True) if mine is not None]
+    return [*lines, f"default within 15 % of the best in {sum(near)} of {len(near)} degrees"] if near else lines

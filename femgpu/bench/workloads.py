@@ -86,7 +86,7 @@ def _bakeoff(chosen: Runtime, arguments: Namespace) -> bakeoff.Result:
     gpu = chosen.device.is_gpu
     degrees, sizes = arguments.degrees or (bakeoff.DEGREES if gpu else _CPU_DEGREES), arguments.dofs or DOFS[gpu]
     given = arguments.schedules or ("auto",), arguments.ways or tuple(bakeoff.WAYS), arguments.precision or "double"
-    return bakeoff.run(chosen, arguments.workload, degrees, sizes, *given)
+    return bakeoff.run(chosen, arguments.workload, degrees, sizes, *given, arguments.plans)
 
 
 def _evector(chosen: Runtime, arguments: Namespace) -> evector.Result:

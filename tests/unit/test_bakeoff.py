@@ -10,6 +10,7 @@ from petsc4py import PETSc
 import femgpu
 from femgpu import runtime
 from femgpu.bench import bakeoff, evector, peers
+from femgpu.bench.bakeoff_report import Result, Timing
 from femgpu.bench.grid import VOLUME, Grid, GridSpace, bent, counts_for
 from femgpu.cli import main
 from femgpu.errors import DataError, PlanError
@@ -139,6 +140,37 @@ def test_mass_stores_one_number(name, stored):
     given = {} if PROBLEMS[name].evector else {"ways": ("stored",)}
     (timing,) = run(runtime.current(), name, (1,), (24,), **given).timings
     assert f"{stored} stored numbers per point" in timing.plan and timing.error < 1e-13
+
+
+def test_other_plans_are_timed_beside_the_choice():
+    """Work-groups of schedule cell, each with its own launches and the state that it reads."""
+    given = {"schedules": ("cell",), "ways": ("stored",), "plans": 2}
+    result = bakeoff.run(runtime.current(), "bp5", (1,), (24,), **given)
+    assert [timing.tried for timing in result.timings] == [False, True, True]
+    assert len({timing.plan for timing in result.timings}) == 2 and all("stored numbers" in t.plan for t in result.timings)
+
+
+def test_the_table_judges_the_best():
+    """Ratios and means over degrees, from numbers that are given."""
+    common = dict.fromkeys(("us", "best_us", "TFs", "bytes_per_dof", "error"), 1.0) | {"dofs": 8, "cells": 1, "q1d": 2, "plan": ""}
+    timings = [
+        Timing("bp1", degree, 1e7, "auto", way, GDOFs=ratio * peers.peer("bp1", degree), share=0.5, peer=peers.peer("bp1", degree),
+               goal=peers.goal("bp1", degree), **common)
+        for degree, rates in ((1, (1, 0.9)), (2, (4, 2)), (4, (1, 2)))
+        for way, ratio in zip(("default", "stored"), rates, strict=True)
+    ]  # fmt: skip
+    lines = Result("a device", "double", 1e12, timings, ["bp1: something refused"]).text().splitlines()
+    assert lines[4].split()[2:5] == ["71.1", "35.5", "71.1"] and [line.endswith("reached") for line in lines[3:6]] == [
+        False,
+        True,
+        True,
+    ]
+    assert lines[6:] == [
+        "best over peer: at least 1.00, from degree 2 on 2.83 in geometric mean",
+        "stored over peer: at least 0.90, from degree 2 on 2.00 in geometric mean",
+        "default within 15 % of the best in 2 of 3 degrees",
+        "bp1: something refused",
+    ]
 
 
 def test_wrong_actions_are_not_timed(monkeypatch):
