@@ -140,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
                        "takes --out, --cell, --degrees, --dofs and --problems; bp1 to bp6: actions of CEED's bake-off problems on "
                        "bent hexahedra between L-vectors, which take --out, --degrees, --dofs, --schedules, --ways, "
                        "--plans and --precision; bp10, bp35, bp30: between E-vectors, which take --out, --degrees, --cells, "
-                       "--schedules and --precision")  # fmt: skip
+                       "--schedules, --plans and --precision")  # fmt: skip
     bench.add_argument("--cells", type=_count, help="about so many; default on a GPU (else): ex12 1.6e7 (2e5), qdata 2e5 (2e3), "
                        "assembly 1e6 (2e4), bp10, bp35, bp30 512, 4096 and what moves 2 GB (512)")  # fmt: skip
     bench.add_argument("--precision", choices=("single", "double", "mixed"), help="default double; ex12: single")
@@ -158,7 +158,9 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--problems", nargs="+", choices=[f"BP{i}" for i in range(1, 7)],
                        help="CEED's bake-off problems of cg; default all")  # fmt: skip
     bench.add_argument("--schedules", nargs="+", help="values of -femgpu_schedule, or all; default auto")
-    bench.add_argument("--plans", type=int, default=0, help="of each schedule that bp1 to bp6 time besides the choice; default 0")
+    bench.add_argument(
+        "--plans", type=_count, help="of each schedule, that the bake-off problems time besides the choice; default 0"
+    )
     bench.add_argument("--ways", nargs="+", choices=("default", "rebuilt", "stored"), help="geometry as femgpu chooses, rebuilt "
                        "from the vertices, stored at the points; default all three")  # fmt: skip
     warmup = _command(commands, "warmup", "builds the kernels of a script's first problem into the cache", run_warmup)

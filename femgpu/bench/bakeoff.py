@@ -8,7 +8,8 @@ from the vertices, and with the factors of the geometry stored at the points, as
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -25,7 +26,8 @@ from femgpu.bench.peers import goal, peer
 from femgpu.element import collocated_degree
 from femgpu.errors import BuildError, DataError, DeviceError, PlanError
 from femgpu.forms import Form, bilinear_form
-from femgpu.kernels import SCHEDULES
+from femgpu.kernels import SCHEDULES, Work
+from femgpu.model import Limits
 from femgpu.model.bakeoff import PROBLEMS, Bakeoff
 from femgpu.operators import FormOperator, twin
 from femgpu.operators.planner import Planner
@@ -56,6 +58,15 @@ def schedules_named(given: Sequence[str]) -> list[str]:
         if value.partition(":")[0] not in (*every, "auto", "all"):
             raise PlanError(f"--schedules {value}: expected auto, all, or {', '.join(every)}, with parameters as -femgpu_schedule")
     return [name for value in given for name in (every if value == "all" else [value])]
+
+
+@contextmanager
+def noted(refusals: list[str], what: Any) -> Iterator[None]:
+    """Plans that the device or its compiler refuses end the block, with a line among the refusals, and nothing else."""
+    try:
+        yield
+    except (PlanError, BuildError, DeviceError) as refusal:
+        refusals.append(f"{what}: {refusal}")
 
 
 def run(
@@ -96,14 +107,14 @@ def run(
             for way in ways:
                 settings = Settings(precision=precision, schedule=schedule, **WAYS[way])
                 asked = Asked(name, degree, size, schedule, way)
-                try:
+                with noted(refusals, asked):
                     operator = FormOperator(form, settings, runtime)
-                    timings.append(_time(operator, problem, asked))
+                    with noted(refusals, asked):
+                        timings.append(_time(operator, problem, asked))
                     for candidate in _candidates(operator, plans):
-                        _take(operator, candidate)
-                        timings.append(_time(operator, problem, replace(asked, tried=True)))
-                except (PlanError, BuildError, DeviceError) as refusal:
-                    refusals.append(f"{asked}: {refusal}")
+                        with noted(refusals, f"{asked}, {candidate.choice.plan}"):
+                            _take(operator, candidate)
+                            timings.append(_time(operator, problem, replace(asked, tried=True)))
                 gc.collect()  # device memory
     if not timings:
         raise PlanError(f"bench {name}: no schedule serves; {'; '.join(refusals)}")
@@ -119,28 +130,36 @@ def weak_form(problem: Bakeoff, space: GridSpace) -> Any:
     return {"mass": mass, "diffusion": diffusion, "screened": mass + diffusion}[problem.form]
 
 
+def other_plans(term: Term, work: Work, settings: Settings, limits: Limits, count: int) -> list[Choice]:
+    """So many plans of each schedule that serves a work, of one where the settings name one."""
+    found: list[Choice] = []
+    for schedule in SCHEDULES:
+        named = settings.schedule_name in ("", schedule.name)
+        if named and work.target in schedule.targets and not schedule.refuses(work, limits):
+            wish = make_wish(term, work, settings, limits)
+            found += [Choice(plan) for plan in islice(schedule.plans(work, limits, wish), count)]
+    return found
+
+
 def _candidates(operator: FormOperator, plans: int) -> list[Candidate]:
-    """Other plans for the splits that come into question, so many of each schedule."""
-    settings, runtime = operator.settings, operator.runtime
-    (term,), limits, found = operator.terms, runtime.device.limits, list[Candidate]()
+    """Other plans for the splits that come into question."""
+    settings, runtime, (term,) = operator.settings, operator.runtime, operator.terms
+    limits = runtime.device.limits
     assert term.integral.action is not None
     if not plans:
-        return found
+        return []
     others = alternatives(term, term.integral.action, settings, limits, operator.mpi)
-    for entry in candidates(term, others, settings, runtime, operator.mpi):
-        work = entry.choice.plan.work
-        for schedule in SCHEDULES:
-            named = settings.schedule_name in ("", schedule.name)
-            if named and "action" in schedule.targets and not schedule.refuses(work, limits):
-                wish = make_wish(term, work, settings, limits)
-                found += [Candidate(entry.split, Choice(plan)) for plan in islice(schedule.plans(work, limits, wish), plans)]
-    return found
+    return [
+        Candidate(entry.split, choice)
+        for entry in candidates(term, others, settings, runtime, operator.mpi)
+        for choice in other_plans(term, entry.choice.plan.work, settings, limits, plans)
+    ]
 
 
 def _take(operator: FormOperator, candidate: Candidate) -> None:
     """Lets the operator launch a plan in place of the one that it has chosen."""
     (term,) = operator.terms
-    operator.applications.pop("action")
+    operator.applications.pop("action", None)
     operator.base_changed()
     with mock.patch.object(Planner, "ways", return_value=[(term, term.integral.action, [candidate])]):
         operator.prepare("action")
@@ -157,7 +176,8 @@ def _time(operator: FormOperator, problem: Bakeoff, asked: Asked) -> Timing:
     times = zero + launch_seconds(runtime, operator.bind("action", operator.w, operator.out))
     median, best = float(np.median(times)), float(times.min())
     stored = plan.work.num_state > 0 or plan.geometry_words > 0
-    moved = problem.lvector_bytes(asked.degree, cells, dofs, operator.scalar.itemsize, stored, plan.scatter == "atomic")
+    words = plan.itemsize("scalar"), plan.itemsize("real")
+    moved = problem.lvector_bytes(asked.degree, cells, dofs, stored, plan.scatter == "atomic", *words)
     others = (peer(asked.problem, asked.degree), goal(asked.problem, asked.degree)) if precision == "double" else (np.nan, np.nan)
     return Timing(
         **vars(asked),

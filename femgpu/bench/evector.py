@@ -8,6 +8,7 @@ against the traffic in local memory where the plan counts it, equation (13).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -15,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from rich.progress import track
 
-from femgpu.bench.bakeoff import TOLERANCE, schedules_named, weak_form
-from femgpu.bench.evector_report import LARGE, Result, Timing
+from femgpu.bench.bakeoff import TOLERANCE, noted, other_plans, schedules_named, weak_form
+from femgpu.bench.evector_report import LARGE, Asked, Result, Timing
 from femgpu.bench.grid import VOLUME, Grid, GridSpace, counts_for
 from femgpu.errors import DataError, PlanError
 from femgpu.forms import bilinear_form
@@ -26,7 +27,7 @@ from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays, real_type, scalar_type
 from femgpu.operators.planner import Planner
 from femgpu.operators.term import Term
-from femgpu.operators.ways import Candidate, alternatives, choose_plan, state_bytes
+from femgpu.operators.ways import Candidate, Choice, alternatives, choose_plan, state_bytes
 from femgpu.operators.work import make_work
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
@@ -44,6 +45,7 @@ def run(
     cells: Sequence[float],
     schedules: Sequence[str] = ("auto",),
     precision: str = "double",
+    plans: int = 0,
 ) -> Result:
     """Runs a workload on this process's device.
 
@@ -54,6 +56,7 @@ def run(
         cells: of each mesh, about; 0: as many as move `LARGE` bytes.
         schedules: values of `-femgpu_schedule`, or "all".
         precision: of the kernels.
+        plans: of each schedule that are timed besides femgpu's choice, at most.
 
     Returns:
         The timings; every result agrees with the numpy twin on some cells.
@@ -64,22 +67,24 @@ def run(
     """
     problem, timings, refusals = PROBLEMS[name], list[Timing](), list[str]()
     named, local = schedules_named(schedules), local_bandwidth(runtime)
+    scalar, real = (np.dtype(kind(precision)).itemsize for kind in (scalar_type, real_type))
     cases = [(degree, count) for degree in degrees for count in cells]
     for degree, count in track(cases, description=name, transient=True):
-        word = np.dtype(real_type(precision)).itemsize
-        moved = word * problem.evector_words(degree)
+        moved = problem.evector_bytes(degree, scalar, real)
         term = _term(problem, degree, count or ceil(LARGE / moved))
         copy = copy_bandwidth(runtime, moved * term.num_cells)
         for schedule in named:
-            try:
-                case = _Case(runtime, term, Settings(precision=precision, schedule=schedule))
-            except PlanError as refusal:
-                refusals.append(f"{name}, N = {degree}, {schedule}: {refusal}")
-                continue
-            error = case.error(problem)
-            if not error < TOLERANCE[precision]:
-                raise DataError(f"{name}, N = {degree}, {schedule} is wrong by {error:.1e}; this is a bug, please report it")
-            timings.append(_timing(case, problem, degree, (schedule, not count), (copy, local), moved, error))
+            asked = Asked(name, degree, term.num_cells, not count, schedule)
+            settings = Settings(precision=precision, schedule=schedule)
+            with noted(refusals, asked):
+                case = _Case(runtime, term, settings)
+                for number, choice in enumerate(case.choices(settings, plans)):
+                    with noted(refusals, f"{asked}, {choice.plan}"):
+                        case.take(choice)
+                        error = case.error(problem)
+                        if not error < TOLERANCE[precision]:
+                            raise DataError(f"{asked} is wrong by {error:.1e}; this is a bug, please report it")
+                        timings.append(_timing(case, problem, replace(asked, tried=number > 0), (copy, local), moved, error))
     if not timings:
         raise PlanError(f"bench {name}: no schedule serves; {'; '.join(refusals)}")
     return Result(str(runtime.device), precision, local, timings, refusals)
@@ -92,65 +97,66 @@ def _term(problem: Bakeoff, degree: int, cells: float) -> Term:
     return term
 
 
-def _timing(
-    case: _Case,
-    problem: Bakeoff,
-    degree: int,
-    asked: tuple[str, bool],
-    bandwidths: tuple[float, float],
-    moved: int,
-    error: float,
-) -> Timing:
+def _timing(case: _Case, problem: Bakeoff, asked: Asked, bandwidths: tuple[float, float], moved: int, error: float) -> Timing:
     times = launch_seconds(case.runtime, case.application.bind({}))
-    median, cells, plan = float(np.median(times)), case.term.num_cells, case.application.plan
+    median, plan = float(np.median(times)), case.application.plan
     (copy, local), traffic = bandwidths, getattr(plan, "local_traffic", 0)
-    flops, bound = problem.flops(degree), roofline(copy, problem.flops(degree), moved)
+    flops, rate = problem.flops(asked.degree), asked.cells / median
+    bound = roofline(copy, flops, moved)
     return Timing(
-        problem.name,
-        degree,
-        cells,
-        asked[1],
-        asked[0],
-        str(plan),
+        **vars(asked),
+        plan=str(plan),
         us=1e6 * median,
         best_us=1e6 * float(times.min()),
-        GFs=flops * cells / median / 1e9,
-        GDOFs=cells * (degree + 1) ** 3 / median / 1e9,
-        GBs=moved * cells / median / 1e9,
+        GFs=flops * rate / 1e9,
+        GDOFs=problem.num_comp * (asked.degree + 1) ** 3 * rate / 1e9,
+        GBs=moved * rate / 1e9,
         copy_GBs=copy / 1e9,
         roofline_GFs=bound / 1e9,
         local_GFs=roofline(local, flops, traffic) / 1e9 if traffic else float("nan"),
-        share=flops * cells / median / bound,
+        share=flops * rate / bound,
         error=error,
     )
 
 
 class _Case:
-    """The action of a term between E-vectors, with the geometry stored at the points, by one plan.
+    """The action of a term between E-vectors, with the geometry stored at the points.
 
     Args:
         runtime: the device.
         term: the term.
-        settings: precision and schedule.
+        settings: give the precision.
+
+    Attributes:
+        application: the launches of the plan that was taken last.
     """
 
+    application: Application
+
     def __init__(self, runtime: Runtime, term: Term, settings: Settings):
-        self.runtime, self.term = runtime, term
+        self.runtime, self.term, self._precision = runtime, term, settings.precision
         action, limits, mpi = term.integral.action, runtime.device.limits, term.mesh.mpi
         assert action is not None
-        self._scalar = scalar_type(settings.precision)
+        self._action, self._scalar = action, scalar_type(settings.precision)
         # Of the splits that store something, the one that stores least: in reference coordinates, nothing but geometry.
-        stored = Settings(precision=settings.precision, qdata="store")
-        splits = [entry.split for entry, _ in alternatives(term, action, stored, limits, mpi)]
-        split = min(
-            (split for split in splits if split is not None and split.state is not None), key=lambda split: split.num_scalars
-        )
-        work = make_work(term, "action", split.action, source="evector")
-        choice = choose_plan(work, term, settings, limits)
-        planner = Planner([term], stored, runtime, mpi)
-        (computed, choice), (storing, how) = planner.parts(term, action, Candidate(split, choice))
+        self._stored = Settings(precision=settings.precision, qdata="store")
+        splits = [entry.split for entry, _ in alternatives(term, action, self._stored, limits, mpi)]
+        storing = [split for split in splits if split is not None and split.state is not None]
+        self._split = min(storing, key=lambda split: split.num_scalars)
+        self._constants = runtime.upload(np.zeros(1, real_type(settings.precision)))
+
+    def choices(self, settings: Settings, plans: int) -> list[Choice]:
+        """The plan that femgpu chooses, and so many others of each schedule."""
+        work, limits = make_work(self.term, "action", self._split.action, source="evector"), self.runtime.device.limits
+        return [choose_plan(work, self.term, settings, limits), *other_plans(self.term, work, settings, limits, plans)]
+
+    def take(self, choice: Choice) -> None:
+        """Makes the launches of a plan, and what they read at the points."""
+        runtime, term = self.runtime, self.term
+        planner = Planner([term], self._stored, runtime, term.mesh.mpi)
+        (computed, choice), (storing, how) = planner.parts(term, self._action, Candidate(self._split, choice))
         arrays, plan = CellArrays(runtime), choice.plan
-        buffers: dict[tuple, Any] = {("constants",): runtime.upload(np.zeros(1, real_type(settings.precision)))}
+        buffers: dict[tuple, Any] = {("constants",): self._constants}
         buffers |= {role: runtime.empty(size) for role, size in state_bytes(term, plan).items()}
         Application(term, how.plan, storing, buffers, arrays)()
         self._given, self._out = (
@@ -164,8 +170,7 @@ class _Case:
 
     def error(self, problem: Bakeoff) -> float:
         """The largest difference to the twin on three cells, relative, and that of the sum over all of A 1 to the volume."""
-        term, action = self.term, self.term.integral.action
-        assert action is not None
+        term, action = self.term, self._action
         direction = np.random.default_rng(3).uniform(-1, 1, (term.num_cells, term.num_rows))
         result, errors = self._apply(direction), [0.0]
         for cell in dict.fromkeys((0, term.num_cells // 2, term.num_cells - 1)):

@@ -11,15 +11,34 @@ LARGE = 2e9
 
 
 @dataclass(frozen=True)
-class Timing:
-    """One operator.
+class Asked:
+    """What is to be timed.
 
     Attributes:
         problem: bp10, bp35 or bp30.
         degree: N of the paper.
         cells: hexahedra.
         large: whether there are as many as move `LARGE` bytes.
-        schedule: as it was asked for.
+        schedule: value of `-femgpu_schedule`.
+        tried: whether it is another plan than femgpu's choice.
+    """
+
+    problem: str
+    degree: int
+    cells: int
+    large: bool
+    schedule: str
+    tried: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.problem}, N = {self.degree}, {self.cells} cells, {self.schedule}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing(Asked):
+    """One operator.
+
+    Attributes:
         plan: the plan in words.
         us: median time in microseconds.
         best_us: the shortest.
@@ -33,11 +52,6 @@ class Timing:
         error: largest difference to the numpy twin on some cells, and of the volume; relative.
     """
 
-    problem: str
-    degree: int
-    cells: int
-    large: bool
-    schedule: str
     plan: str
     us: float
     best_us: float
@@ -89,11 +103,11 @@ class Result:
         return given | {"refusals": self.refusals, "timings": [asdict(timing) for timing in self.timings]}
 
     def text(self) -> str:
-        """A table: one line per mesh, schedule and degree."""
+        """A table: one line per mesh, schedule and degree, for the best plan."""
         lines = [f"{self.stem}: E-vectors, {self.precision}, {self.device}; local memory at {self.local / 1e12:.3g} TB/s"]
         names = ("GF/s", "(12)", "share", "(13)", "GDOF/s", "GB/s", "copy GB/s", "error")
         lines.append(f"{'N':>3s}{'cells':>9s}  {'schedule':20s}" + "".join(f"{name:>11s}" for name in names))
-        for t in self.timings:
+        for t in self._best():
             numbers = (t.GFs, t.roofline_GFs, t.share, t.local_GFs, t.GDOFs, t.GBs, t.copy_GBs)
             values = "".join(f"{value:11.4g}" for value in numbers)
             lines.append(f"{t.degree:3d}{t.cells:9d}  {t.schedule:20s}{values}{t.error:11.1e}")
@@ -105,7 +119,7 @@ class Result:
         from matplotlib.figure import Figure
 
         meshes: dict[str, list[Timing]] = {}
-        for timing in self.timings:
+        for timing in self._best():
             size = f"{LARGE / 1e9:.0f} GB" if timing.large else f"{timing.cells} cells"
             meshes.setdefault(size, []).append(timing)
         figure = Figure(figsize=(6 * len(meshes), 4.5), layout="constrained")
@@ -122,3 +136,11 @@ class Result:
             axes.legend(fontsize=7)
         figure.suptitle(f"{self.stem}, {self.precision}\n{self.device}", fontsize=8)
         figure.savefig(path, dpi=120)
+
+    def _best(self) -> list[Timing]:
+        """Of each degree, mesh and schedule the fastest plan."""
+        found: dict[tuple[int, int, str], Timing] = {}
+        for timing in self.timings:
+            key = timing.degree, timing.cells, timing.schedule
+            found[key] = max(timing, found.get(key, timing), key=lambda timing: timing.GFs)
+        return list(found.values())

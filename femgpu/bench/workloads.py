@@ -86,7 +86,7 @@ def _bakeoff(chosen: Runtime, arguments: Namespace) -> bakeoff.Result:
     gpu = chosen.device.is_gpu
     degrees, sizes = arguments.degrees or (bakeoff.DEGREES if gpu else _CPU_DEGREES), arguments.dofs or DOFS[gpu]
     given = arguments.schedules or ("auto",), arguments.ways or tuple(bakeoff.WAYS), arguments.precision or "double"
-    return bakeoff.run(chosen, arguments.workload, degrees, sizes, *given, arguments.plans)
+    return bakeoff.run(chosen, arguments.workload, degrees, sizes, *given, plans=int(arguments.plans or 0))
 
 
 def _evector(chosen: Runtime, arguments: Namespace) -> evector.Result:
@@ -94,4 +94,4 @@ def _evector(chosen: Runtime, arguments: Namespace) -> evector.Result:
     degrees = arguments.degrees or (evector.DEGREES if gpu else _CPU_DEGREES)
     cells = (arguments.cells,) if arguments.cells else evector.CELLS[: None if gpu else 1]
     given = arguments.schedules or ("auto",), arguments.precision or "double"
-    return evector.run(chosen, arguments.workload, degrees, cells, *given)
+    return evector.run(chosen, arguments.workload, degrees, cells, *given, plans=int(arguments.plans or 0))

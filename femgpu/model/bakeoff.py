@@ -44,25 +44,34 @@ class Bakeoff:
             count += 12 * q**4 + (18 if self.form == "screened" else 15) * q**3
         return count * self.num_comp
 
-    def evector_words(self, degree: int) -> int:
-        """Numbers that one cell moves between E-vectors, the factors of the geometry stored (paper 000, table 2)."""
-        return 2 * self.num_comp * (degree + 1) ** 3 + FACTORS[self.form] * self.q1d(degree) ** 3
+    def evector_bytes(self, degree: int, scalar: int = 8, real: int = 8) -> int:
+        """Bytes that one cell moves between E-vectors, the factors of the geometry stored (paper 000, table 2).
 
-    def lvector_bytes(self, degree: int, cells: int, dofs: int, word: int = 8, stored: bool = True, atomic: bool = True) -> int:
+        Args:
+            degree: of the elements.
+            scalar: bytes of a number in vectors.
+            real: bytes of a number in the geometry.
+        """
+        return 2 * scalar * self.num_comp * (degree + 1) ** 3 + real * FACTORS[self.form] * self.q1d(degree) ** 3
+
+    def lvector_bytes(
+        self, degree: int, cells: int, dofs: int, stored: bool = True, atomic: bool = True, scalar: int = 8, real: int = 8
+    ) -> int:
         """Bytes that an application between L-vectors moves when each word passes once.
 
         Args:
             degree: of the elements.
             cells: how many.
             dofs: length of the vectors.
-            word: bytes of a number.
             stored: whether the factors of the geometry are loaded; else 8 vertices of each cell, each from memory once.
             atomic: whether the result is zeroed first and then added to.
+            scalar: bytes of a number in vectors.
+            real: bytes of a number in the geometry.
         """
         offsets = 4 * cells * (degree + 1) ** 3
-        factors = word * FACTORS[self.form] * self.q1d(degree) ** 3
-        geometry = cells * (factors if stored else 8 * 4 + 3 * word)
-        return (2 + 2 * atomic) * word * dofs + offsets + geometry
+        factors = real * FACTORS[self.form] * self.q1d(degree) ** 3
+        geometry = cells * (factors if stored else 8 * 4 + 3 * real)
+        return (2 + 2 * atomic) * scalar * dofs + offsets + geometry
 
 
 PROBLEMS = {
