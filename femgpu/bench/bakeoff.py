@@ -210,8 +210,7 @@ def _error(operator: FormOperator, problem: Bakeoff) -> float:
     ones, volume = _action(operator, np.ones(operator.num_local)), problem.num_comp * VOLUME
     if problem.form == "diffusion":
         errors.append(float(np.abs(ones).max()) / scale)
-        x = space.first_coordinate()
-        total = float(x @ _action(operator, x))
+        total = float(space.first_coordinate @ _action(operator, space.first_coordinate))
     else:
         total = float(ones.sum())
     if term.quadrature.degree >= term.coord_element.map_degree:

@@ -38,7 +38,8 @@ class Asked:
     @property
     def label(self) -> str:
         """Who did it, in tables and plots."""
-        return self.way if self.schedule == "auto" else f"{self.schedule}, {self.way}"
+        who = self.way if self.schedule == "auto" else f"{self.schedule}, {self.way}"
+        return who + ", tried" * self.tried
 
     def __str__(self) -> str:
         return f"{self.problem}, degree {self.degree}, {self.schedule}, {self.way}"

@@ -112,18 +112,18 @@ class GridSpace(SingleSpace):
         """Length of the vectors."""
         return self.num_local
 
+    @cached_property
     def first_coordinate(self) -> npt.NDArray[np.float64]:
         """(num_local,) the position along x of each node, for all components."""
-        grid, element = cast(Grid, self.mesh), self.field.elements[0]
-        values, nodes = np.empty(self.num_local), 0.5 * (element.nodes + 1)
-        # A layer of cells at a time.
-        x, y, z = grid.counts
-        layer = _lattice([np.arange(x), np.arange(y), np.zeros(1)])
-        for k in range(z):
-            part = slice(k * x * y, (k + 1) * x * y)
-            points = (layer[:, None] + [0, 0, k] + nodes) / grid.counts
+        grid, nodes = cast(Grid, self.mesh), 0.5 * (self.field.elements[0].nodes + 1)
+        # (cells along the axis, num_basis) where the nodes are in the cube.
+        x, y, z = ((np.arange(count)[:, None] + nodes[:, axis]) / count for axis, count in enumerate(grid.counts))
+        offsets = self.field.offsets[0].reshape(len(z), len(y), len(x), -1)
+        values = np.empty(self.num_local)
+        for layer, height in zip(offsets, z, strict=True):
+            positions = x + BEND * (y * height)[:, None]
             for component in range(self.num_comp):
-                values[self.field.offsets[0][part] + np.int32(component)] = bent(points.reshape(-1, 3))[:, 0].reshape(x * y, -1)
+                values[layer + np.int32(component)] = positions
         return values
 
 
@@ -150,7 +150,7 @@ def bent(points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def _lattice(lines: Sequence[npt.NDArray]) -> npt.NDArray[np.float64]:
     """(n, 3) all combinations of the coordinates along x, y and z, x fastest."""
     z, y, x = np.meshgrid(*lines[::-1], indexing="ij")
-    return np.stack([x, y, z], axis=-1).reshape(-1, 3).astype(float)
+    return np.stack([x, y, z], axis=-1).reshape(-1, 3)
 
 
 def _offsets(counts: tuple[int, int, int], element: LagrangeElement) -> npt.NDArray[np.int32]:

@@ -53,7 +53,7 @@ def test_grids_are_numbered_as_meshes_of_users(counts, degree, num_comp):
     if len(grid.block.ids) < 100:
         positions, where = space.nodes()
         for component in range(num_comp):
-            np.testing.assert_allclose(made.first_coordinate()[positions + component], where[:, 0], rtol=0, atol=1e-15)
+            np.testing.assert_allclose(made.first_coordinate[positions + component], where[:, 0], rtol=0, atol=1e-15)
         one = femgpu.Constant(space.dm, 1.0)
         assert femgpu.assemble(one * ufl.dx(degree=2)) == pytest.approx(VOLUME, rel=1e-14)
 
