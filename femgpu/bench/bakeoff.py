@@ -18,8 +18,10 @@ from unittest import mock
 import numpy as np
 import numpy.typing as npt
 import ufl
+from petsc4py import PETSc
 from rich.progress import track
 
+from femgpu import options
 from femgpu.bench.bakeoff_report import Asked, Result, Timing
 from femgpu.bench.grid import VOLUME, Grid, GridSpace, counts_for
 from femgpu.bench.peers import goal, peer
@@ -44,6 +46,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "rebuilt": {"geometry": "recomputed", "qdata": "recompute"},
     "stored": {"qdata": "store"},
 }
+_PREFIX = "bench_"
 TOLERANCE = {"double": 1e-12, "single": 1e-4, "mixed": 1e-4}
 
 
@@ -51,13 +54,21 @@ def schedules_named(given: Sequence[str]) -> list[str]:
     """Values of `-femgpu_schedule` to time; "all" stands for every schedule that computes actions.
 
     Raises:
-        PlanError: for one that does not, or that there is not.
+        OptionError: for a schedule or parameters that there are not.
+        PlanError: for a schedule that computes no actions.
     """
     every = [entry.name for entry in SCHEDULES if "action" in entry.targets]
-    for value in given:
-        if value.partition(":")[0] not in (*every, "auto", "all"):
-            raise PlanError(f"--schedules {value}: expected auto, all, or {', '.join(every)}, with parameters as -femgpu_schedule")
-    return [name for value in given for name in (every if value == "all" else [value])]
+    names = [name for value in given for name in (every if value == "all" else [value])]
+    database, option = PETSc.Options(), f"{_PREFIX}femgpu_schedule"
+    for name in names:
+        database.setValue(option, name)
+        try:
+            asked = options.read(_PREFIX).schedule_name
+        finally:
+            database.delValue(option)
+        if asked not in ("", *every):
+            raise PlanError(f"--schedules {name}: it computes no actions; expected auto, all, or {', '.join(every)}")
+    return names
 
 
 @contextmanager
@@ -79,7 +90,7 @@ def run(
     precision: str = "double",
     plans: int = 0,
 ) -> Result:
-    """Runs a workload on this process's device.
+    """Runs a workload on this process's device; femgpu's options apply where the arguments say nothing else.
 
     Args:
         runtime: the device.
@@ -96,7 +107,8 @@ def run(
 
     Raises:
         DataError: when one does not.
-        PlanError: when no schedule serves, or for one that does not compute actions.
+        PlanError: when no schedule serves, or for one that computes no actions.
+        OptionError: for a schedule that there is not.
     """
     problem, timings, refusals = PROBLEMS[name], list[Timing](), list[str]()
     named, cases = schedules_named(schedules), [(degree, size) for size in sizes for degree in degrees]
@@ -105,7 +117,7 @@ def run(
         form = bilinear_form(weak_form(problem, GridSpace(grid, degree, problem.num_comp)))
         for schedule in named:
             for way in ways:
-                settings = Settings(precision=precision, schedule=schedule, **WAYS[way])
+                settings = replace(options.read(), precision=precision, schedule=schedule, **WAYS[way])
                 asked = Asked(name, degree, size, schedule, way)
                 with noted(refusals, asked):
                     operator = FormOperator(form, settings, runtime)

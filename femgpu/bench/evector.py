@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.progress import track
 
+from femgpu import options
 from femgpu.bench.bakeoff import TOLERANCE, noted, other_plans, schedules_named, weak_form
 from femgpu.bench.evector_report import LARGE, Asked, Result, Timing
 from femgpu.bench.grid import VOLUME, Grid, GridSpace, counts_for
@@ -47,7 +48,7 @@ def run(
     precision: str = "double",
     plans: int = 0,
 ) -> Result:
-    """Runs a workload on this process's device.
+    """Runs a workload on this process's device; femgpu's options apply where the arguments say nothing else.
 
     Args:
         runtime: the device.
@@ -63,7 +64,8 @@ def run(
 
     Raises:
         DataError: when one does not.
-        PlanError: when no schedule serves, or for one that does not compute actions.
+        PlanError: when no schedule serves, or for one that computes no actions.
+        OptionError: for a schedule that there is not.
     """
     problem, timings, refusals = PROBLEMS[name], list[Timing](), list[str]()
     named, local = schedules_named(schedules), local_bandwidth(runtime)
@@ -75,7 +77,7 @@ def run(
         copy = copy_bandwidth(runtime, moved * term.num_cells)
         for schedule in named:
             asked = Asked(name, degree, term.num_cells, not count, schedule)
-            settings = Settings(precision=precision, schedule=schedule)
+            settings = replace(options.read(), precision=precision, schedule=schedule)
             with noted(refusals, asked):
                 case = _Case(runtime, term, settings)
                 for number, choice in enumerate(case.choices(settings, plans)):
