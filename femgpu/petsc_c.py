@@ -27,11 +27,7 @@ _Int: Any = c_int64 if np.dtype(PETSc.IntType).itemsize == 8 else c_int32
 _IntPtr = POINTER(_Int)
 _INT32_MAX = np.iinfo(np.int32).max
 
-# PetscFree() is a macro over this function-pointer variable.
-_free = CFUNCTYPE(c_int, c_void_p, c_int, c_char_p, c_char_p)(c_void_p.in_dll(_LIB, "PetscTrFree").value or 0)
-
 _SIGNATURES: dict[str, list[Any]] = {
-    "DMPlexGetLocalOffsets": [c_void_p, c_void_p, _Int, _Int, _Int, *[_IntPtr] * 4, POINTER(_IntPtr)],
     "DMPlexGetCones": [c_void_p, POINTER(_IntPtr)],
     "DMPlexGetConeOrientations": [c_void_p, POINTER(_IntPtr)],
     "DMPlexGetConeSection": [c_void_p, POINTER(c_void_p)],
@@ -95,45 +91,8 @@ def build_kinds() -> tuple[tuple[str, str], ...]:
     return (scalars, "real scalars"), (precision, "double precision"), (indices, "32-bit indices")
 
 
-def local_offsets(dm: PETSc.DMPlex, field: int = 0) -> tuple[npt.NDArray[np.int32], int, int]:
-    """Positions of every cell's dofs in the local vector, in PETSc's dof order with orientations resolved.
-
-    The coordinates of the DM must carry a finite element (`Mesh` sees to it): PETSc crashes otherwise.
-
-    Args:
-        dm: a DMPlex with cells of one type.
-        field: number of the field.
-
-    Returns:
-        Offsets of component 0, shape (num_cells, num_basis), dtype int32 (the other components follow it); the number of
-        components; the size of the local vector. A rank without cells gets shape (0, num_basis).
-
-    Raises:
-        FemgpuError: when the field has no Lagrange element, when the local vector is too long for 32 bits, or when PETSc fails.
-    """
-    if not 0 <= field < dm.getNumFields() or not isinstance(fe := dm.getField(field)[0], PETSc.FE):
-        raise FemgpuError(
-            f"field {field} of the DM has no PetscFE (the DM has {dm.getNumFields()} fields); expected a field with a "
-            "finite element: set one with dm.setField(field, fe) and call dm.createDS()"
-        )
-    num_cells, num_basis, num_comp, size = _Int(), _Int(), _Int(), _Int()
-    start = _IntPtr()
-    call("DMPlexGetLocalOffsets", dm.handle, None, 0, 0, field,
-          byref(num_cells), byref(num_basis), byref(num_comp), byref(size), byref(start))  # fmt: skip
-    if size.value > _INT32_MAX:
-        _release(start)
-        raise FemgpuError(f"this rank holds {size.value} dofs; 32-bit offsets reach {_INT32_MAX}: use more ranks")
-    if not start or num_cells.value == 0:
-        _release(start)
-        return np.empty((0, fe.getDimension() // fe.getNumComponents()), np.int32), fe.getNumComponents(), size.value
-    shape = (num_cells.value, num_basis.value)
-    offsets = np.ctypeslib.as_array(start, shape).astype(np.int32)
-    _release(start)
-    return offsets, num_comp.value, size.value
-
-
 def cones(dm: PETSc.DMPlex, start: int, end: int) -> npt.NDArray[np.int32]:
-    """Cones of the points [start, end) one after the other, (num_entries,) int32."""
+    """Cones of the points [start, end) one after the other, (num_entries,) int32: PETSc's own array, which goes with the DM."""
     return _cone_entries("DMPlexGetCones", dm, start, end)
 
 
@@ -155,7 +114,9 @@ def _cone_entries(function: str, dm: PETSc.DMPlex, start: int, end: int) -> npt.
         return np.empty(0, np.int32)
     flat = _IntPtr()
     call(function, dm.handle, byref(flat))
-    return np.ctypeslib.as_array(flat, (stop,))[first.value :].astype(np.int32)
+    entries = np.ctypeslib.as_array(flat, (stop,))[first.value :]
+    entries.flags.writeable = False
+    return entries
 
 
 def default_rule(polytope: int, order: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], int]:
@@ -287,11 +248,6 @@ def call(name: str, *args: Any) -> None:
     code = getattr(_LIB, name)(*args)
     if code:
         raise FemgpuError(f"{name} failed: {PETSc.Error(code)}")
-
-
-def _release(start: Any) -> None:
-    if start:
-        _free(start, 0, b"local_offsets", b"petsc_c.py")
 
 
 check_build()

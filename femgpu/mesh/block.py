@@ -12,8 +12,8 @@ from petsc4py import PETSc
 
 from femgpu.element import LagrangeElement, ReferenceCell, basix_rule, reference_cell
 from femgpu.mesh import geometry
+from femgpu.mesh.closures import Corners
 from femgpu.mesh.coordinates import read_vertices
-from femgpu.mesh.topology import Corners
 
 
 @dataclass(frozen=True, eq=False)

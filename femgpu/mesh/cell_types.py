@@ -11,7 +11,7 @@ from femgpu import petsc_c
 from femgpu.element import CELL_NAMES
 from femgpu.errors import MeshError, collective
 from femgpu.mesh.shared_points import shared_leaves
-from femgpu.mesh.topology import POLYTOPES
+from femgpu.mesh.topology import POLYTOPES, points_between
 
 _POLYTOPE_NAMES = {value: name.lower().replace("_", " ") for name, value in vars(PETSc.DM.PolytopeType).items() if name.isupper()}
 _TENSOR_HINT = (
@@ -39,7 +39,7 @@ def cell_names(dm: PETSc.DMPlex, mpi: Any) -> tuple[str, ...]:
         _check_supported(dm)
     start, end = dm.getHeightStratum(0)
     label = dm.getCellTypeLabel()
-    here = [int(value) for value in label.getValueIS().getIndices() if _holds_cells(label, int(value), start, end)]
+    here = [int(value) for value in label.getValueIS().getIndices() if len(points_between(label, int(value), start, end))]
     types = sorted({value for values in mpi.allgather(here if end > start else []) for value in values})
     if not types:
         raise MeshError("the mesh has no cells; expected at least one")
@@ -53,11 +53,6 @@ def cell_names(dm: PETSc.DMPlex, mpi: Any) -> tuple[str, ...]:
 def has_petsc_elements(cells: tuple[str, ...]) -> bool:
     """Whether PETSc's own finite elements are right on a mesh of these cell types: on one simplex or tensor type."""
     return len(cells) == 1 and cells[0] != "prism"
-
-
-def _holds_cells(label: PETSc.DMLabel, value: int, start: int, end: int) -> bool:
-    points = label.getStratumIS(value).getIndices()
-    return bool(np.any((points >= start) & (points < end)))
 
 
 def _check_supported(dm: PETSc.DMPlex) -> None:

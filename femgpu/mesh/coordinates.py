@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
-from femgpu import petsc_c
 from femgpu.element import LagrangeElement
 from femgpu.errors import MeshError, collective
-from femgpu.mesh.topology import Corners
+from femgpu.mesh.cell_dofs import PointDofs, cell_dofs, type_dofs
+from femgpu.mesh.closures import Corners
+from femgpu.mesh.topology import Topology
 
 _Floats = npt.NDArray[np.float64]
 _Ints = npt.NDArray[np.int32]
@@ -22,34 +23,48 @@ def read_coordinates(dm: PETSc.DMPlex, cell: str, mpi: Any) -> tuple[LagrangeEle
     """Reads the coordinates of a DM that have a finite element; collective.
 
     Args:
-        dm: a DMPlex with cells of one type; not the user's own but a clone.
+        dm: a DMPlex with cells of one type.
         cell: name of the cell type.
         mpi: its mpi4py communicator.
 
     Returns:
-        The geometry element, the (num_nodes, dim) node coordinates, and the (num_cells, num_basis) nodes of each cell. On
-        a periodic mesh the cells that cross the period have nodes of their own.
+        The geometry element, the (num_nodes, dim) node coordinates, and the (num_cells, num_basis) nodes of each cell.
 
     Raises:
-        MeshError: when the coordinates are not those of a Lagrange element with one component per dimension.
+        MeshError: when the coordinates are not those of a Lagrange element with one component per dimension, or periodic.
     """
-    dim = dm.getDimension()
+    dim, fe = dm.getDimension(), coordinate_fe(dm)
+    assert fe is not None  # else they are straight
     with collective(mpi):
-        element = LagrangeElement.of_fe(cell, coordinate_fe(dm))
-    offsets, num_comp, _ = petsc_c.local_offsets(dm.getCoordinateDM())
-    if num_comp != dim:
-        raise MeshError(f"the coordinates have {num_comp} components; expected {dim}")
-    coords = node_values(dm)
-    dofs = offsets // np.int32(dim)
-    if dm.getCoordinatesLocalized():
-        with collective(mpi):
-            if element.degree > 1:
-                raise MeshError(
-                    f"a periodic mesh with {cell} cells of degree {element.degree} is not supported; expected straight "
-                    "edges: save it with first-order cells"
-                )
-            _use_cell_coordinates(dm, [(np.arange(len(dofs)), dofs)])
-    return element, coords, dofs
+        element = LagrangeElement.of_fe(cell, fe)
+        if fe.getNumComponents() != dim:
+            raise MeshError(f"the coordinates have {fe.getNumComponents()} components; expected {dim}")
+        if dm.getCoordinatesLocalized():
+            raise MeshError(
+                f"a periodic mesh with {cell} cells of degree {element.degree} is not supported; expected straight "
+                "edges: save it with first-order cells"
+            )
+        topology = Topology(dm)
+        first = point_dofs(topology, dm.getCoordinateSection(), element, dim)
+        if first is None:
+            raise MeshError(
+                f"the section of the coordinates is not that of their element, {cell} Lagrange of degree {element.degree}"
+            )
+        [dofs] = cell_dofs(topology, cell, [PointDofs(element, dim, first)])
+        return element, node_values(dm), dofs // np.int32(dim)
+
+
+def point_dofs(topology: Topology, section: PETSc.Section, element: LagrangeElement, num_comp: int) -> _Ints | None:
+    """(num_points,) int32 first dof on each point of a mesh of one cell type; None where a section has not the element's dofs."""
+    sizes = (num_comp * type_dofs([element.cell], element.degree, element.continuous)).astype(np.int32)[topology.types]
+    start, end = section.getChart()
+    first = np.full(len(sizes), -1, np.int32)
+    first[start - topology.start : end - topology.start] = section_offsets(section, start, end)
+    used = np.flatnonzero(sizes)
+    order = used[np.argsort(first[used], kind="stable")]
+    ends = np.cumsum(sizes[order])
+    whole = not len(order) or (ends[-1] == section.getStorageSize() and np.array_equal(first[order], ends - sizes[order]))
+    return first if whole else None
 
 
 def read_vertices(dm: PETSc.DMPlex, types: Sequence[Corners], mpi: Any) -> tuple[_Floats, list[_Ints]]:
@@ -85,21 +100,17 @@ def read_vertices(dm: PETSc.DMPlex, types: Sequence[Corners], mpi: Any) -> tuple
         return coords, dofs
 
 
-def give_fe(dm: PETSc.DMPlex) -> None:
-    """Gives coordinates without an element that of degree 1 at the vertices, which PETSc needs where it counts dofs."""
-    if coordinate_fe(dm) is not None:
-        return
-    # Global coordinates may be older than those that were moved in the local vector.
-    dm.setCoordinatesLocal(dm.getCoordinatesLocal())
-    # No projection: it would compute the same numbers, for as long as all the rest of reading a mesh takes.
-    dm.createCoordinateSpace(1, False, False)
-
-
 def coordinate_fe(dm: PETSc.DMPlex) -> PETSc.FE | None:
     """The finite element of the coordinates; None where they have none."""
     coordinate_dm = dm.getCoordinateDM()
     field = coordinate_dm.getField(0)[0] if coordinate_dm.getNumFields() else None
     return field if isinstance(field, PETSc.FE) else None
+
+
+def is_straight(dm: PETSc.DMPlex) -> bool:
+    """Whether the coordinates are those of vertices."""
+    fe = coordinate_fe(dm)
+    return fe is None or (coordinate_degree(dm) == 1 and fe.getDualSpace().getLagrangeContinuity())
 
 
 def coordinate_degree(dm: PETSc.DMPlex) -> int:

@@ -11,6 +11,7 @@ from petsc4py import PETSc
 
 from femgpu.element import ReferenceCell
 from femgpu.errors import MeshError, collective
+from femgpu.mesh.closures import Parts
 from femgpu.mesh.geometry import chunks
 from femgpu.mesh.mesh import Mesh
 from femgpu.mesh.regions import RESERVED, choose
@@ -37,7 +38,7 @@ def mark(dm: PETSc.DMPlex, name: str, where: Callable[..., Any], dim: int | None
             or type, or when no point is chosen.
     """
     mesh = Mesh.of(dm)
-    closures = mesh.closures if dim is not None and dim != mesh.dim else None
+    topology = mesh.topology
     exterior = mesh.exterior
     with collective(mesh.mpi):
         _check(mesh, name, dim)
@@ -48,9 +49,10 @@ def mark(dm: PETSc.DMPlex, name: str, where: Callable[..., Any], dim: int | None
         for block, chosen in zip(mesh.blocks, inside, strict=True):
             if dim == mesh.dim:
                 mask[block.ids[chosen.all(axis=1)] + first] = True
-            elif closures is not None:
+            elif dim is not None:
+                parts = Parts(topology, block.cell, topology.of_type(block.cell))
                 for part, vertices in _parts(block.reference, dim):
-                    points = closures[block.index].parts[:, part - 1]
+                    points = parts(part)[0]
                     mask[points[chosen[:, vertices].all(axis=1)] - start] = True
         if dim is None:
             mask[exterior.points[_exterior(mesh, inside)] - start] = True

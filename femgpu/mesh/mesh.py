@@ -15,12 +15,13 @@ from femgpu.errors import MeshError, collective
 from femgpu.mesh import regions
 from femgpu.mesh.block import Block, places, straight_blocks
 from femgpu.mesh.cell_types import cell_names, has_petsc_elements
-from femgpu.mesh.coordinates import coordinate_fe, give_fe, read_coordinates
+from femgpu.mesh.closures import corners
+from femgpu.mesh.coordinates import is_straight, read_coordinates
 from femgpu.mesh.garbage import clean_up, keep_aside
 from femgpu.mesh.locate_points import FoundPoints, PointFinder
 from femgpu.mesh.motion import Motion
 from femgpu.mesh.region_parts import find_parts
-from femgpu.mesh.topology import Closure, Topology, check_cells_once, closure, corners
+from femgpu.mesh.topology import Topology, check_cells_once
 from femgpu.mesh.user_dm import UserDM, check_dm
 
 _ATTRIBUTE = "__femgpu__"
@@ -32,7 +33,7 @@ class Mesh:
     Cells are those of this rank, numbered from 0 in DMPlex's order; a rank may have none.
 
     Attributes:
-        dm: a clone of the user's DM with a finite element on its coordinates; no fields.
+        dm: a clone of the user's DM, without fields.
         comm: its petsc4py communicator.
         mpi: its mpi4py communicator.
         dim: topological and geometric dimension.
@@ -63,8 +64,6 @@ class Mesh:
         clean_up(self.comm)
         self.mpi = self.comm.tompi4py()
         self._cells = cell_names(dm, self.mpi)
-        with collective(self.mpi):
-            check_cells_once(dm)
         self.has_petsc_elements = has_petsc_elements(self._cells)
         self.dim = dm.getDimension()
         self.dm = dm.clone()
@@ -87,28 +86,22 @@ class Mesh:
             keep_aside(self.dm)
 
     def _read_blocks(self, cells: tuple[str, ...]) -> tuple[Block, ...]:
-        if self.has_petsc_elements and coordinate_fe(self.dm) is not None:
+        topology = self.topology
+        with collective(self.mpi):
+            for cell in cells:
+                check_cells_once(topology, cell, self.dm.getHeightStratum(0)[0])
+        if self.has_petsc_elements and not is_straight(self.dm):
             element, coords, dofs = read_coordinates(self.dm, cells[0], self.mpi)
             return (Block.of(0, np.arange(self.num_cells, dtype=np.int32), element, coords, dofs),)
         with collective(self.mpi):
-            # Not `topology`, which stays: most meshes of one type never need it again.
-            topology = Topology.of(self.dm)
             types = [corners(topology, cell) for cell in cells]
-        blocks = straight_blocks(self.dm, types, self.mpi)
-        if self.has_petsc_elements:
-            give_fe(self.dm)
-        return blocks
+        return straight_blocks(self.dm, types, self.mpi)
 
-    @cached_property
+    @property
     def topology(self) -> Topology:
-        """The points of this rank; collective on first use."""
+        """The points of this rank, read anew: not to be kept; collective."""
         with collective(self.mpi):
-            return Topology.of(self.dm)
-
-    @cached_property
-    def closures(self) -> tuple[Closure, ...]:
-        """The parts of the cells of each block; collective on first use."""
-        return tuple(closure(self.topology, cell, self.topology.of_type(cell)) for cell in self._cells)
+            return Topology(self.dm)
 
     @classmethod
     def of(cls, dm: PETSc.DMPlex) -> Mesh:

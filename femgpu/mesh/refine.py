@@ -18,11 +18,12 @@ from femgpu import petsc_c
 from femgpu.element import LagrangeElement
 from femgpu.errors import MeshError, collective
 from femgpu.mesh.cell_types import cell_names
-from femgpu.mesh.coordinates import coordinate_degree, give_fe, read_coordinates, read_vertices, section_offsets
-from femgpu.mesh.geometry import map_points
+from femgpu.mesh.closures import corners
+from femgpu.mesh.coordinates import coordinate_degree, read_coordinates, read_vertices, section_offsets
+from femgpu.mesh.geometry import map_points, node_vertices
 from femgpu.mesh.mesh import Mesh
 from femgpu.mesh.periods import is_periodic
-from femgpu.mesh.topology import Topology, corners
+from femgpu.mesh.topology import Topology
 from femgpu.mesh.user_dm import check_dm
 
 
@@ -73,7 +74,7 @@ def _refine_periodic(dm: PETSc.DMPlex) -> PETSc.DMPlex:
 def _wrap_vertices(dm: PETSc.DMPlex, lower: npt.NDArray[np.float64], period: npt.NDArray[np.float64]) -> None:
     """Moves the vertices of cells across a period, which PETSc put in the middle of the box, to where they are; collective."""
     mpi = dm.comm.tompi4py()
-    topology = Topology.of(dm)
+    topology = Topology(dm)
     types = [corners(topology, cell) for cell in cell_names(dm, mpi)]
     coords, nodes = read_vertices(dm, types, mpi)
     first, last = dm.getDepthStratum(0)
@@ -99,10 +100,9 @@ def _children(cell: str) -> npt.NDArray[np.float64]:
 
 def _vertices(dm: PETSc.DMPlex, coarse: Mesh, points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """(num, dim) images of reference points in all cells of a mesh with straight edges, which may be inverted; collective."""
-    clone = dm.clone()
-    give_fe(clone)
-    element, coords, dofs = read_coordinates(clone, coarse.cell, coarse.mpi)
-    return map_points(coords, dofs, element.tabulate(points)[0]).reshape(-1, coarse.dim)
+    element = LagrangeElement(coarse.cell, 1)
+    coords, [nodes] = read_vertices(dm, [corners(Topology(dm), coarse.cell)], coarse.mpi)
+    return map_points(coords, nodes[:, node_vertices(element)], element.tabulate(points)[0]).reshape(-1, coarse.dim)
 
 
 def _check_children(cell: str, expected: npt.NDArray[np.float64], found: npt.NDArray[np.float64]) -> None:
@@ -122,7 +122,7 @@ def place_nodes(coarse: Mesh, fine: PETSc.DMPlex, template: npt.NDArray[np.float
         fine: the refined one; its coordinates are of the same degree.
         template: (num_children, num_vertices, dim) vertices of the cells into which the reference cell is split.
     """
-    element, coords, dofs = read_coordinates(fine.clone(), coarse.cell, coarse.mpi)
+    element, coords, dofs = read_coordinates(fine, coarse.cell, coarse.mpi)
     corners = LagrangeElement(coarse.cell, 1).tabulate(element.nodes)[0]
     inside = np.matmul(corners, template).reshape(-1, coarse.dim)
     coords[dofs] = coarse.block.physical_points(inside).reshape(-1, element.num_basis, coarse.dim)

@@ -15,8 +15,9 @@ from petsc4py import PETSc
 
 from femgpu import petsc_c
 from femgpu.mesh.block import Block
+from femgpu.mesh.closures import closure
 from femgpu.mesh.shared_points import any_rank
-from femgpu.mesh.topology import Topology, closure, cone_offsets, point_types
+from femgpu.mesh.topology import Topology, cone_offsets, point_types
 
 _Ints = npt.NDArray[np.int32]
 _Mask = npt.NDArray[np.bool_]

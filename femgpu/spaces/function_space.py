@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from petsc4py import PETSc
 
-from femgpu import petsc_c
 from femgpu.element import LagrangeElement
 from femgpu.errors import FormError, agree, collective
 from femgpu.mesh import Mesh
-from femgpu.mesh.restriction import FieldShape, set_fields
+from femgpu.mesh.restriction import FieldShape, given_section, set_fields
 from femgpu.spaces.field import Field
 from femgpu.spaces.space import SingleSpace, ufl_cell
 from femgpu.spaces.ufl_element import UFLLagrange
@@ -47,8 +46,7 @@ class FunctionSpace(SingleSpace):
         if family is None:
             element, shape = _own_element(dm, mesh)
             degree, continuous = element.degree, element.continuous
-            values, _, num_local = petsc_c.local_offsets(dm)
-            offsets: tuple[Any, ...] = (values[: mesh.num_cells],)
+            offsets, num_local = given_section(mesh, dm, element, int(np.prod(shape, dtype=int)))
         else:
             with collective(mesh.mpi):
                 degree, continuous = _checked(family, degree)
@@ -57,7 +55,7 @@ class FunctionSpace(SingleSpace):
             dm = mesh.clone_dm()
             (offsets,), num_local = set_fields(mesh, dm, [FieldShape("u", degree, continuous, int(np.prod(shape, dtype=int)))])
         elements = tuple(LagrangeElement(block.cell, degree, continuous) for block in mesh.blocks)
-        field = Field("u", 0, shape, elements, tuple(offsets))
+        field = Field("u", 0, shape, elements, offsets)
         super().__init__(mesh, dm, (field,), num_local, UFLLagrange(ufl_cell(mesh), degree, shape, continuous))
 
     @cached_property

@@ -10,7 +10,7 @@ from random_meshes import ALL_CELLS, random_mesh
 from femgpu import mesh as femgpu_mesh
 from femgpu import petsc_c
 from femgpu.element import LagrangeElement, basix_rule, reference_cell
-from femgpu.errors import FemgpuError, MeshError
+from femgpu.errors import MeshError
 from femgpu.mesh import FieldShape, Mesh, box, set_fields
 
 COUNTS = {1: (7,), 2: (4, 3), 3: (3, 2, 2)}
@@ -58,26 +58,6 @@ def check_dofs(mesh, degree):
         dm.localToGlobal(local, owned)
         dm.globalToLocal(owned, local)
         np.testing.assert_allclose(local.getArray(), placed[:, axis], atol=1e-12)
-
-
-@parallel
-def test_offsets_of_several_components_and_fields():
-    mesh = Mesh.of(box((3, 2), "triangle"))
-    dm = mesh.clone_dm()
-    for field, (degree, num_comp) in enumerate(((2, 2), (1, 1))):
-        dm.setField(field, LagrangeElement("triangle", degree).petsc_fe(num_comp, mesh.comm))
-    dm.createDS()
-    velocity, two, size = petsc_c.local_offsets(dm, 0)
-    pressure, one, same = petsc_c.local_offsets(dm, 1)
-    assert (two, one) == (2, 1) and size == same == dm.getLocalSection().getStorageSize()
-    used = np.concatenate([np.unique(velocity), np.unique(velocity) + 1, np.unique(pressure)])
-    np.testing.assert_array_equal(np.sort(used), np.arange(size))
-
-
-def test_offsets_refuse_fields_without_element():
-    mesh = Mesh.of(box((2, 2), "triangle", comm=PETSc.COMM_SELF))
-    with pytest.raises(FemgpuError, match="field 0 of the DM has no PetscFE"):
-        petsc_c.local_offsets(mesh.clone_dm())
 
 
 @parallel

@@ -10,10 +10,9 @@ import pytest
 from mpi4py import MPI
 from petsc4py import PETSc
 
-from femgpu import petsc_c
 from femgpu.element import LagrangeElement, basix_rule
 from femgpu.errors import MeshError
-from femgpu.mesh import Mesh, box, create, read, refine
+from femgpu.mesh import FieldShape, Mesh, box, create, read, refine, set_fields
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 VOLUMES = json.loads((DATA / "volumes.json").read_text())
@@ -29,10 +28,7 @@ def volume(mesh, degree=9):
 def nodes_agree(mesh, degree):
     """Largest distance between the places of one dof seen from its cells."""
     element = LagrangeElement(mesh.cell, degree)
-    dm = mesh.clone_dm()
-    dm.setField(0, element.petsc_fe(1, mesh.comm))
-    dm.createDS()
-    offsets, _, size = petsc_c.local_offsets(dm)
+    [(offsets,)], size = set_fields(mesh, mesh.clone_dm(), [FieldShape("u", degree)])
     points = mesh.block.physical_points(element.nodes)
     placed = np.zeros((size, mesh.dim))
     placed[offsets] = points
@@ -99,10 +95,9 @@ def check_periodic(dim):
     assert volume(mesh) == pytest.approx(1) and mesh.block.affine.all()
     assert mesh.mpi.allreduce(len(mesh.facets("boundary")[0])) == 0
     dm = mesh.clone_dm()
-    dm.setField(0, LagrangeElement(mesh.cell, 2).petsc_fe(1, mesh.comm))
-    dm.createDS()
+    [(offsets,)], _ = set_fields(mesh, dm, [FieldShape("u", 2)])
     assert dm.createGlobalVec().getSize() == 2**dim * [4, 12, 36][dim - 1]
-    assert petsc_c.local_offsets(dm)[0].shape == (mesh.num_cells, 3**dim)
+    assert offsets.shape == (mesh.num_cells, 3**dim)
 
 
 # What a file may suffer, as an action on the text of a good one.

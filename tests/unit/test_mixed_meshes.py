@@ -8,12 +8,11 @@ from collections import Counter
 import numpy as np
 import pytest
 from petsc4py import PETSc
-from random_meshes import ALL_CELLS, CELLS, MIXED, mixed_grid, mixed_plex, random_mesh, random_mixed
+from random_meshes import ALL_CELLS, MIXED, mixed_grid, mixed_plex, random_mesh, random_mixed
 
 from femgpu.element import basix_rule, reference_cell
 from femgpu.errors import FormError, MeshError
 from femgpu.mesh import FieldShape, Mesh, box, create, read, refine, set_fields
-from femgpu.mesh.restriction import own_fields
 
 COUNTS = {1: (7,), 2: (4, 3), 3: (3, 2, 2)}
 pytestmark = pytest.mark.timeout(180)
@@ -55,10 +54,10 @@ def place(mesh, field, offsets, num_local):
     return placed
 
 
-def check_numbering(mesh, fields, number=set_fields):
+def check_numbering(mesh, fields):
     """Dofs of all fields fill the local vector; each has one place, seen from all cells and on all ranks, and no two share it."""
     dm = mesh.clone_dm()
-    offsets, num_local = number(mesh, dm, fields)
+    offsets, num_local = set_fields(mesh, dm, fields)
     local, owned = dm.createLocalVec(), dm.createGlobalVec()
     assert local.getLocalSize() == num_local
     used = []
@@ -96,26 +95,6 @@ def test_dofs_land_on_one_point_from_all_cells():
     for kind, degree in itertools.product(("prism", *MIXED), (1, 2, 3, 4)):
         mesh = make(kind, seed=degree)
         check_numbering(mesh, fields_of(degree))
-
-
-@pytest.mark.parallel([2])
-def test_own_numbering_of_other_cells():
-    """Also where PETSc has a numbering."""
-    for cell, degree in itertools.product(CELLS, (1, 3, 4)):
-        check_numbering(make(cell, seed=degree), fields_of(degree), own_fields)
-
-
-@pytest.mark.parametrize("cell", CELLS)
-def test_own_numbering_shares_dofs_as_petscs_does(cell):
-    mesh = make(cell, comm=PETSc.COMM_SELF)
-    for degree in range(1, 6 if reference_cell(cell).is_simplex else 5):
-        fields = [FieldShape("u", degree, num_comp=2), FieldShape("p", degree)]
-        petscs, size = set_fields(mesh, mesh.clone_dm(), fields)
-        own, same = own_fields(mesh, mesh.clone_dm(), fields)
-        assert size == same
-        for (a,), (b,) in zip(petscs, own, strict=True):
-            pairs = np.unique(np.stack([a.ravel(), b.ravel()], axis=1), axis=0)
-            assert len(pairs) == len(np.unique(pairs[:, 0])) == len(np.unique(pairs[:, 1]))
 
 
 @pytest.mark.parametrize("kind", ["prism", *MIXED])
@@ -349,10 +328,10 @@ def test_periodic_boxes():
 def check_periodic(mesh, counts, periods):
     dim = mesh.dim
     assert volume(mesh) == pytest.approx((2, 1, 3)[dim - 1], rel=1e-12)
-    for fields, number in (([FieldShape("u", 3), FieldShape("p", 2)], set_fields), ([FieldShape("u", 3)], own_fields)):
-        dm = check_numbering(mesh, fields, number)
-        sizes = [np.prod([f.degree * n + (not p) for n, p in zip(counts, periods, strict=True)]) for f in fields]
-        assert dm.createGlobalVec().getSize() == sum(sizes)
+    fields = [FieldShape("u", 3), FieldShape("p", 2)]
+    dm = check_numbering(mesh, fields)
+    sizes = [np.prod([f.degree * n + (not p) for n, p in zip(counts, periods, strict=True)]) for f in fields]
+    assert dm.createGlobalVec().getSize() == sum(sizes)
     sides = {1: ((1, 2),), 2: ((4, 2), (1, 3)), 3: ((6, 5), (3, 4), (1, 2))}[dim]
     expected = sorted(itertools.chain(*[pair for pair, period in zip(sides, periods, strict=True) if not period]))
     assert mesh.labels().get("Face Sets", []) == expected

@@ -1,0 +1,144 @@
+"""femgpu's offsets against PETSc's own, bit for bit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from petsc4py import PETSc
+from petsc_offsets import local_offsets
+from random_meshes import CELLS, random_mesh
+
+from femgpu import FunctionSpace
+from femgpu.element import LagrangeElement, reference_cell
+from femgpu.errors import FormError, MeshError
+from femgpu.mesh import FieldShape, Mesh, box, read, refine, set_fields
+from femgpu.mesh.closures import arrangements, closure
+from femgpu.mesh.topology import Topology
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+COUNTS = {1: (7,), 2: (4, 3), 3: (3, 2, 2)}
+parallel = pytest.mark.parallel([1, 2, 3])
+pytestmark = pytest.mark.timeout(120)
+
+
+def meshes(cell):
+    """Cells and degrees: randomly numbered cells, a periodic box, refined cells."""
+    counts = COUNTS[reference_cell(cell).dim]
+    yield Mesh.of(random_mesh(cell, counts, 3)), range(1, 6 if len(counts) == 3 else 7)
+    yield Mesh.of(box((4, 3, 3)[: len(counts)], cell, periodic=True)), (3,)
+    yield Mesh.of(refine(box((2, 1, 1)[: len(counts)], cell))), (4,)
+
+
+def check(mesh, fields):
+    dm = mesh.clone_dm()
+    offsets, size = set_fields(mesh, dm, fields)
+    section = dm.getLocalSection()
+    assert size == section.getStorageSize() == dm.createLocalVec().getLocalSize()
+    dm.createCoordinateSpace(1, False, False)
+    for number, (field, (found,)) in enumerate(zip(fields, offsets, strict=True)):
+        expected, same = local_offsets(dm, number)
+        assert found.dtype == np.int32 and same == size
+        np.testing.assert_array_equal(found, expected)
+        assert (section.getFieldName(number), section.getFieldComponents(number)) == (field.name, field.num_comp)
+
+
+@parallel
+def test_offsets_are_petscs():
+    for cell in CELLS:
+        for mesh, degrees in meshes(cell):
+            for degree in degrees:
+                fields = [FieldShape("velocity", degree, num_comp=2), FieldShape("p", 1 + degree // 2)]
+                check(mesh, [*fields, FieldShape("heat", 1 + degree // 3, False, 3), FieldShape("mean", 0)])
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_random_meshes_turn_parts_in_all_ways(cell):
+    mesh = Mesh.of(random_mesh(cell, COUNTS[reference_cell(cell).dim], 3, comm=PETSc.COMM_SELF))
+    topology = Topology(mesh.dm)
+    turns = closure(topology, cell, topology.of_type(cell)).turns
+    for column, entity in zip(turns.T, mesh.reference.entities[1:], strict=True):
+        possible = len(arrangements(len(entity))) if mesh.dim == 3 or len(entity) < 2 else 2
+        # A cell of PETSc's turns its first facet in no way that changes its own orientation.
+        assert len(np.unique(column)) > possible // 3
+
+
+def constrained(mesh, fe):
+    """A DM whose section, numbered backwards, constrains the first dof of each vertex on the boundary; and PETSc's own section."""
+    dm = mesh.clone_dm()
+    dm.setField(0, fe)
+    dm.createDS()
+    plain, own = dm.getLocalSection(), PETSc.Section().create(dm.comm)
+    first, last = dm.getDepthStratum(0)
+    chosen = [int(point) for point in mesh.points("boundary" if mesh.dim == 1 else ("marker", 1)) if first <= point < last]
+    start, end = plain.getChart()
+    own.setNumFields(1)
+    own.setFieldComponents(0, fe.getNumComponents())
+    own.setChart(start, end)
+    own.setPermutation(PETSc.IS().createGeneral(np.arange(end - start, dtype=PETSc.IntType)[::-1], comm=PETSc.COMM_SELF))
+    for point in range(start, end):
+        own.setDof(point, plain.getDof(point))
+        own.setFieldDof(point, 0, plain.getDof(point))
+    for point in chosen:
+        own.setConstraintDof(point, 1)
+        own.setFieldConstraintDof(point, 0, 1)
+    own.setUp()
+    for point in chosen:
+        own.setConstraintIndices(point, [0])
+        own.setFieldConstraintIndices(point, 0, [0])
+    dm.setLocalSection(own)
+    return dm, plain
+
+
+@parallel
+def test_offsets_of_a_users_section():
+    """Of degree 3, too: PETSc's own offsets are wrong there, because a section made by hand knows no orientations."""
+    for cell in CELLS:
+        mesh = Mesh.of(random_mesh(cell, COUNTS[reference_cell(cell).dim], 5))
+        mesh.dm.createLabel("marker")
+        mesh.dm.markBoundaryFaces("marker", 1)
+        mesh.dm.labelComplete(mesh.dm.getLabel("marker"))
+        for degree, num_comp in ((1, 1), (2, 2), (3, 2)):
+            dm, plain = constrained(mesh, LagrangeElement(cell, degree).petsc_fe(num_comp, mesh.comm))
+            space = FunctionSpace(dm)
+            own, start, end = dm.getLocalSection(), *plain.getChart()
+            assert space.numbering.any_constrained and space.num_local == own.getStorageSize()
+            moved = np.full(plain.getStorageSize(), -1)
+            for point in range(start, end):
+                moved[plain.getOffset(point) + np.arange(plain.getDof(point))] = own.getOffset(point) + np.arange(
+                    plain.getDof(point)
+                )
+            [(expected,)], _ = set_fields(mesh, mesh.clone_dm(), [FieldShape("u", degree, num_comp=num_comp)])
+            np.testing.assert_array_equal(space.offsets, moved[expected])
+            if degree < 3:
+                dm.createCoordinateSpace(1, False, False)
+                np.testing.assert_array_equal(space.offsets, local_offsets(dm)[0])
+
+
+def test_sections_of_something_else_are_refused():
+    mesh = Mesh.of(box((2, 2), "triangle", comm=PETSc.COMM_SELF))
+    dm, _ = constrained(mesh, LagrangeElement("triangle", 2).petsc_fe(1, mesh.comm))
+    dm.setField(0, LagrangeElement("triangle", 1).petsc_fe(1, mesh.comm))
+    with pytest.raises(FormError, match="does not give each point the dofs of its field, triangle Lagrange of degree 1"):
+        FunctionSpace(dm)
+
+
+@parallel
+def test_nodes_of_curved_cells():
+    """Their nodes are equispaced, others than those of PETSc's own elements."""
+    for name in ("disk_3.msh", "ball_3.msh", "quarter_ring_3.msh", "thick_quarter_ring_3.msh"):
+        dm = read(DATA / name)
+        mesh = Mesh.of(dm)
+        expected, size = local_offsets(dm.getCoordinateDM())
+        assert len(mesh.coords) * mesh.dim == size and mesh.coord_element.degree > 2
+        np.testing.assert_array_equal(mesh.block.coord_dofs * mesh.dim, expected)
+
+
+def test_coordinates_with_another_section_are_refused():
+    dm = read(DATA / "disk_3.msh")
+    coordinates = dm.getCoordinateDM()
+    fresh = coordinates.clone()
+    fresh.setField(0, LagrangeElement("triangle", 2).petsc_fe(2, dm.comm))
+    fresh.createDS()
+    coordinates.setLocalSection(fresh.getLocalSection())
+    with pytest.raises(MeshError, match="section of the coordinates is not that of their element"):
+        Mesh.of(dm)
