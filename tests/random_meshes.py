@@ -59,8 +59,10 @@ def grid(cell: str, counts: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     return points / np.array(counts), corners[:, None] + offsets
 
 
-def random_mesh(cell: str, counts: tuple[int, ...], seed: int = 0, distort: float = 0.08, comm=PETSc.COMM_WORLD):
-    """A distorted box with random numbering, distributed."""
+def random_mesh(
+    cell: str, counts: tuple[int, ...], seed: int = 0, distort: float = 0.08, comm=PETSc.COMM_WORLD, turned: bool = False
+):
+    """A distorted box with random numbering, distributed; `turned` turns the frames of edges and faces, too, as PETSc does not."""
     points, cells = grid(cell, counts)
     rng = np.random.default_rng(seed)
     inside = ((points > 1e-9) & (points < 1 - 1e-9)).all(axis=1)
@@ -73,6 +75,10 @@ def random_mesh(cell: str, counts: tuple[int, ...], seed: int = 0, distort: floa
     if comm.getRank() > 0:
         cells, points = cells[:0], points[:0]
     dm = from_cell_list(cell, cells.astype(np.int32), points, comm)
+    if turned:
+        for point in range(dm.getDepthStratum(0)[1], dm.getChart()[1]):
+            size = dm.getConeSize(point)
+            dm.orientPoint(point, int(rng.integers(-1, 1) if size == 2 else rng.integers(-size, size)))
     if comm.getSize() > 1:
         dm.distribute(0)
     return dm

@@ -63,10 +63,10 @@ class Layout:
         """Words of the whole array, the last block filled up."""
         return -(-num_cells // self.block) * self.block * words
 
-    def positions(self, num_cells: int, words: int) -> npt.NDArray[np.int64]:
-        """(num_cells, words) where each word stands; the twin of `macro`."""
+    def positions(self, num_cells: int, words: int) -> npt.NDArray[np.int32] | npt.NDArray[np.int64]:
+        """(num_cells, words) where each word stands, 32 bit wide where that is enough; the twin of `macro`."""
         size = self.size(num_cells, words)
-        return self.unpack(np.arange(size, dtype=np.int64), num_cells, words)
+        return self.unpack(np.arange(size, dtype=np.int32 if size < 2**31 else np.int64), num_cells, words)
 
     def pack(self, array: np.ndarray, permutation: npt.NDArray[np.int32] | None = None) -> np.ndarray:
         """An array (num_cells, words) as the kernels read it, (size,); what fills up the last block is zero.

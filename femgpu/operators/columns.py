@@ -91,8 +91,10 @@ class Groups:
         for field, parts in zip(space.fields, self.parts, strict=True):
             for offsets, part in zip(field.offsets, parts, strict=True):
                 nodes = [np.flatnonzero(part == number) for number in range(part.max() + 1)]
-                first = np.stack([offsets[:, entry].min(axis=1) for entry in nodes], axis=1)
+                first = offsets[:, [entry[0] for entry in nodes]]
                 for begins, entry in zip(first.T, nodes, strict=True):
+                    for node in entry[1:]:
+                        np.minimum(begins, offsets[:, node], out=begins)
                     width[begins] = len(entry) * field.num_comp
                 firsts.append(first)
         starts = np.flatnonzero(width)

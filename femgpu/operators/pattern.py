@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from femgpu.errors import PlanError
 from femgpu.kernels import entry_kernels
+from femgpu.mesh.geometry import chunks
 from femgpu.operators.columns import Chains, Columns, Groups
 from femgpu.operators.sums import by_owner
 from femgpu.operators.term import Term
@@ -190,7 +191,7 @@ def _cell_sets(terms: Sequence[Term]) -> Iterator[tuple[int, Couples, npt.NDArra
 
 def _lists(sets: list[Any], groups: Groups, heads: npt.NDArray[np.int32]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The heads of each cell's groups, increasing, with `_END` behind; the groups whose rows merge a list, and where it begins."""
-    lists, owners, firsts, size = [np.empty(0, np.int32)], [np.empty(0, np.int32)], [np.empty(0, np.int32)], 0
+    lists, owners, firsts, size = [], [], [], 0
     for block, pairs, cells in sets:
         by_columns: dict[tuple[int, ...], list[int]] = {}
         for row in sorted({row for row, _ in pairs}):
@@ -198,17 +199,31 @@ def _lists(sets: list[Any], groups: Groups, heads: npt.NDArray[np.int32]) -> tup
         whole = len(cells) == len(groups.members[0][block])
         members = [entry[block] if whole else entry[block][cells] for entry in groups.members]
         for wanted, rows in by_columns.items():
-            found = np.concatenate([heads[members[column]] for column in wanted], axis=1)
-            found[found < 0] = _END
-            found.sort(axis=1)
-            found = np.concatenate([found, np.full((len(cells), 1), _END)], axis=1)
+            found = _sorted_lists(heads, [members[column] for column in wanted])
             begins = (size + np.arange(len(cells)) * found.shape[1]).astype(np.int32)
             for row in rows:
                 owners.append(members[row].ravel())
                 firsts.append(np.repeat(begins, members[row].shape[1]))
             lists.append(found.ravel())
             size += found.size
-    return np.concatenate(lists), np.concatenate(owners), np.concatenate(firsts)
+    return _joined(lists), _joined(owners), _joined(firsts)
+
+
+def _joined(parts: list[npt.NDArray[np.int32]]) -> npt.NDArray[np.int32]:
+    """Arrays one after the other; the one itself where it is alone."""
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int32), *parts])
+
+
+def _sorted_lists(heads: npt.NDArray[np.int32], members: list[npt.NDArray[np.int32]]) -> npt.NDArray[np.int32]:
+    """(num_cells, n + 1) the heads of the groups (num_cells, n) of several fields, increasing, with `_END` behind."""
+    ends = np.cumsum([entry.shape[1] for entry in members])
+    found = np.full((len(members[0]), ends[-1] + 1), _END)
+    for part in chunks(len(found)):
+        for entry, end in zip(members, ends, strict=True):
+            found[part, end - entry.shape[1] : end] = heads[entry[part]]
+        np.copyto(found[part], _END, where=found[part] < 0)
+        found[part].sort(axis=1)
+    return found
 
 
 def _more_lists(more: Rows, chains: Chains, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -163,5 +163,7 @@ def _entries(term: Term, starts: Sequence[int], layout: Layout, num_comp: int) -
             if layout.lattice and element.product is not None:
                 offsets = offsets[:, element.product[1]]
             # The components of a node stand together: nodes are laid out like single words, but num_comp apart.
-            places = layout.positions(*offsets.shape) * num_comp + start
-            yield offsets.ravel(), places.ravel().astype(np.int32)
+            places = layout.positions(*offsets.shape).astype(np.int32, copy=False).ravel()
+            if (num_comp, start) != (1, 0):
+                places = places * np.int32(num_comp) + np.int32(start)
+            yield offsets.ravel(), places

@@ -15,7 +15,7 @@ from femgpu.spaces.expressions import ExpressionValues, expression_values, is_ex
 from femgpu.spaces.function import Function
 from femgpu.spaces.function_space import FunctionSpace
 from femgpu.spaces.interpolation import node_values, shaped_values
-from femgpu.spaces.space import SingleSpace, Space
+from femgpu.spaces.space import SingleSpace, Space, cells_with
 
 _WHAT = "boundary values"
 
@@ -137,7 +137,7 @@ class DirichletBC:
         marked = np.zeros(space.num_local, bool)
         marked[self._nodes] = True
         # All cells with such a node, not only those with a facet on the region: a rank may hold the node without the facet.
-        cells = [np.flatnonzero(marked[offsets].any(axis=1)) for offsets in space.field.offsets]
+        cells = [cells_with(marked, offsets) for offsets in space.field.offsets]
         local = np.zeros(space.num_local)
         write_nodal(local, expression, space, _WHAT, cells, None if self.component is None else [self.component])
         return _of_owners(space.root, local)[self.local_rows]

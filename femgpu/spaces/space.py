@@ -48,6 +48,18 @@ def coordinates(dm: PETSc.DM) -> ufl.SpatialCoordinate:
     return ufl.SpatialCoordinate(ufl_mesh(Mesh.of(dm)))
 
 
+def cells_with(marked: npt.NDArray[np.bool_], offsets: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """The cells that have a marked node.
+
+    Args:
+        marked: (num_local,) which nodes, by position of component 0 in the L-vector.
+        offsets: (num_cells, num_basis) these positions.
+    """
+    # In chunks: indices become 64 bit wide where numpy takes them.
+    here = [marked[offsets[part]].any(axis=1) for part in chunks(len(offsets))]
+    return np.flatnonzero(np.concatenate([np.empty(0, bool), *here]))
+
+
 class Space(ufl.FunctionSpace):
     """A space of one or several fields on a mesh.
 
@@ -153,7 +165,7 @@ class SingleSpace(Space):
         where = np.empty((self.num_local, self.mesh.dim))
         present = np.zeros(self.num_local, bool)
         for block, element, offsets in zip(self.mesh.blocks, self.field.elements, self.field.offsets, strict=True):
-            cells = np.arange(len(offsets)) if marked is None else np.flatnonzero(marked[offsets].any(axis=1))
+            cells = np.arange(len(offsets)) if marked is None else cells_with(marked, offsets)
             for part in chunks(len(cells)):
                 nodes = offsets[cells[part]]
                 where[nodes] = block.physical_points(element.nodes, cells[part])
