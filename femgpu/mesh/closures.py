@@ -19,7 +19,7 @@ from femgpu.mesh.topology import Topology
 
 _Ints = npt.NDArray[np.int32]
 # Cells whose parts are found in one piece: temporaries then stay in cache.
-CHUNK = 1 << 13
+CHUNK = 1 << 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,9 +92,10 @@ class Parts:
         self._topology, self._reference = topology, reference_cell(cell)
         stratum = topology.stratum(cell)
         places = stratum.places(cells)
-        self._facets = stratum.cones[places]
-        backward = np.array([_num_backward(len(loop)) for loop in self._reference.loops], np.int32)
-        self._turns = stratum.orientations[places] + backward
+        # Row by row, as wide as numpy wants indices.
+        backward = np.array([_num_backward(len(loop)) for loop in self._reference.loops])
+        self._facets = stratum.cones[places].T.astype(np.intp)
+        self._turns = stratum.orientations[places].T + backward[:, None]
         self._found: dict[int, tuple[_Ints, npt.NDArray]] = {}
 
     def __call__(self, number: int) -> tuple[_Ints, npt.NDArray]:
@@ -113,22 +114,22 @@ class Parts:
             elif len(entity) == 2 and self._reference.dim == 3:
                 self._found[number] = self._edge(entity)
             else:
-                self._found[number] = self._facets[:, number - 1], self._turns[:, number - 1]
+                self._found[number] = self._facets[number - 1], self._turns[number - 1]
         return self._found[number]
 
     def _edge(self, pair: tuple[int, ...]) -> tuple[_Ints, npt.NDArray]:
         facet, position = _first_facet(self._reference, pair)
-        size, turns = len(self._reference.loops[facet]), self._turns[:, facet]
+        size, turns = len(self._reference.loops[facet]), self._turns[facet]
         stratum = self._topology.stratum(self._reference.facet_cells[facet])
         own, forward = _own_edges(size)
-        entries = stratum.places(self._facets[:, facet]) * size + own[position][turns]
+        entries = stratum.places(self._facets[facet]) * size + own[position][turns]
         against = stratum.orientations.reshape(-1)[entries] < 0
         return stratum.cones.reshape(-1)[entries], (forward[turns] ^ against).view(np.int8)
 
     def _vertex(self, vertex: int) -> tuple[_Ints, npt.NDArray]:
         reference = self._reference
         if reference.dim == 1:
-            points = self._facets[:, vertex]
+            points = self._facets[vertex]
         else:
             number, end = _edge_at(reference)[vertex]
             edges, turns = self(number)
@@ -197,7 +198,7 @@ def _own_edges(num_vertices: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np
     here = arrangements(num_vertices)
     there = np.roll(here, -1, axis=1)
     forward = there == (here + 1) % num_vertices
-    return np.where(forward, here, there).T.astype(np.int32), forward[:, 0]
+    return np.where(forward, here, there).T, forward[:, 0]
 
 
 @cache

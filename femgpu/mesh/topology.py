@@ -47,7 +47,7 @@ class Stratum(NamedTuple):
     def places(self, points: npt.NDArray) -> npt.NDArray:
         """Where points stand among those of the stratum."""
         if isinstance(self.points, range):
-            return points - np.int32(self.points.start)
+            return points - self.points.start
         return np.searchsorted(self.points, points)
 
 

@@ -31,23 +31,25 @@ def transpose(positions: npt.NDArray[np.int32]) -> tuple[np.ndarray, np.ndarray,
         The distinct positions, increasing (n,) int32; starts (n + 1,) int32 into the entries; entries (num_entries,) int32,
         increasing within each position.
     """
-    starts, order = by_owner(positions, np.arange(len(positions), dtype=np.int32), int(positions.max(initial=-1)) + 1)
+    starts, order = by_owner(positions, None, int(positions.max(initial=-1)) + 1)
     distinct = np.flatnonzero(starts[1:] > starts[:-1]).astype(np.int32)
     return distinct, np.append(starts[distinct], starts[-1]), order
 
 
-def by_owner(owners: npt.NDArray[np.int32], values: npt.NDArray[np.int32], count: int) -> tuple[np.ndarray, np.ndarray]:
+def by_owner(owners: npt.NDArray[np.int32], values: npt.NDArray[np.int32] | None, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Sorts values by their owners, those of one owner as they stand.
 
     Args:
         owners: (n,) the owner of each value.
-        values: (n,) the values.
+        values: (n,) the values; None: their numbers.
         count: owners that there may be.
 
     Returns:
         Where each owner's values begin, (count + 1,) int32; the values (n,).
     """
-    rows = csr_array((values, owners, np.arange(len(owners) + 1, dtype=np.int32)), shape=(len(owners), count)).tocsc()
+    numbers = np.arange(len(owners) + 1, dtype=np.int32)
+    given = numbers[:-1] if values is None else values
+    rows = csr_array((given, owners, numbers), shape=(len(owners), count)).tocsc()
     return rows.indptr.astype(np.int32, copy=False), rows.data
 
 

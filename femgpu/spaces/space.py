@@ -162,16 +162,24 @@ class SingleSpace(Space):
             Positions (num_nodes,) of component 0 in the L-vector, increasing, and coordinates (num_nodes, dim).
         """
         self.mesh.update()
-        where = np.empty((self.num_local, self.mesh.dim))
-        present = np.zeros(self.num_local, bool)
+        if marked is None:
+            marked = np.zeros(self.num_local, bool)
+            for offsets in self.field.offsets:
+                for part in chunks(len(offsets)):
+                    marked[offsets[part]] = True
+        positions = np.flatnonzero(marked).astype(np.int32)
+        number = np.empty(self.num_local, np.int32)
+        number[positions] = np.arange(len(positions), dtype=np.int32)
+        where, present = np.empty((len(positions), self.mesh.dim)), np.zeros(len(positions), bool)
         for block, element, offsets in zip(self.mesh.blocks, self.field.elements, self.field.offsets, strict=True):
-            cells = np.arange(len(offsets)) if marked is None else cells_with(marked, offsets)
+            cells = cells_with(marked, offsets)
             for part in chunks(len(cells)):
                 nodes = offsets[cells[part]]
-                where[nodes] = block.physical_points(element.nodes, cells[part])
-                present[nodes] = True
-        positions = np.flatnonzero(present if marked is None else present & marked).astype(np.int32)
-        return positions, where[positions]
+                inside = marked[nodes]
+                rows = number[nodes[inside]]
+                where[rows] = block.physical_points(element.nodes, cells[part])[inside]
+                present[rows] = True
+        return (positions, where) if present.all() else (positions[present], where[present])
 
     def _only(self, entries: tuple[Any, ...]) -> Any:
         if len(entries) != 1:
