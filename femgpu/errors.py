@@ -132,20 +132,24 @@ def file_path(name: Any) -> Path:
     return Path(name)
 
 
-def meet(comm: Any, failed: bool = False) -> bool:
+def meet(comm: Any, here: bool = False) -> bool:
     """Waits until all ranks are here: what comes next would wait for ever for one that has come to the end of its program.
+
+    Every collective call of the user's begins with this, by itself or in `collective`.
 
     Args:
         comm: an mpi4py communicator.
-        failed: whether something failed here.
+        here: whether something holds on this rank.
 
     Returns:
-        Whether something failed on any rank.
+        Whether it holds on any rank.
 
     Raises:
         FemgpuError: when a rank that has come to its end is known, after a while.
     """
-    number, total = np.array([failed], np.int32), np.empty(1, np.int32)
+    if comm.size == 1:
+        return here
+    number, total = np.array([here], np.int32), np.empty(1, np.int32)
     request, look = comm.Iallreduce(number, total), time.monotonic() + _SECONDS_TO_LOOK
     while not request.Test():
         if time.monotonic() > look:

@@ -28,6 +28,8 @@ _PROCESS = os.getpid()
 _at_end: list[Callable[[], None]] = []
 # What is called by Python's own code, which holds no reference.
 _held: list[Any] = []
+# Modules of Python that run a program; those that measure it take its SystemExit for an end.
+_RUNNERS = {"runpy", "cProfile", "profile", "trace"}
 # Of the pointer `tp_init` in a PyTypeObject of CPython 3.11.
 _TP_INIT = 37 * ctypes.sizeof(ctypes.c_void_p)
 
@@ -49,12 +51,12 @@ def watch() -> None:
         _watch_frames()
     else:
         _watch_exit()
-    come_first()
+    # This is asked for before anything that atexit calls.
+    threading._register_atexit(_come_first)  # type: ignore[attr-defined]
 
 
-def come_first() -> None:
-    """Has what is done at the end done before what others have asked for until now: PETSc waits for all ranks there."""
-    atexit.unregister(_at_exit)
+def _come_first() -> None:
+    """Has what is done at the end done before all else that is asked for: PETSc waits for all ranks there."""
     atexit.register(_at_exit)
 
 
@@ -75,12 +77,12 @@ def gone(comm: Any) -> list[int]:
 
 
 def _watch_frames() -> None:
-    """Looks out for SystemExit, of which no hook tells, where it leaves the first frame of the main thread."""
+    """Looks out for SystemExit, of which no hook tells, where it leaves the program."""
     monitoring: Any = getattr(sys, "monitoring")  # noqa: B009  (type checkers of Python 3.11 know no such module)
     event = monitoring.events.PY_UNWIND
 
     def unwound(code: CodeType, offset: int, error: BaseException) -> None:
-        if isinstance(error, SystemExit) and sys._getframe(1).f_back is None and _in_main_thread():
+        if isinstance(error, SystemExit) and _in_main_thread() and _is_program(sys._getframe(1)):
             _leave(_number(error.code), error.code)
 
     # The numbers below are those of debuggers, coverage and profilers.
@@ -99,7 +101,7 @@ def _watch_exit() -> None:
     """
     status: list[Any] = [None]
     frame: FrameType = sys._getframe()
-    while frame.f_back is not None:
+    while frame.f_back is not None and not _is_program(frame):
         frame = frame.f_back
     prototype = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.py_object, ctypes.c_void_p)
     slot = ctypes.c_void_p.from_address(id(SystemExit) + _TP_INIT)
@@ -129,6 +131,21 @@ def _watch_exit() -> None:
     _held.append(noting)
     sys.exit = leave  # type: ignore[assignment]
     slot.value = ctypes.cast(noting, ctypes.c_void_p).value
+
+
+def _is_program(frame: FrameType) -> bool:
+    """Whether a frame is that of the program: outside of it there is nothing but what runs it."""
+    if _is_runner(frame):
+        return False
+    outer = frame.f_back
+    while outer is not None and _is_runner(outer):
+        outer = outer.f_back
+    return outer is None
+
+
+def _is_runner(frame: FrameType) -> bool:
+    spec = frame.f_globals.get("__spec__")
+    return spec is not None and spec.name in _RUNNERS
 
 
 def _number(code: Any) -> int:

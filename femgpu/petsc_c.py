@@ -16,11 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
-from femgpu import leaving
 from femgpu.errors import DeviceError, FemgpuError
-
-# After PETSc's own handler of the end was asked for, with petsc4py.
-leaving.come_first()
 
 _LIB = CDLL(PETSc.__file__)
 _Int: Any = c_int64 if np.dtype(PETSc.IntType).itemsize == 8 else c_int32

@@ -5,7 +5,7 @@ from __future__ import annotations
 from petsc4py import PETSc
 
 from femgpu.element import reference_cell
-from femgpu.errors import MeshError, petsc_words
+from femgpu.errors import MeshError, meet, petsc_words
 from femgpu.mesh.box import serial_box
 from femgpu.mesh.communicator import communicator
 from femgpu.mesh.periods import is_periodic
@@ -47,6 +47,7 @@ def create(comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
         MeshError: on all ranks, when the options contradict each other, or the file that they name cannot be read.
     """
     comm = communicator(comm)
+    meet(comm.tompi4py())
     options = PETSc.Options()
     if options.hasName("dm_plex_filename"):
         dm = serial_read(options.getString("dm_plex_filename"), comm)

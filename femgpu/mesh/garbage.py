@@ -15,11 +15,23 @@ from petsc4py import PETSc
 from femgpu.errors import meet
 
 _aside: list[Any] = []
+# That may wait for the collector at one time.
+_MOST_WRAPPERS = 1000
 
 
 def keep_aside(thing: Any) -> None:
     """Keeps a PETSc object whose owner goes, maybe while PETSc empties its queue, until `clean_up`."""
     _aside.append(thing)
+
+
+def attributes(thing: PETSc.Object) -> list[dict[str, Any]]:
+    """References to the attributes of a PETSc object, callbacks and monitors among them; to be kept as long as these are wanted.
+
+    To Python's collector petsc4py says that each wrapper of an object owns the attributes, where the object alone does. So the
+    collector empties them when it finds a wrapper that nobody has any more, in the traceback of an exception say; not while there
+    are more references than such wrappers.
+    """
+    return [thing.getDict()] * _MOST_WRAPPERS
 
 
 def clean_up(comm: PETSc.Comm) -> None:

@@ -11,7 +11,7 @@ from petsc4py import PETSc
 
 from femgpu import petsc_c
 from femgpu.element import LagrangeElement, ReferenceCell
-from femgpu.errors import MeshError, collective
+from femgpu.errors import MeshError, collective, meet
 from femgpu.mesh import regions
 from femgpu.mesh.block import Block, places, straight_blocks
 from femgpu.mesh.cell_types import cell_names, has_petsc_elements
@@ -189,6 +189,7 @@ class Mesh:
     @cached_property
     def exterior(self) -> regions.ExteriorFacets:
         """The facets on the boundary that this rank integrates over; collective on first use."""
+        meet(self.mpi)
         return regions.exterior_facets(self.dm)
 
     def points(self, region: regions.Region, label: str = regions.FACET_LABEL) -> npt.NDArray[np.int32]:
@@ -267,6 +268,7 @@ class Mesh:
 
     def view(self) -> str:
         """One line for `-femgpu_view`; collective."""
+        meet(self.mpi)
         counts = np.array([[block.num_cells, np.count_nonzero(block.affine)] for block in self.blocks])
         counts = self.mpi.allreduce(counts)
         num_affine = int(counts[:, 1].sum())

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from mpi4py import MPI
 from petsc4py import PETSc
 
-from femgpu.errors import MeshError, collective
+from femgpu.errors import MeshError, collective, meet
 from femgpu.mesh import geometry
 from femgpu.mesh.block import Block
 from femgpu.mesh.coordinates import vectors
@@ -64,11 +63,11 @@ class Motion:
         Raises:
             MeshError: when cells are inverted now, or coordinates are of another element; the mesh keeps what it had.
         """
-        if not self._any(any(self._is_new(vec) for holder in self._holders() for vec in vectors(holder))):
+        if not meet(self._mpi, any(self._is_new(vec) for holder in self._holders() for vec in vectors(holder))):
             return False
         with collective(self._mpi):
             values = self._values()
-        moved = self._any(not np.array_equal(values, self._coords))
+        moved = meet(self._mpi, not np.array_equal(values, self._coords))
         if moved:
             self._accept(values)
         self._share()
@@ -90,14 +89,6 @@ class Motion:
     def _is_new(self, vec: PETSc.Vec) -> bool:
         """Whether a vector was written to since it was read; nothing of it is looked at."""
         return self._seen.get(vec.getId()) != vec.stateGet()
-
-    def _any(self, here: bool) -> bool:
-        """Whether something holds on any rank."""
-        if self._mpi.size == 1:
-            return here
-        flag = np.array([here])
-        self._mpi.Allreduce(MPI.IN_PLACE, flag, op=MPI.LOR)
-        return bool(flag[0])
 
     def _values(self) -> _Floats:
         """(num_nodes, dim) what the vectors that changed agree on."""
@@ -138,7 +129,7 @@ class Motion:
             self._coords[...] = values
             with collective(self._mpi):
                 geometry.check_finite(self._coords)
-            bent = self._any(any(bool((block.affine & ~block.affine_now()).any()) for block in self._blocks))
+            bent = meet(self._mpi, any(bool((block.affine & ~block.affine_now()).any()) for block in self._blocks))
             for block in self._blocks:
                 # Even those that still are: else a motion that bends some cells more at each step divides the terms anew each time.
                 block.affine[...] &= not bent or block.always_affine

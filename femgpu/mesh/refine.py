@@ -16,7 +16,7 @@ from petsc4py import PETSc
 
 from femgpu import petsc_c
 from femgpu.element import LagrangeElement
-from femgpu.errors import MeshError, collective
+from femgpu.errors import MeshError, collective, meet
 from femgpu.mesh.cell_types import cell_names
 from femgpu.mesh.closures import corners
 from femgpu.mesh.coordinates import coordinate_degree, read_coordinates, read_vertices, section_offsets
@@ -45,6 +45,7 @@ def refine(dm: PETSc.DMPlex) -> PETSc.DMPlex:
         MeshError: when a curved mesh is not supported, or PETSc numbers the new cells in an unknown way.
     """
     check_dm(dm)
+    meet(dm.comm.tompi4py())
     if not is_curved(dm):
         return _refine_periodic(dm) if is_periodic(dm) else dm.refine()
     coarse = Mesh(dm)

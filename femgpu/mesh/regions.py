@@ -10,7 +10,7 @@ import numpy.typing as npt
 from petsc4py import PETSc
 
 from femgpu import petsc_c
-from femgpu.errors import MeshError
+from femgpu.errors import MeshError, meet
 from femgpu.mesh.shared_points import shared_points
 from femgpu.mesh.topology import cone_offsets, point_types
 
@@ -79,6 +79,7 @@ def labels(dm: PETSc.DMPlex, mpi: Any) -> dict[str, list[int]]:
         name = dm.getLabelName(i)
         if name not in _INTERNAL_LABELS:
             here[name] = [int(value) for value in dm.getLabelIdIS(name).getIndices() if dm.getStratumSize(name, value)]
+    meet(mpi)
     merged: dict[str, set[int]] = {}
     for table in mpi.allgather(here):
         for name, values in table.items():

@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI
 
 from femgpu.element import basix_rule
-from femgpu.errors import DataError, collective
+from femgpu.errors import DataError, collective, meet
 from femgpu.forms import ExpressionValues
 from femgpu.forms.ufl import builders
 from femgpu.mesh import Mesh
@@ -41,6 +41,7 @@ def norm(u: Any, kind: str = "L2", degree: int | None = None, options_prefix: st
         raise DataError(
             f"the l2 norm of {u!r} of type {type(u).__name__}; expected a Function or a field of one, which has a vector"
         )
+    meet(u.space.mesh.mpi)
     return float(u.vec.norm())
 
 

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mpi4py import MPI
-
-from femgpu.errors import collective
+from femgpu.errors import collective, meet
 from femgpu.forms import Pointwise
 from femgpu.kernels import Plan, render
 from femgpu.operators.application import label, term_tables
@@ -95,8 +93,7 @@ class Planner:
         Raises:
             PlanError: see `choose_plan`.
         """
-        threads = self._runtime.programs.threads
-        if not self._mpi.allreduce(threads, op=MPI.MIN):
+        if meet(self._mpi, not self._runtime.programs.threads):
             return
         found = [entry for target in targets for entry in self._launched(target)]
         with collective(self._mpi):

@@ -7,7 +7,7 @@ from typing import Any
 import pyopencl as cl
 
 from femgpu import forks
-from femgpu.errors import DeviceError, collective
+from femgpu.errors import DeviceError, collective, meet
 from femgpu.runtime.device import choose, describe, devices, local_rank, require_fp64, warn_shared
 from femgpu.runtime.runtime import Runtime
 
@@ -81,6 +81,7 @@ def for_comm(selector: str, comm: Any) -> Runtime:
     Raises:
         DeviceError: on all ranks, when any has no device that fits.
     """
+    meet(comm)
     rank, num_local = local_rank(comm)
     with collective(comm):
         first = _current is None

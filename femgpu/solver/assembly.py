@@ -9,7 +9,7 @@ from mpi4py import MPI
 from petsc4py import PETSc
 
 from femgpu import options
-from femgpu.errors import DataError, FormError, collective
+from femgpu.errors import DataError, FormError, collective, meet
 from femgpu.forms import Form, LinearSystem, bilinear_form, check_inputs, is_equation, lower_form, rank
 from femgpu.operators import integrate
 from femgpu.operators.device import choose_runtime
@@ -85,8 +85,10 @@ def _operator(form: Form, zero: PETSc.Vec, bcs: Conditions, diagonal: float, pre
 
 
 def _checked(space: Any) -> Space:
+    """The space of a test function; collective."""
     if not isinstance(space, Space) or space.root is not space:
         raise FormError(f"the test function lives in {space}; expected femgpu's FunctionSpace or MixedSpace, no part of one")
+    meet(space.mesh.mpi)
     return space
 
 

@@ -9,6 +9,7 @@ from petsc4py import PETSc
 
 from femgpu import petsc_c
 from femgpu.errors import OptionError
+from femgpu.mesh.garbage import attributes
 from femgpu.solver.jacobian_pair import JacobianPair
 from femgpu.solver.petsc_errors import petsc_errors
 from femgpu.solver.solver_types import TIME_METHODS, refuse_types
@@ -30,6 +31,7 @@ class Integrator:
     def __init__(self, u: Function, prefix: str):
         self.ts = PETSc.TS().create(comm=u.space.comm)
         self.ts.setOptionsPrefix(prefix)
+        self._kept = attributes(self.ts)
         # Callbacks of TS live in its DM: one that is shared would mix them up with those of other solvers on the space.
         self.ts.setDM(_private_dm(u))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -166,12 +165,7 @@ class KrylovType(ABC):
         project = self._projection(null) if null.handle and ksp.getPCSide() == Side.LEFT else None
         preconditioner = self._preconditioner.of(pc)
         system = self._operator(mat), self._b, self._x
-        try:
-            ended = self.run(ksp, system, preconditioner, ConvergenceTest(ksp), guess, project)
-        except BaseException:
-            # Python loses an exception that waits inside petsc4py when the collector runs: its turn is not near after this.
-            gc.collect(0)
-            raise
+        ended = self.run(ksp, system, preconditioner, ConvergenceTest(ksp), guess, project)
         store(runtime, self._x, x)
         ksp.setIterationNumber(ended.iterations)
         if np.isfinite(ended.norm):

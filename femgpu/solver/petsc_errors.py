@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from petsc4py import PETSc
 
@@ -12,6 +14,8 @@ from femgpu import petsc_ksp
 from femgpu.errors import OptionError, SolverError, petsc_words
 from femgpu.solver.solver_types import TIME_METHODS, type_remedy
 
+# PETSc's code for what Python raised.
+_RAISED = 101
 # The outermost linear solve has begun, as a trace says it: a method of PETSc's failed, or a python one, of which it says nothing.
 _SOLVING = re.compile(r"KSPSolve_Private\(\) at .*(?:\n\[\d+\] KSPSolve_|\s*\Z)")
 # What PETSc says, and the remedy; {p} is the options prefix, {0} and {1} are what the pattern finds.
@@ -67,20 +71,53 @@ def petsc_errors(solver: PETSc.Object, reading: bool = False) -> Iterator[None]:
         OptionError: for PETSc's own errors about options.
         SolverError: for its others.
     """
+    lost: list[BaseException] = []
     try:
-        yield
+        with _dropped(lost):
+            yield
     except PETSc.Error as error:
         kind = OptionError if reading else SolverError
         if _SOLVING.search(str(error)):
             _leave_solves(_snes(solver).getKSP())
-        cause: BaseException | None = error.__cause__
-        while isinstance(cause, PETSc.Error) and cause.__cause__ is not None:
-            cause = cause.__cause__
-        if cause is None or isinstance(cause, PETSc.Error):
-            raise kind(_message(error if cause is None else cause, solver)) from error
+        cause = _root(error)
+        if isinstance(cause, PETSc.Error) and cause.ierr == _RAISED:
+            cause = next((root for root in reversed(lost) if not isinstance(root, PETSc.Error)), cause)
+        if isinstance(cause, PETSc.Error):
+            raise kind(_message(cause, solver)) from error
         if reading and isinstance(cause, ImportError | AttributeError):
             raise OptionError(f"-{solver.getOptionsPrefix() or ''}..._python_type: {cause}; expected module.Class") from error
         raise cause from None
+
+
+@contextmanager
+def _dropped(lost: list[BaseException]) -> Iterator[None]:
+    """Notes what left a callback of PETSc and was dropped by Python in the block.
+
+    Such an exception waits while PETSc returns from its functions. Where the collector of garbage runs meanwhile, Python 3.12 takes
+    the exception for one of the collector's, or of what that calls: it tells `sys.unraisablehook` and forgets it.
+    """
+    before = sys.unraisablehook
+
+    def note(told: Any) -> None:
+        root = _root(told.exc_value)
+        trace = None if root is None else root.__traceback__
+        if trace is not None and trace.tb_frame.f_code.co_filename.startswith("petsc4py"):
+            lost.append(root)
+        else:
+            before(told)
+
+    sys.unraisablehook = note
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+def _root(error: Any) -> Any:
+    """What an error came from: one of PETSc, or of a function that was called while an exception waited; else itself."""
+    while isinstance(error, PETSc.Error | SystemError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def _leave_solves(ksp: PETSc.KSP) -> None:

@@ -12,7 +12,7 @@ from petsc4py import PETSc
 from femgpu import log, options, petsc_c
 from femgpu.errors import DataError, SolverError, alive, collective
 from femgpu.forms import Form, lower_form, residual_form
-from femgpu.mesh.garbage import let_go
+from femgpu.mesh.garbage import attributes, let_go
 from femgpu.operators import is_symmetric
 from femgpu.operators.device import choose_runtime
 from femgpu.operators.inputs import check_finite
@@ -93,6 +93,7 @@ class NonlinearProblem:
         """Makes what lies below the solver, whose prefix is set: options, form, device, operators; collective."""
         mesh = u.space.mesh
         self.u = u
+        self._kept = [attributes(solver) for solver in (self.snes, self.snes.getKSP())]
         with collective(mesh.mpi):
             self.settings = options.read(self._prefix)
             self.form = lower()

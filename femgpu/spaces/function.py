@@ -11,7 +11,7 @@ import ufl
 from petsc4py import PETSc
 
 from femgpu import petsc_c
-from femgpu.errors import DataError, alive
+from femgpu.errors import DataError, alive, meet
 from femgpu.mesh.garbage import clean_up
 from femgpu.spaces.field import Field, copy_nodes
 from femgpu.spaces.interpolation import interpolate
@@ -168,6 +168,7 @@ class Function(AtPoints, ufl.Coefficient):
 
     def local_array(self) -> npt.NDArray[np.float64]:
         """A copy of the L-vector: owned, ghost and constrained values, shape (num_local,); collective."""
+        meet(self.space.mesh.mpi)
         dm, numbering = self.space.dm, self.space.numbering
         local = dm.getLocalVec()
         local.set(0)

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
+from femgpu.errors import meet
+
 
 @dataclass(frozen=True)
 class Numbering:
@@ -51,6 +53,8 @@ class Numbering:
     @classmethod
     def of(cls, dm: PETSc.DM) -> Numbering:
         """Reads the map of a DM's section by sending the global numbers through DMGlobalToLocal; collective."""
+        mpi = dm.comm.tompi4py()
+        meet(mpi)
         numbers, local = dm.createGlobalVec(), dm.createLocalVec()
         first, last = numbers.getOwnershipRange()
         ranges = np.array(numbers.getOwnershipRanges(), np.int64)
@@ -63,5 +67,5 @@ class Numbering:
         owned = np.flatnonzero((global_of_local >= first) & (global_of_local < last))
         local_of_owned = np.empty(last - first, np.int32)
         local_of_owned[global_of_local[owned] - first] = owned
-        any_constrained = dm.comm.tompi4py().allreduce(bool((global_of_local < 0).any()))
+        any_constrained = mpi.allreduce(bool((global_of_local < 0).any()))
         return cls(last - first, len(global_of_local), first, ranges, local_of_owned, global_of_local, any_constrained)

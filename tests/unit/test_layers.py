@@ -18,7 +18,7 @@ ALLOWED = {
     "leaving": set(),
     "options": {"errors"},
     "log": {"errors"},
-    "petsc_c": {"errors", "leaving"},
+    "petsc_c": {"errors"},
     "petsc_ksp": {"petsc_c"},
     "element": BASE,
     "mesh": BASE | {"element"},

@@ -35,32 +35,33 @@ MPI.COMM_WORLD.allreduce(1)
 print("came to the end", flush=True)
 """
 _ERROR = "raise ValueError('only on rank 1')"
+_SAID = "ValueError: only on rank 1"
 # Statement of rank 1, how it is reached, exit code of all, and what is said.
 _WAYS = {
-    "exception": (_ERROR, "happen()", 1, "ValueError: only on rank 1"),
-    "monitor": (_ERROR, "solve(happen)", 1, "ValueError: only on rank 1"),
+    "exception": (_ERROR, "happen()", 1, _SAID),
+    "monitor": (f"import gc; gc.set_threshold(1); {_ERROR}", "solve(happen)", 1, _SAID),
     "exit": ("sys.exit(3)", "happen()", 3, "rank 1 leaves with status 3 and ends all ranks"),
     "message": ("sys.exit('no input')", "happen()", 1, "no input"),
-    "raised exit": ("raise SystemExit(4)", "happen()", 4, "rank 1 leaves with status 4"),
+    "raised exit, profiled": ("raise SystemExit(4)", "happen()", 4, "rank 1 leaves with status 4"),
     "interrupt": ("os.kill(os.getpid(), signal.SIGINT)", "happen()", 130, "KeyboardInterrupt"),
-    "Python 3.11": ("raise SystemExit(5)", "happen()", 5, "rank 1 leaves with status 5"),
+    "Python 3.11, profiled": ("raise SystemExit(5)", "happen()", 5, "rank 1 leaves with status 5"),
     "after PETSc, in Python 3.11": ("exit(6)", "solve(lambda: None); happen()", 6, "rank 1 leaves with status 6"),
-    "end": (
+    "end before the first call": (
         "raise SystemExit(0)",
-        "solve(lambda: None); happen(); solve(lambda: None)",
+        "import petsc4py; petsc4py.init(sys.argv); happen(); femgpu.mesh.box((1, 1))",
         1,
         "rank 1 has come to the end of its program while others make",
     ),
 }
 
 
-def start(num_ranks, folder, name, code, **environment):
+def start(num_ranks, folder, name, code, *runner, **environment):
     path = folder / f"{name.replace(' ', '_')}.py"
     path.write_text(textwrap.dedent(code))
     ranks = ["mpiexec", "-n", str(num_ranks)] if num_ranks > 1 else []
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        [*ranks, sys.executable, path], env=CHILD_ENVIRONMENT | environment, stdout=pipe, stderr=pipe, text=True
+        [*ranks, sys.executable, *runner, path], env=CHILD_ENVIRONMENT | environment, stdout=pipe, stderr=pipe, text=True
     )
 
 
@@ -76,11 +77,107 @@ def test_a_rank_that_leaves_ends_all(tmp_path):
     for name, (statement, use, *_) in _WAYS.items():
         begin = "version, sys.version_info = sys.version_info, (3, 11, 0)" if "Python 3.11" in name else ""
         use = f"sys.version_info = version\n{use}" if begin else use
-        runs[name] = start(2, tmp_path, name, _LEAVING.format(begin=begin, statement=statement, use=use))
+        runner = ("-m", "cProfile") if "profiled" in name else ()
+        runs[name] = start(2, tmp_path, name, _LEAVING.format(begin=begin, statement=statement, use=use), *runner)
     for name, run in runs.items():
         out, error = finish(run)
         code, said = _WAYS[name][2:]
-        assert (run.returncode, out) == (code, "") and said in error, (name, run.returncode, out, error)
+        assert run.returncode == code and "came to the end" not in out and said in error, (name, run.returncode, out, error)
+
+
+_CALLS = """
+import faulthandler, sys
+import numpy as np
+import ufl
+from mpi4py import MPI
+from ufl import dx
+import femgpu
+from femgpu import mesh
+
+femgpu.errors._SECONDS_TO_LOOK = 0.02
+dm = mesh.box((3, 3), cell="triangle")
+V, unused = femgpu.FunctionSpace(dm, "Lagrange", 1), femgpu.FunctionSpace(dm, "Lagrange", 2)
+W = femgpu.MixedSpace({{"a": V, "b": V}})
+u, given, mixed, v, w = femgpu.Function(V), femgpu.Function(V), femgpu.Function(W), ufl.TestFunction(V), ufl.TrialFunction(V)
+away = femgpu.Function(femgpu.FunctionSpace(mesh.box((2, 2), cell="triangle"), "Lagrange", 1))
+x, f = u.vec.duplicate(), u.vec.duplicate()
+F, rate = u * v * dx - v * dx, femgpu.time_derivative(u)
+steady, timed = femgpu.NonlinearProblem(F, u), femgpu.TimeProblem(F + rate * v * dx, u)
+linear = femgpu.LinearProblem(w * v * dx == v * dx)
+modes = femgpu.constant_modes(V)
+femgpu.write("{folder}/mesh.h5", u)
+if MPI.COMM_WORLD.rank:
+    sys.exit()
+calls = '''
+mesh.box((2, 2))
+mesh.create()
+mesh.read("{folder}/mesh.h5")
+mesh.refine(dm)
+mesh.mark(dm, "left", lambda x: x[0] < 0.1, 1)
+mesh.Mesh.of(dm).view()
+femgpu.FunctionSpace(dm, "Lagrange", 2)
+femgpu.MixedSpace({{"a": V, "b": V}})
+femgpu.Function(V)
+femgpu.DirichletBC(V, 0.0)
+femgpu.DirichletBC(V, 0.0, 1)
+femgpu.time_derivative(given)
+u.interpolate(lambda x: x[0])
+u.interpolate(1.0)
+u.interpolate(given**2)
+u.interpolate(away)
+u.assign(1.0)
+u.copy()
+u.evaluate((0.5, 0.5))
+u(0.5, 0.5)
+mixed.sub("a").interpolate(1.0)
+mixed.sub("a").collapse()
+femgpu.norm(u)
+femgpu.norm(u, "l2")
+femgpu.norm(u, "Linf")
+femgpu.error_norm(u, lambda x: x[0])
+femgpu.assemble(u * dx)
+femgpu.assemble(v * dx)
+femgpu.assemble(w * v * dx)
+femgpu.assemble(w * v * dx == v * dx)
+femgpu.project(u**2, V)
+femgpu.write("{folder}/u.vtu", u)
+femgpu.write("{folder}/u.h5", u)
+femgpu.constant_modes(V)
+femgpu.NonlinearProblem(F, u)
+femgpu.LinearProblem(w * v * dx == v * dx)
+femgpu.TimeProblem(F + rate * v * dx, u)
+steady.solve()
+linear.solve()
+timed.solve(1.0, 0.5)
+steady.residual(x, f)
+steady.linearise(x)
+steady.jacobian
+steady.assemble_jacobian()
+steady.set_nullspace(modes)
+steady.report()
+timed.residual(x, f)
+timed.linearise(x)
+unused.numbering
+timed.output("{folder}/u.pvd")
+timed.checkpoint("{folder}/timed.h5")
+'''
+for call in calls.strip().splitlines():
+    faulthandler.dump_traceback_later(20, exit=True)
+    said = "nothing"
+    try:
+        eval(call)
+    except femgpu.errors.FemgpuError as error:
+        said = str(error)
+    if "rank 1 has come to the end of its program" not in said:
+        print(call, said, flush=True)
+print("done", flush=True)
+MPI.COMM_WORLD.Abort(7)
+"""
+
+
+def test_all_calls_learn_of_a_rank_at_its_end(tmp_path):
+    out, error = finish(run := start(2, tmp_path, "calls", _CALLS.format(folder=tmp_path)))
+    assert (run.returncode, out) == (7, "done\n"), error
 
 
 def test_ranks_that_leave_together_or_not_at_all_are_let_alone(tmp_path):

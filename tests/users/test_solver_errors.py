@@ -1,5 +1,10 @@
 """What solvers do with bad options, bad vectors, exceptions in the middle, and objects that are gone."""
 
+import gc
+import signal
+from collections import Counter
+from contextlib import contextmanager, nullcontext
+
 import numpy as np
 import pytest
 import ufl
@@ -37,6 +42,19 @@ def heat(comm=SELF, prefix=""):
     u, v = Function(V), ufl.TestFunction(V)
     u.vec.set(1.0)
     return TimeProblem(femgpu.time_derivative(u) * v * dx + u**2 * v * dx, u, options_prefix=prefix)
+
+
+@contextmanager
+def eager_collector():
+    """Python's collector of garbage runs wherever it may, and calls somebody: it drops an exception that waits inside PETSc."""
+    before = gc.get_threshold()
+    gc.callbacks.append(caller := lambda phase, info: None)
+    gc.set_threshold(1)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(caller)
 
 
 @pytest.mark.parametrize(
@@ -131,13 +149,59 @@ def test_exceptions_inside_a_solve(monkeypatch, make, exception):
     for where in ("snes", "ksp", "action", "residual"):
         armed[:] = [where]
         restart()
-        with pytest.raises(type(exception)) as caught:
+        with eager_collector(), pytest.raises(type(exception)) as caught:
             problem.solve(*arguments)
         assert caught.value is exception
         armed.clear()
         restart()
         problem.solve(*arguments)
         assert np.abs(problem.u.vec.array_r - expected).max() <= 1e-8 * np.abs(expected).max(), where
+
+
+@pytest.mark.parallel(nprocs=2)
+@pytest.mark.parametrize("make", [poisson, heat])
+@pytest.mark.parametrize(
+    "ksp", [{"ksp_type": "cg"}, {"ksp_type": "python", "ksp_python_type": "femgpu.CG"}], ids=lambda o: o["ksp_type"]
+)
+def test_monitors_that_raise_are_called_again(set_options, make, ksp):
+    set_options(**ksp)
+    problem, calls, armed = make(None), Counter(), {}
+    arguments = (1.0, 0.5) if make is heat else ()
+
+    def monitor(name):
+        def called(*_):
+            calls[name] += 1
+            if name in armed:
+                armed[name]()
+
+        return called
+
+    def interrupt():
+        signal.raise_signal(signal.SIGINT)
+
+    def fail():
+        raise ValueError("mine")
+
+    def solve():
+        problem.u.vec.set(1.0)
+        if make is heat:
+            problem.t.value = 0.0
+        calls.clear()
+        problem.solve(*arguments)
+        return dict(calls)
+
+    solvers = {"snes": problem.snes, "ksp": problem.snes.getKSP()} | ({"ts": problem.ts} if make is heat else {})
+    for name, solver in solvers.items():
+        solver.setMonitor(monitor(name))
+    expected = solve()
+    assert set(expected) == set(solvers)
+    for name in solvers:
+        for action, kind, around in ((interrupt, KeyboardInterrupt, nullcontext), (fail, ValueError, eager_collector)):
+            armed[name] = action
+            with around(), pytest.raises(kind):
+                solve()
+            armed.clear()
+            assert solve() == expected
 
 
 @pytest.mark.parametrize(
