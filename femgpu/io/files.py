@@ -70,25 +70,6 @@ def replace_together(writers: Mapping[Path, Callable[[BinaryIO], None]], comm: A
             _beside(path).unlink(missing_ok=True)
 
 
-def reserve(path: Path, num_bytes: int) -> None:
-    """Lengthens a file, which is made where there is none, so that this much room on its disk is its own.
-
-    Raises:
-        OSError: when the disk, a quota or a limit of the process has no room for it.
-    """
-    disk = os.statvfs(path.parent)
-    free = disk.f_bavail * disk.f_frsize
-    # Some file systems do not say how large they are.
-    if disk.f_blocks and free < num_bytes:
-        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: it may need {num_bytes} bytes and {free} are free")
-    with open(path, "ab") as stream:
-        try:
-            os.posix_fallocate(stream.fileno(), 0, num_bytes)
-        except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-                raise
-
-
 def _beside(path: Path) -> Path:
     """Where a file is written."""
     return path.with_name(f".{path.name}.{os.getpid()}.part")

@@ -15,14 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from petsc4py import PETSc
 
-from femgpu import petsc_c
-from femgpu.errors import DataError, collective, file_errors, file_path
-from femgpu.io.files import reserve
-from femgpu.mesh import Mesh
-from femgpu.mesh.checksums import append_checksums
+from femgpu.errors import DataError, file_path
+from femgpu.io.h5_layout import MeshLayout
+from femgpu.io.h5_writer import replacing
 from femgpu.mesh.communicator import communicator
-from femgpu.mesh.h5_file import GROUP, check_h5, h5_viewer, is_own, read_integers, write_integers
-from femgpu.mesh.h5_mesh import dm_for_file, read_mesh, write_mesh
+from femgpu.mesh.h5_file import GROUP, check_h5, h5_viewer, is_own, read_integers
+from femgpu.mesh.h5_mesh import dm_for_file, geometry_numbers, read_mesh
 from femgpu.mesh.restriction import FieldShape, set_fields
 from femgpu.spaces import Function, FunctionSpace, SubFunction
 from femgpu.spaces.field import copy_nodes
@@ -42,25 +40,31 @@ def write_h5(path: Path, functions: Sequence[Function | SubFunction], numbers: M
         numbers: what to keep beside them.
 
     Raises:
-        DataError: on all ranks, when PETSc has no HDF5, names cannot stand in such files, or the file cannot be written.
+        DataError: on all ranks, when names cannot stand in such files, or the file cannot be written.
     """
     mesh = functions[0].space.mesh
     mesh.update()
     dm = dm_for_file(mesh)
     for u in functions:
-        if "/" in u.name or u.name == "." or len(u.name.encode()) > _NAME_BYTES:
+        if not set("/\n\0").isdisjoint(u.name) or u.name == "." or len(u.name.encode()) > _NAME_BYTES:
             raise DataError(
-                f"function name {u.name!r} cannot stand in an .h5 file; expected one without slashes, other than '.', of at most "
-                f"{_NAME_BYTES} bytes: Function(V, name=...)"
+                f"function name {u.name!r} cannot stand in an .h5 file; expected one without slashes and line breaks, other than "
+                f"'.', of at most {_NAME_BYTES} bytes: Function(V, name=...)"
             )
-    with _replacing(path, _bytes_at_most(dm, functions), mesh) as viewer:
-        write_mesh(viewer, mesh, dm)
-        write_integers(viewer, "names", np.frombuffer("\n".join(u.name for u in functions).encode(), np.uint8))
+    coordinates = "coordinates"
+    while coordinates in [u.name for u in functions]:
+        coordinates += "_"
+    with replacing(path, mesh.mpi) as writer:
+        layout = MeshLayout(writer, mesh, dm)
+        layout.write(coordinates)
+        writer.write_first(f"{GROUP}/coordinates", geometry_numbers(mesh))
+        names = "\n".join(u.name for u in functions).encode()
+        writer.write_first(f"{GROUP}/names", np.frombuffer(names, np.uint8).astype(np.int32))
         for name, number in (numbers or {}).items():
             # Integers are what an index set can hold, without a bit lost.
-            write_integers(viewer, name, np.array([number], np.float64).view(np.int32), _NUMBERS)
+            writer.write_first(f"{_NUMBERS}/{name}", np.array([number], np.float64).view(np.int32))
         for u in functions:
-            _write_function(viewer, dm, u)
+            _write_function(layout, u)
 
 
 def read_h5(
@@ -110,88 +114,29 @@ def read_numbers(path: Path, names: Sequence[str], comm: PETSc.Comm) -> dict[str
 
 
 @contextmanager
-def _replacing(path: Path, num_bytes: int, mesh: Mesh) -> Iterator[PETSc.ViewerHDF5]:
-    """A viewer of a temporary file beside `path`, which becomes `path` when the block succeeds; collective.
-
-    HDF5 does not outlive a full disk: it crashes when it closes the file, or some ranks wait for others. So the room is reserved
-    before. HDF5 gives back what it cuts off, when it makes a file and when it closes one: the file is made, lengthened, and then
-    opened to add to it.
-
-    Args:
-        path: the file.
-        num_bytes: its size at most.
-        mesh: whose ranks write it.
-    """
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        _reserve(temporary, path, num_bytes, mesh)
-        with h5_viewer(temporary, "w", mesh.comm):
-            pass
-        _reserve(temporary, path, num_bytes, mesh)
-        with h5_viewer(temporary, "a", mesh.comm) as viewer:
-            yield viewer
-        append_checksums(temporary, mesh.mpi)
-        with collective(mesh.mpi), file_errors(path, "write"):
-            if mesh.mpi.rank == 0:
-                os.replace(temporary, path)
-    finally:
-        if mesh.mpi.rank == 0:
-            temporary.unlink(missing_ok=True)
-
-
-def _reserve(temporary: Path, path: Path, num_bytes: int, mesh: Mesh) -> None:
-    with collective(mesh.mpi), file_errors(path, "write"):
-        if mesh.mpi.rank == 0:
-            reserve(temporary, num_bytes)
-
-
-def _bytes_at_most(dm: PETSc.DMPlex, functions: Sequence[Function | SubFunction]) -> int:
-    """An upper bound of the size of the file; collective.
-
-    Measured: besides numbers, entries of cones with their orientations, and of labels, there are five integers in each section for
-    each point of the mesh, and 4 kB for each stratum of a label, 30 kB for a function, 50 kB for the rest in groups and heads.
-    """
-    mpi = dm.comm.tompi4py()
-    start, end = dm.getChart()
-    labels = {name: dm.getLabel(name) for name in map(dm.getLabelName, range(dm.getNumLabels()))}
-    strata = {
-        (name, value): label.getStratumSize(value) for name, label in labels.items() for value in label.getValueIS().getIndices()
-    }
-    coordinates = [vec for vec in (dm.getCoordinatesLocal(), dm.getCellCoordinatesLocal()) if vec]
-    reals = sum(vec.getLocalSize() for vec in coordinates) + sum(u.space.num_local for u in functions)
-    sections = len(coordinates) + len(functions)
-    integers = 5 * sections * (end - start) + 2 * len(petsc_c.cones(dm, start, end)) + sum(strata.values())
-    num_strata = len(set().union(*mpi.allgather(set(strata))))
-    heads = 50_000 + 30_000 * len(functions) + 4_000 * num_strata
-    return int(1.25 * (mpi.allreduce(8 * reals + 4 * integers) + heads))
-
-
-@contextmanager
 def _reading(path: Path, comm: PETSc.Comm) -> Iterator[PETSc.ViewerHDF5]:
     """A viewer of a file that femgpu wrote; collective."""
     check_h5(path, comm.tompi4py())
-    with h5_viewer(path, "r", comm) as viewer:
+    with h5_viewer(path, comm) as viewer:
         if not is_own(viewer):
             raise DataError(f"{str(path)!r} has no group {GROUP}; expected a file that femgpu.write made")
         yield viewer
 
 
-def _write_function(viewer: PETSc.ViewerHDF5, dm: PETSc.DMPlex, u: Function | SubFunction) -> None:
+def _write_function(layout: MeshLayout, u: Function | SubFunction) -> None:
     """Writes the L-vector with a section of the one field that constrains nothing, whatever the section of u's own DM does."""
-    space = u.space
+    space, mesh = u.space, layout.mesh
     kind = [space.field.degree, int(space.field.continuous), *space.value_shape]
-    write_integers(viewer, u.name, np.array(kind), _KINDS)
-    section_dm = space.mesh.clone_dm()
+    layout.writer.write_first(f"{_KINDS}/{u.name}", np.array(kind, np.int32))
+    section_dm = mesh.clone_dm()
     shape = FieldShape(u.name, space.field.degree, space.field.continuous, space.num_comp)
-    [offsets], num_local = set_fields(space.mesh, section_dm, [shape])
-    section_dm.setName(u.name)
+    [offsets], num_local = set_fields(mesh, section_dm, [shape])
     values = np.zeros(num_local)
     copy_nodes(u.local_array(), space.field.offsets, values, offsets, space.num_comp)
-    local = section_dm.createLocalVec()
+    local, vec = section_dm.createLocalVec(), section_dm.createGlobalVec()
     local.setArray(values)  # type: ignore[arg-type]
-    local.setName(u.name)
-    dm.sectionView(viewer, section_dm)
-    dm.localVectorView(viewer, section_dm, local)
+    section_dm.localToGlobal(local, vec)
+    layout.write_field(u.name, u.name, section_dm, vec)
 
 
 def _read_function(

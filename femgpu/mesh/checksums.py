@@ -24,23 +24,24 @@ _MARK = b"femgpu\x00\x01"
 _Table = npt.NDArray[np.uint32]
 
 
-def append_checksums(path: Path, mpi: Any) -> None:
+def append_checksums(path: Path, mpi: Any, name: Path) -> None:
     """Appends checksums to a file; collective.
 
     Args:
         path: the file; all ranks see it.
         mpi: an mpi4py communicator.
+        name: how messages call the file.
 
     Raises:
         DataError: on all ranks, when the file cannot be read or written.
     """
     size = 0
-    with collective(mpi), file_errors(path, "write"):
+    with collective(mpi), file_errors(name, "write"):
         if mpi.rank == 0:
             size = path.stat().st_size
     size = mpi.bcast(size)
     table = _checksums(path, size, BLOCK_BYTES, mpi)
-    with collective(mpi), file_errors(path, "write"):
+    with collective(mpi), file_errors(name, "write"):
         if mpi.rank == 0:
             with open(path, "ab") as stream:
                 stream.write(table.tobytes() + _FOOT.pack(size, BLOCK_BYTES, _crc(table, size, BLOCK_BYTES), _MARK))

@@ -69,25 +69,24 @@ def _check_head(path: Path) -> None:
 
 
 @contextmanager
-def h5_viewer(path: Path, mode: str, comm: PETSc.Comm) -> Iterator[PETSc.ViewerHDF5]:
-    """PETSc's HDF5 viewer in its own format; collective.
+def h5_viewer(path: Path, comm: PETSc.Comm) -> Iterator[PETSc.ViewerHDF5]:
+    """PETSc's HDF5 viewer of a file to read, in its own format; collective.
 
     Args:
         path: the file.
-        mode: `r`, `w`, or `a` for one to add to.
         comm: communicator.
 
     Raises:
         DataError: when PETSc has no HDF5, or an error of PETSc comes in the block or when the file is closed.
     """
     if not PETSc.Sys.hasExternalPackage("hdf5"):
-        raise DataError("this PETSc has no HDF5; configure it with --with-hdf5, or write .vtu")
+        raise DataError("this PETSc has no HDF5; configure it with --with-hdf5")
     viewer = None
     prefix, option, version = _STORAGE
     options = PETSc.Options()
     try:
         try:
-            viewer = PETSc.ViewerHDF5().create(str(path), mode, comm=comm)
+            viewer = PETSc.ViewerHDF5().create(str(path), "r", comm=comm)
             viewer.pushFormat(PETSc.Viewer.Format.HDF5_PETSC)  # type: ignore[arg-type]
             viewer.setOptionsPrefix(prefix)
             options[prefix + option] = version
@@ -97,8 +96,7 @@ def h5_viewer(path: Path, mode: str, comm: PETSc.Comm) -> Iterator[PETSc.ViewerH
             if viewer is not None:
                 viewer.destroy()
     except PETSc.Error as error:
-        verb = "read" if mode == "r" else "write"
-        raise DataError(f"cannot {verb} {str(path)!r}: PETSc's HDF5 viewer failed: {petsc_words(error)}") from error
+        raise DataError(f"cannot read {str(path)!r}: PETSc's HDF5 viewer failed: {petsc_words(error)}") from error
 
 
 def is_own(viewer: PETSc.ViewerHDF5) -> bool:
@@ -106,19 +104,8 @@ def is_own(viewer: PETSc.ViewerHDF5) -> bool:
     return petsc_c.has_h5_group(viewer, GROUP)
 
 
-def write_integers(viewer: PETSc.ViewerHDF5, name: str, numbers: NDArray, group: str = GROUP) -> None:
-    """Keeps integers of 32 bits, those of the first rank; collective."""
-    comm = viewer.comm
-    mine = numbers.astype(PETSc.IntType) if comm.getRank() == 0 else np.empty(0, PETSc.IntType)
-    entry = PETSc.IS().createGeneral(mine, comm=comm)  # type: ignore[arg-type]
-    entry.setName(name)
-    viewer.pushGroup(group)
-    entry.view(viewer)
-    viewer.popGroup()
-
-
 def read_integers(viewer: PETSc.ViewerHDF5, name: str, comm: PETSc.Comm, group: str = GROUP) -> NDArray:
-    """What `write_integers` kept, on all ranks; collective."""
+    """Integers of 32 bits, on all ranks; collective."""
     entry = PETSc.IS().create(comm=comm)
     entry.setName(name)
     viewer.pushGroup(group)

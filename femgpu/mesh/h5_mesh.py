@@ -9,7 +9,7 @@ from petsc4py import PETSc
 from femgpu.element import LagrangeElement
 from femgpu.errors import DataError
 from femgpu.mesh.cell_types import cell_names, has_petsc_elements
-from femgpu.mesh.h5_file import read_integers, write_integers
+from femgpu.mesh.h5_file import read_integers
 from femgpu.mesh.label_names import quote_labels, unquote_labels
 from femgpu.mesh.mesh import Mesh
 from femgpu.mesh.periods import is_periodic, set_periods
@@ -38,22 +38,8 @@ def dm_for_file(mesh: Mesh) -> PETSc.DMPlex:
     return dm
 
 
-def write_mesh(viewer: PETSc.ViewerHDF5, mesh: Mesh, dm: PETSc.DMPlex) -> None:
-    """Writes a mesh with its labels, coordinates and periods; collective.
-
-    Args:
-        viewer: the file.
-        mesh: the mesh.
-        dm: what `dm_for_file` made of it.
-    """
-    dm.topologyView(viewer)
-    dm.coordinatesView(viewer)
-    dm.labelsView(viewer)
-    write_integers(viewer, "coordinates", _geometry(mesh))
-
-
 def read_mesh(viewer: PETSc.ViewerHDF5, comm: PETSc.Comm) -> tuple[PETSc.DMPlex, PETSc.SF]:
-    """Reads what `write_mesh` wrote and distributes it; collective.
+    """Reads the mesh of a file and distributes it; collective.
 
     Returns:
         The mesh, and the map from the saved numbering of points to it.
@@ -89,7 +75,7 @@ def _set_element(dm: PETSc.DMPlex, element: LagrangeElement) -> None:
     coordinates.setLocalSection(fresh.getLocalSection())
 
 
-def _geometry(mesh: Mesh) -> NDArray[np.int32]:
+def geometry_numbers(mesh: Mesh) -> NDArray[np.int32]:
     """The degree of the coordinates, and behind it the bits of the lower corner and the lengths of periods, if there are any."""
     degree = np.array([max(block.coord_element.degree for block in mesh.blocks)], np.int32)
     if not is_periodic(mesh.dm):

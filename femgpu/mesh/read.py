@@ -68,7 +68,7 @@ def _read_own_h5(path: Path, comm: PETSc.Comm) -> PETSc.DMPlex | None:
     """The mesh of a file that femgpu wrote; None for other HDF5 files; collective."""
     try:
         check_h5(path, comm.tompi4py())
-        with h5_viewer(path, "r", comm) as viewer:
+        with h5_viewer(path, comm) as viewer:
             return read_mesh(viewer, comm)[0] if is_own(viewer) else None
     except DataError as error:
         raise MeshError(f"mesh file {error}") from error

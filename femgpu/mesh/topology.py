@@ -28,6 +28,7 @@ POLYTOPES = {
 }
 # The order of types in `Topology.types`.
 TYPE_NAMES = tuple(POLYTOPES.values())
+TYPE_DIMS = np.array([0, *(reference_cell(name).dim for name in TYPE_NAMES[1:])])
 _CONE_SIZES = np.array([0, *(len(reference_cell(name).loops) for name in TYPE_NAMES[1:])])
 
 
