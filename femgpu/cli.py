@@ -1,7 +1,7 @@
 """The command line: `python -m femgpu doctor | devices | bench | warmup`, also the script `femgpu`.
 
-Options that argparse does not know go to PETSc. Everything else of femgpu is imported inside the commands, so that
-`doctor` runs where PETSc or OpenCL do not load.
+Options that argparse does not know go to PETSc; `--help` shows those of femgpu, too. Everything else of femgpu is imported inside
+the commands, so that `doctor` runs where PETSc or OpenCL do not load.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from femgpu import doctor
+from femgpu import doctor, options
 from femgpu.errors import FemgpuError
 
 # Columns of tables that go into files or pipes: enough for the longest names of devices.
@@ -62,7 +62,7 @@ def run_devices(arguments: argparse.Namespace, rest: list[str]) -> int:
     from mpi4py import MPI
     from rich import console, table
 
-    from femgpu import options, runtime
+    from femgpu import runtime
 
     chosen = runtime.select(options.read().device, runtime.local_rank(MPI.COMM_WORLD)[0])
     columns = ("", "index", "name", "platform", "driver", "type", "fp64", "memory", "units", "local memory")
@@ -125,7 +125,11 @@ def run_warmup(arguments: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="femgpu", description=__doc__.splitlines()[0] if __doc__ else "")
+    epilog = (
+        "PETSc's options, and those of femgpu below, go behind a command, or to programs that use femgpu.\n\n" + options.help_text()
+    )
+    parser = _Parser(prog="femgpu", description=__doc__.splitlines()[0] if __doc__ else "", epilog=epilog,
+                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     commands = parser.add_subparsers(dest="command", required=True, metavar="doctor | devices | bench | warmup")
     _command(commands, "doctor", "checks the installation and says how to mend it", run_doctor)
     _command(commands, "devices", "lists OpenCL devices and the one that is taken", run_devices)
@@ -163,8 +167,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     bench.add_argument("--ways", nargs="+", choices=("default", "rebuilt", "stored"), help="geometry as femgpu chooses, rebuilt "
                        "from the vertices, stored at the points; default all three")  # fmt: skip
-    warmup = _command(commands, "warmup", "builds the kernels of a script's first problem into the cache", run_warmup)
-    warmup.add_argument("script", help="a Python script that solves a femgpu.NonlinearProblem")
+    warmup = _command(
+        commands,
+        "warmup",
+        "builds the kernels of a script's first problem into the cache, and of what it assembles before",
+        run_warmup,
+    )
+    warmup.add_argument("script", help="a Python script that solves a problem, assembles or integrates")
     warmup.add_argument("options", nargs=argparse.REMAINDER, help="the script's own command line")
     return parser
 

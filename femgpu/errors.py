@@ -199,6 +199,28 @@ def file_errors(path: Path, verb: str) -> Iterator[None]:
         raise DataError(f"cannot {verb} {str(path)!r}: {error.strerror or error}; expected {expected}") from error
 
 
+@contextmanager
+def whole_arrays(what: str, kind: type[FemgpuError]) -> Iterator[None]:
+    """Says what to write where a user's function of x asks an array whether it is true; its other exceptions stay.
+
+    Args:
+        what: the function, for the message.
+        kind: the class of the exception.
+
+    Raises:
+        FemgpuError: of the class.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if "truth value of an array" not in str(error):
+            raise
+        raise kind(
+            f"{what} asks an array whether it is true: x has all points at once, shape (dim, num_points); expected "
+            "np.where(x[0] > 0.5, 1.0, 0.0) for `1.0 if x[0] > 0.5 else 0.0`, & and | for `and` and `or`"
+        ) from error
+
+
 def petsc_words(error: Exception) -> str:
     """What PETSc says about an error of its own, without the stack of calls before it."""
     lines = [line.partition("] ")[2] for line in str(error).splitlines() if line.startswith("[")]

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import Any
-
-from petsc4py import PETSc
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from femgpu.errors import OptionError
+
+if TYPE_CHECKING:
+    # Imported where it is used: `femgpu --help` shows the table also where petsc4py does not load.
+    from petsc4py import PETSc
 
 
 @dataclass(frozen=True)
@@ -160,8 +163,12 @@ def read(prefix: str = "") -> Settings:
         OptionError: for an unknown `-femgpu_*` option or an illegal value, which lists the legal ones, and for a prefix that is
             none.
     """
+    from petsc4py import PETSc
+
     check_prefix(prefix)
     database = PETSc.Options()
+    if database.hasName("help"):
+        _show_help()
     _refuse_unknown(database, prefix)
     values = {}
     for option in OPTIONS:
@@ -175,6 +182,14 @@ def read(prefix: str = "") -> Settings:
     return settings
 
 
+@cache
+def _show_help() -> None:
+    """Prints the table, once, on the first rank."""
+    from petsc4py import PETSc
+
+    PETSc.Sys.Print(help_text(), comm=PETSc.COMM_WORLD)
+
+
 def help_text() -> str:
     """The block that `-help` prints."""
     lines = ["femgpu options " + "-" * 48]
@@ -183,16 +198,6 @@ def help_text() -> str:
         default = str(option.default).lower() if option.kind is bool else option.default
         lines.append(f"  -{option.name}: <{default!s}> {option.help}{legal}")
     return "\n".join(lines)
-
-
-def markdown_table() -> str:
-    """The table of the README and the documentation."""
-    rows = ["| option | default | meaning |", "|---|---|---|"]
-    for option in OPTIONS:
-        legal = f": {', '.join(f'`{choice}`' for choice in option.legal)}" if option.choices else ""
-        default = str(option.default).lower() if option.kind is bool else option.default
-        rows.append(f"| `-{option.name}` | {f'`{default}`' if default != '' else ''} | {option.help}{legal} |")
-    return "\n".join(rows)
 
 
 def _value(option: Option, name: str, database: PETSc.Options) -> Any:

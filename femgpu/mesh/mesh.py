@@ -11,7 +11,7 @@ from petsc4py import PETSc
 
 from femgpu import petsc_c
 from femgpu.element import LagrangeElement, ReferenceCell
-from femgpu.errors import MeshError, collective, meet
+from femgpu.errors import MeshError, alive, collective, meet
 from femgpu.mesh import regions
 from femgpu.mesh.block import Block, places, straight_blocks
 from femgpu.mesh.cell_types import cell_names, has_petsc_elements
@@ -128,7 +128,7 @@ class Mesh:
     def clone_dm(self) -> PETSc.DMPlex:
         """A new clone of the DM for one space, without fields; `Mesh.of` knows it. Collective."""
         clean_up(self.comm)
-        dm = self.dm.clone()
+        dm = alive(self.dm, "the DM of a mesh").clone()
         dm.setVecType(petsc_c.vec_type(self.label_dm))
         if self._user_dm.is_same(dm):  # the user's DM is gone, and its handle has come back
             self._user_dm.forget()
@@ -138,6 +138,7 @@ class Mesh:
 
     def update(self) -> None:
         """Reads the coordinates again if they changed, as `Motion.update`; all that computes with coordinates does so first."""
+        alive(self.dm, "the DM of a mesh")
         if self.motion.update():
             self._point_finder = None
 

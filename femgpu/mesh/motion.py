@@ -1,7 +1,8 @@
 """Moving meshes: the one place that knows which vectors hold a mesh's coordinates, and when they changed.
 
-The user's DM, the mesh's own and those of the spaces each have a vector of coordinates, often the same one. A change of any of
-them is a change of the mesh: it reaches the arrays of the mesh, and the other vectors.
+The user's DM, the mesh's own and those of the spaces each have a local vector of coordinates, often the same one. The user's has a
+global one, too, which PETSc makes of it and does not look at again. A change of any of them is a change of the mesh: it reaches the
+arrays of the mesh, and the other vectors.
 """
 
 from __future__ import annotations
@@ -45,8 +46,11 @@ class Motion:
         self._blocks, self._coords = blocks, blocks[0].coords
         self._clones: list[weakref.ref[PETSc.DMPlex]] = []
         self._num_vertices = dm.getCoordinatesLocal().getLocalSize() // dm.getDimension()
+        # Kept: to ask for it is collective, and some rank may have lost the DM.
+        self._global = (user_dm.alive() or dm).getCoordinates()
         # The state in which each vector was read, by PETSc's number of the object, which never comes back.
-        self._seen = {vec.getId(): vec.stateGet() for holder in self._holders() for vec in vectors(holder)}
+        self._seen: dict[int, int] = {}
+        self._see()
 
     def watch(self, dm: PETSc.DMPlex) -> None:
         """Coordinates changed on this clone of the mesh's own DM count too, as long as it lives."""
@@ -63,10 +67,11 @@ class Motion:
         Raises:
             MeshError: when cells are inverted now, or coordinates are of another element; the mesh keeps what it had.
         """
-        if not meet(self._mpi, any(self._is_new(vec) for holder in self._holders() for vec in vectors(holder))):
+        if not meet(self._mpi, any(self._is_new(vec) for vec in self._vectors())):
             return False
+        image = self._image()
         with collective(self._mpi):
-            values = self._values()
+            values = self._values(image)
         moved = meet(self._mpi, not np.array_equal(values, self._coords))
         if moved:
             self._accept(values)
@@ -81,6 +86,20 @@ class Motion:
         dms = (self._user_dm.alive(), self._dm, *(clone() for clone in self._clones))
         return [dm for dm in dms if dm is not None and dm.handle]
 
+    def _vectors(self) -> list[PETSc.Vec]:
+        return [self._global, *(vec for holder in self._holders() for vec in vectors(holder))]
+
+    def _see(self) -> None:
+        self._seen = {vec.getId(): vec.stateGet() for vec in self._vectors()}
+
+    def _image(self) -> list[PETSc.Vec]:
+        """A local vector of the global one, if that was written to; collective."""
+        if not meet(self._mpi, self._is_new(self._global)):
+            return []
+        image = self._dm.getCoordinateDM().createLocalVec()
+        self._dm.getCoordinateDM().globalToLocal(self._global, image)
+        return [image]
+
     def _changed(self, kind: int) -> list[PETSc.Vec]:
         """The vectors of the nodes (0) or of cells across a period (1) that were written to since they were read."""
         found = [vec for holder in self._holders() for vec in vectors(holder)[kind : kind + 1]]
@@ -90,14 +109,14 @@ class Motion:
         """Whether a vector was written to since it was read; nothing of it is looked at."""
         return self._seen.get(vec.getId()) != vec.stateGet()
 
-    def _values(self) -> _Floats:
-        """(num_nodes, dim) what the vectors that changed agree on."""
+    def _values(self, image: list[PETSc.Vec]) -> _Floats:
+        """(num_nodes, dim) what the vectors that changed agree on, that of `_image` too."""
         dim = self._coords.shape[1]
         parts = np.split(self._coords.copy(), [self._num_vertices])
         moved = []
         for kind, part in enumerate(parts):
             old = found = part.ravel()
-            for vec in self._changed(kind):
+            for vec in [*self._changed(kind), *(image if kind == 0 else [])]:
                 values = vec.array_r
                 if values.size != old.size:
                     raise MeshError(
@@ -143,15 +162,21 @@ class Motion:
         self.bends += bent
 
     def _share(self) -> None:
-        """Gives all DMs the coordinates of the mesh, and makes them forget the global vectors made of older ones."""
+        """Gives all DMs the coordinates of the mesh, and those with a local vector of their own forget global ones; collective."""
+        common = self._dm.getCoordinatesLocal()
         for dm in self._holders():
             vertices, *cells = vectors(dm)
             _set(vertices, self._coords[: self._num_vertices])
-            dm.setCoordinatesLocal(vertices)
+            if vertices.handle != common.handle:
+                dm.setCoordinatesLocal(vertices)
             for vec in cells:
                 _set(vec, self._coords[self._num_vertices :])
                 dm.setCellCoordinatesLocal(vec)
-        self._seen = {vec.getId(): vec.stateGet() for holder in self._holders() for vec in vectors(holder)}
+        user_dm = self._user_dm.alive()
+        if not meet(self._mpi, user_dm is None) and user_dm is not None:
+            self._global = user_dm.getCoordinates()
+        self._dm.getCoordinateDM().localToGlobal(common, self._global)
+        self._see()
 
 
 def _set(vec: PETSc.Vec, values: _Floats) -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from petsc4py import PETSc
 
 from femgpu import petsc_c
-from femgpu.errors import MeshError, meet
+from femgpu.errors import MeshError, meet, whole_arrays
 from femgpu.mesh.shared_points import shared_points
 from femgpu.mesh.topology import cone_offsets, point_types
 
@@ -223,7 +223,8 @@ def choose(where: Callable[..., Any], points: npt.NDArray[np.float64]) -> npt.ND
     """
     if not callable(where):
         raise MeshError(f"a region is chosen by {where!r}; expected a function of x, for example lambda x: x[0] < 1e-9")
-    chosen = np.asarray(where(np.ascontiguousarray(points.T)))
+    with whole_arrays("the function that chooses a region", MeshError):
+        chosen = np.asarray(where(np.ascontiguousarray(points.T)))
     if chosen.dtype != bool or chosen.shape not in ((), (len(points),)):
         raise MeshError(
             f"the function that chooses a region returned {chosen.dtype} of shape {chosen.shape}; expected booleans of shape "

@@ -92,13 +92,6 @@ def element_matrices(term: Term, pointwise: Pointwise, vectors: Vectors, constan
     return np.concatenate(lines, axis=1)
 
 
-def cell_values(term: Term, pointwise: Pointwise, vectors: Vectors, constants: npt.NDArray[np.float64]) -> np.ndarray:
-    """(num_cells,) integrals of a functional."""
-    points = Points(term)
-    outputs = points.evaluate(pointwise, vectors, constants)
-    return np.einsum("eq,eq->e", points.weights, outputs["f0"][..., 0])
-
-
 def scatter(term: Term, element: np.ndarray) -> npt.NDArray[np.float64]:
     """E-vector (num_cells, num_rows) summed into an L-vector (num_local,)."""
     out = np.zeros(term.form.space.num_local)

@@ -19,6 +19,11 @@ def current() -> Runtime:
     return _current if _current is not None else start()
 
 
+def started() -> Runtime | None:
+    """The runtime of this process; None where nothing has asked for one."""
+    return _current
+
+
 def start(selector: str = "", rank: int = 0, handles: tuple[int, int] | None = None) -> Runtime:
     """Chooses the device of this process; the first call rules.
 

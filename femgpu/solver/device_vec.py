@@ -64,14 +64,14 @@ class Staging:
     def check(self, vec: Any) -> None:
         """Refuses other vectors than T-vectors; the same verdict on all ranks, which all know how a vector is distributed."""
         if not isinstance(vec, PETSc.Vec) or not vec.handle:
-            what = "a Vec that was destroyed" if isinstance(vec, PETSc.Vec) else f"{vec!r} of type {type(vec).__name__}"
-            raise DataError(f"a T-vector is {what}; expected a PETSc.Vec like u.vec: u.vec.duplicate()")
+            what = "one that was destroyed" if isinstance(vec, PETSc.Vec) else f"of type {type(vec).__name__}"
+            raise DataError(f"a vector of dofs is {what}; expected a PETSc.Vec like u.vec: u.vec.duplicate()")
         if vec.getLocalSize() == self.num_owned and len(self._ranges) == 2:
             return
         ranges = vec.getOwnershipRanges() if vec.comm.size > 1 else np.array([0, vec.getSize()])
         if not np.array_equal(ranges, self._ranges):
             raise DataError(
-                f"a T-vector of {vec.getSize()} entries that begin on the ranks at {list(map(int, ranges[:-1]))}; expected "
+                f"a vector of {vec.getSize()} entries that begin on the ranks at {list(map(int, ranges[:-1]))}; expected "
                 f"{int(self._ranges[-1])} at {list(map(int, self._ranges[:-1]))}, like u.vec: u.vec.duplicate()"
             )
 

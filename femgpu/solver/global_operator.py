@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from petsc4py import PETSc
 
-from femgpu.errors import SolverError, collective
+from femgpu.errors import DataError, SolverError, collective
 from femgpu.forms import Form
 from femgpu.kernels import vector_kernels
 from femgpu.operators.device import on_device
@@ -89,7 +89,16 @@ class GlobalOperator:
             f: the result.
             rate: time derivative of the state; None keeps the one before.
             shift: derivative of the rate with respect to the state; matters only where x differs from the boundary values.
+
+        Raises:
+            DataError: for other vectors than u.vec's like, or a result that is the state or the rate.
         """
+        for vec in (x, f):
+            self.staging.check(vec)
+        if f.handle in (x.handle, None if rate is None else rate.handle):
+            raise DataError(
+                "the residual is to be written into the vector that it is computed from; expected f = u.vec.duplicate()"
+            )
         self._ensure_scale(x)
         self.local.update()
         t, out = self.staging.reading(x), self.staging.writing(f)
@@ -114,6 +123,19 @@ class GlobalOperator:
         self.staging.written(y)
         if self.factor != 1.0:
             y.scale(self.factor)
+
+    def is_zero(self) -> bool:
+        """Whether the Jacobian maps vectors that are zero at prescribed dofs to zero, to judge by a random one; collective."""
+        if not self.linearised:
+            return False
+        w = PETSc.Vec().createMPI((len(self._interior), None), comm=self.local.space.comm)
+        y = w.duplicate()
+        w.setArray(np.where(self._interior, np.random.default_rng(1).uniform(1.0, 2.0, len(self._interior)), 0.0))
+        self.action(w, y)
+        size = y.norm(PETSc.NormType.INFINITY)
+        for vec in (w, y):
+            vec.destroy()
+        return bool(size == 0.0)
 
     def diagonal(self, d: PETSc.Vec) -> None:
         """D = diagonal of the Jacobian, likewise."""

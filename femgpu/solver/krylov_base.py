@@ -183,7 +183,8 @@ class KrylovType(ABC):
         """
         if not x.handle:
             raise SolverError(
-                "femgpu's Krylov methods keep the solution on the device; KSPBuildSolution needs a vector to put it in"
+                "femgpu's Krylov methods keep the solution on the device; KSPBuildSolution needs a vector to put it in: take "
+                "PETSc's own, -ksp_type cg or gmres, for -snes_type newtontr and newtontrdc"
             )
         store(self._vectors.runtime, self.iterate(), x)
 

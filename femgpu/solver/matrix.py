@@ -7,7 +7,7 @@ import numpy.typing as npt
 from petsc4py import PETSc
 
 from femgpu import log, petsc_c
-from femgpu.errors import OptionError, collective
+from femgpu.errors import OptionError, alive, collective
 from femgpu.forms import has_transpose
 from femgpu.operators import Assembly, Columns, Groups, is_symmetric
 from femgpu.solver.global_operator import GlobalOperator
@@ -15,6 +15,21 @@ from femgpu.solver.shared_rows import SharedRows
 
 # Types of matrices whose arrays are written as they stand.
 _AIJ = ("", "aij", "seqaij", "mpiaij")
+
+
+class Jacobian(PETSc.Mat):
+    """A Mat that refuses vectors that were destroyed, where PETSc ends the process."""
+
+    def mult(self, x: PETSc.Vec, y: PETSc.Vec) -> None:
+        """Y = A x."""
+        super().mult(alive(x, "the vector x of y = J x"), alive(y, "the vector y of y = J x"))
+
+    def multTranspose(self, x: PETSc.Vec, y: PETSc.Vec) -> None:  # noqa: N802
+        """Y = A^T x."""
+        super().multTranspose(alive(x, "the vector x of y = J^T x"), alive(y, "the vector y of y = J^T x"))
+
+    def __mul__(self, x: PETSc.Vec | float) -> PETSc.Vec | PETSc.Mat:
+        return super().__mul__(alive(x, "the vector x of J * x") if isinstance(x, PETSc.Vec) else x)
 
 
 class JacobianContext:
@@ -62,7 +77,7 @@ class JacobianContext:
 def create_matfree(operator: GlobalOperator, template: PETSc.Vec) -> PETSc.Mat:
     """A python Mat over the Jacobian action."""
     sizes = template.getSizes()
-    mat = PETSc.Mat().createPython((sizes, sizes), JacobianContext(operator, template), comm=template.getComm())
+    mat = Jacobian().createPython((sizes, sizes), JacobianContext(operator, template), comm=template.getComm())
     mat.setUp()
     return mat
 
@@ -76,7 +91,7 @@ def create_difference(snes: PETSc.SNES, template: PETSc.Vec, error: float) -> PE
         error: relative error of the residual; its square root scales the difference.
     """
     sizes = template.getSizes()
-    mat = PETSc.Mat().create(comm=template.getComm())
+    mat = Jacobian().create(comm=template.getComm())
     mat.setSizes((sizes, sizes))
     mat.setVecType(template.getType())
     mat.setOptionsPrefix(snes.getOptionsPrefix())
@@ -166,12 +181,12 @@ class AssembledJacobian:
         first = self.assembly.pattern.columns.first
         own = starts, columns - columns.dtype.type(first) if first else columns, values
         given = own if self._shared is None else (own, away)
-        return PETSc.Mat().createAIJWithArrays((sizes, sizes), given, template.getBlockSize(), comm=template.getComm())
+        return Jacobian().createAIJWithArrays((sizes, sizes), given, template.getBlockSize(), comm=template.getComm())
 
     def _create_other(self, template: PETSc.Vec, kind: str) -> PETSc.Mat:
         if "viennacl" in kind:
             raise OptionError(f"-mat_type {kind}: PETSc 3.26 multiplies it with host vectors wrongly; expected aij")
-        mat, sizes = PETSc.Mat().create(comm=template.getComm()), template.getSizes()
+        mat, sizes = Jacobian().create(comm=template.getComm()), template.getSizes()
         mat.setSizes((sizes, sizes), bsize=template.getBlockSize())
         mat.setType(kind)
         if "sbaij" in kind:

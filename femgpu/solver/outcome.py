@@ -13,6 +13,8 @@ _SYMMETRIC = (
     *("cg", "groppcg", "pipecg", "pipecg2", "pipecgrr", "pipelcg", "pipeprcg", "fcg", "pipefcg", "nash", "stcg", "gltr", "qcg"),
     *("cr", "pipecr", "minres", "symmlq"),
 )
+# Methods for A^T A.
+_NORMAL = ("lsqr", "cgls", "cgne")
 _FAILURES = PETSc.PC.FailedReason
 _PC_FAILURES = {
     _FAILURES.FACTOR_STRUCT_ZEROPIVOT: "a row of the matrix has no diagonal entry",
@@ -32,14 +34,20 @@ def outcome(snes: PETSc.SNES) -> str:
     )
 
 
-def advice(snes: PETSc.SNES, form: Form, prescribed: bool) -> str:
+def advice(snes: PETSc.SNES, form: Form, prescribed: bool, is_zero: bool) -> str:
     """What to look at and to try after a solve that failed.
 
     Args:
         snes: the solver.
         form: what it solves.
         prescribed: whether any dof is.
+        is_zero: whether the Jacobian is, but for prescribed rows.
     """
+    if is_zero:
+        return (
+            "The Jacobian is zero at this state: the derivative of the form vanishes there, as that of u**2 does at u = 0; start "
+            "from another initial guess (u.interpolate(1.0)), or look whether u stands in F"
+        )
     prefix = snes.getOptionsPrefix() or ""
     ksp = snes.getKSP()
     reason, pc = ksp.getConvergedReason(), ksp.getPC()
@@ -56,6 +64,12 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool) -> str:
             )
         else:
             parts.append(f"an indefinite matrix may want -{prefix}pc_factor_shift_type nonzero, or -{prefix}pc_type jacobi or gamg")
+    elif reason == reasons.DIVERGED_MAX_IT and ksp.getType() in _NORMAL:
+        without = f", or -{prefix}pc_type none, as it takes the preconditioner for one of these equations"
+        parts.append(
+            f"{_name(ksp)} with {name} stalls: it solves the normal equations, whose condition number is the Jacobian's squared: "
+            f"try -{prefix}ksp_type gmres{without if pc.getType() != 'none' else ''}, or more iterations (-{prefix}ksp_max_it)"
+        )
     elif reason == reasons.DIVERGED_MAX_IT:
         parts.append(
             f"{_name(ksp)} with {name} stalls: try -{prefix}pc_type gamg, lu (redundant on several ranks) or fieldsplit for "
@@ -63,6 +77,11 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool) -> str:
         )
     elif reason < 0:
         parts.append(f"try another -{prefix}pc_type or -{prefix}ksp_type (gmres, if the Jacobian is not symmetric and definite)")
+    elif snes.getType() == "newtontr":
+        parts.append(
+            f"its trust region may be too small for {_name(ksp)}: try -{prefix}snes_type newtontrdc, "
+            f"-{prefix}snes_tr_fallback_type cauchy, a larger radius (-{prefix}snes_tr_delta0 100), or -{prefix}ksp_type gmres"
+        )
     else:
         parts.append("try a better initial guess, or load in steps")
     if _wants_symmetry(ksp) and form.has_jacobian and not is_symmetric(form):

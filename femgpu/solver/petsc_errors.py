@@ -45,7 +45,8 @@ _REMEDIES = (
     (r"Only for single field problems", "-{p}pc_type exotic needs a structured grid: take -{p}pc_type gamg or asm"),
     (
         r"Python context not set",
-        "name the class, -{p}pc_python_type femgpu.AssembledPC, -{p}ksp_python_type femgpu.CG, -{p}snes_python_type module.Class",
+        "name the class, -{p}pc_python_type femgpu.AssembledPC, -{p}ksp_python_type femgpu.CG, -{p}snes_python_type or "
+        "-{p}ts_python_type module.Class",
     ),
     (r"Unknown TSAdapt type", "expected none, basic or dsp{1}"),
     (r"Unknown TS type: (\S+)", f"expected {', '.join(TIME_METHODS)}{{1}}"),

@@ -97,8 +97,6 @@ class NonlinearProblem:
         with collective(mesh.mpi):
             self.settings = options.read(self._prefix)
             self.form = lower()
-        if PETSc.Options().hasName("help"):
-            log.show(mesh.comm, options.help_text())
         self.runtime = choose_runtime(self.settings, [u.vec], mesh.mpi)
         self.operator = GlobalOperator(self.form, bcs, self.settings, self.runtime, scale)
         self.bcs = self.operator.rows.bcs
@@ -281,11 +279,14 @@ class NonlinearProblem:
         self._pair.update(x, J, P)
 
     def _advice(self) -> str:
-        return advice(self.snes, self.form, self.operator.any_rows)
+        return advice(self.snes, self.form, self.operator.any_rows, self.form.has_jacobian and self.operator.is_zero())
 
     def _check_converged(self) -> None:
         prefix = self._prefix
         if self.snes.getConvergedReason() < 0:
-            raise SolverError(
-                f"SNES diverged: {outcome(self.snes)}. {self._advice()}" + precision_hint(self.settings.precision, prefix)
-            )
+            said = f"SNES diverged: {outcome(self.snes)}. {self._advice()}" + precision_hint(self.settings.precision, prefix)
+            if self.snes.getKSP().getConvergedReason() == PETSc.KSP.ConvergedReason.DIVERGED_PCSETUP_FAILED:
+                # PETSc would keep to its verdict, whatever the next matrix is.
+                with suppress(PETSc.Error):
+                    self._connect()
+            raise SolverError(said)

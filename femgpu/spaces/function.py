@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -86,8 +86,7 @@ class Function(AtPoints, ufl.Coefficient):
             FormError: for a name or number that is not a field's.
             DataError: when the space has one field only.
         """
-        if not isinstance(self.space, MixedSpace):
-            raise DataError(f"{self.name} in {self.space} has no field {name!r}: sub() takes functions of a MixedSpace apart")
+        self._require_fields("sub")
         space = self.space.sub(name)
         return self._parts.setdefault(space.place.name, SubFunction(self, space))
 
@@ -97,7 +96,15 @@ class Function(AtPoints, ufl.Coefficient):
         Raises:
             DataError: when the space has one field only.
         """
+        self._require_fields("split")
         return tuple(self.sub(number) for number in range(len(self.space.fields)))
+
+    def _require_fields(self, call: str) -> None:
+        if not isinstance(self.space, MixedSpace):
+            raise DataError(
+                f"{call}() takes functions of a MixedSpace apart, and {self.name} in {self.space} has no fields; take {self.name} "
+                "itself, or its components in forms, u[0]"
+            )
 
     def assign(self, source: Any) -> None:
         """Takes the numbers of a function in an equal space on the same mesh, or a number for all; collective.
@@ -182,7 +189,10 @@ class Function(AtPoints, ufl.Coefficient):
         return values
 
     def __float__(self) -> float:
-        raise DataError(f"the function {self} has no single value; expected u.evaluate(points), or femgpu.assemble of an integral")
+        raise DataError(
+            f"the function {self} has no single value; expected ufl.exp in forms where this was math.exp, u.evaluate(points), or "
+            "femgpu.assemble of an integral"
+        )
 
     def __str__(self) -> str:
         return self.name
@@ -216,6 +226,14 @@ class SubFunction(AtPoints, ufl.Coefficient):
     def field(self) -> Field:
         """The field as it stands among the components of the mixed space."""
         return self.space.place
+
+    def _no_vec(self, values: Any = None) -> NoReturn:
+        raise DataError(
+            f"{self} is a field and has no vector of its own; expected {self.parent.name}.vec, that of all fields, or a copy of "
+            f"this one: c = {self.parent.name}.sub({self.name!r}).collapse(), and assign(c) to bring it back"
+        )
+
+    vec = property(_no_vec, _no_vec, doc="There is none: raises a DataError that says what to take.")
 
     def local_array(self) -> npt.NDArray[np.float64]:
         """A copy of the mixed function's L-vector, which the space's positions refer to; collective."""

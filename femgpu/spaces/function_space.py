@@ -18,6 +18,8 @@ from femgpu.spaces.ufl_element import UFLLagrange
 
 _CONTINUOUS = ("Lagrange", "CG", "P", "Q")
 _BROKEN = ("Discontinuous Lagrange", "DG", "DP", "DQ")
+# PETSc counts the functions of a simplex by binomial coefficients, which end a little later.
+_MOST_DEGREE = 24
 
 
 class FunctionSpace(SingleSpace):
@@ -77,8 +79,8 @@ def _checked(family: str, degree: Any) -> tuple[int, bool]:
     if family not in _CONTINUOUS + _BROKEN:
         legal = ", ".join(_CONTINUOUS + _BROKEN)
         raise FormError(f"element family {family!r}: expected one of {legal}")
-    if not isinstance(degree, int | np.integer) or degree < 0:
-        raise FormError(f"degree {degree!r} of family {family!r}: expected an integer of at least 0")
+    if not isinstance(degree, int | np.integer) or not 0 <= degree <= _MOST_DEGREE:
+        raise FormError(f"degree {degree!r} of family {family!r}: expected an integer from 0 to {_MOST_DEGREE}")
     if degree == 0 and family in _CONTINUOUS:
         raise FormError('a continuous Lagrange space needs a degree of at least 1; use family "DG" for degree 0')
     return int(degree), family in _CONTINUOUS

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.errors import DataError, collective
+from femgpu.errors import DataError, collective, whole_arrays
 from femgpu.spaces.constant import Constant
 from femgpu.spaces.expressions import expression_values, is_expression, write_nodal
 from femgpu.spaces.space import SingleSpace
@@ -65,7 +65,8 @@ def shaped_values(source: Any, points: npt.NDArray[np.float64], shape: tuple[int
     num_points, num_comp = len(points), int(np.prod(shape, dtype=int))
     if isinstance(source, Constant):
         source = source.value
-    raw = source(np.ascontiguousarray(points.T)) if callable(source) else source
+    with whole_arrays(f"the function that gives {what}", DataError):
+        raw = source(np.ascontiguousarray(points.T)) if callable(source) else source
     if raw is None or isinstance(raw, str | bytes):
         raise DataError(f"{what} are {raw!r}; expected numbers, {num_comp} per node")
     try:

@@ -9,7 +9,7 @@ from petsc4py import PETSc
 from ufl import dx, grad, inner
 
 import femgpu
-from femgpu.errors import DataError, FormError
+from femgpu.errors import DataError, FormError, MeshError
 
 
 def mixed(dm):
@@ -68,7 +68,7 @@ def test_parts_of_mixed_functions():
     for wrong in (2, -1, "p", 1.0, None):
         with pytest.raises(FormError, match=r"field .* of a mixed space; its fields are velocity, pressure, numbered from 0"):
             w.sub(wrong)
-    with pytest.raises(DataError, match="has no field 0"):
+    with pytest.raises(DataError, match=r"split\(\) takes functions of a MixedSpace apart.*take pressure itself"):
         pressure.collapse().split()
 
 
@@ -200,3 +200,38 @@ def test_constant_pressure_by_one_call():
     assert [round(one.dot(other), 12) for one in vectors for other in vectors] == [1, 0, 0, 1]
     with pytest.raises(FormError, match=r"expected a FunctionSpace, or a field: W.sub\(name\)"):
         femgpu.constant_modes(W)
+
+
+def test_vectors_of_fields():
+    """They have none of their own; the error says what to take, and that works."""
+    V = femgpu.FunctionSpace(femgpu.mesh.box((1, 1), cell="triangle", comm=PETSc.COMM_SELF), "Lagrange", 1)
+    w = femgpu.Function(femgpu.MixedSpace({"a": V, "b": V}), "w")
+    part = w.split()[1]
+    for call in (lambda: part.vec, lambda: setattr(part, "vec", w.vec)):
+        with pytest.raises(DataError, match=r"w.b is a field .* expected w.vec, .*c = w.sub\('b'\).collapse\(\), and assign\(c\)"):
+            call()
+    copy = part.collapse()
+    copy.vec.set(3.0)
+    part.assign(copy)
+    assert w.vec.sum() == 12.0
+
+
+def test_functions_of_one_point_at_a_time():
+    """What users write first; what the message says works."""
+    V = femgpu.FunctionSpace(femgpu.mesh.box((2, 2), cell="triangle", comm=PETSc.COMM_SELF), "Lagrange", 1)
+    u = femgpu.Function(V, "u")
+    said = r"asks an array whether it is true: x has all points at once.*expected np.where\(x\[0\] > 0.5, 1.0, 0.0\)"
+    for call in (
+        lambda: u.interpolate(lambda x: 1.0 if x[0] > 0.5 else 0.0),
+        lambda: femgpu.assemble(ufl.TestFunction(V) * dx, femgpu.DirichletBC(V, lambda x: min(x[0], 0.5))),
+        lambda: femgpu.error_norm(u, lambda x: max(x[0], x[1])),
+        lambda: femgpu.mesh.mark(V.dm, "left", lambda x: x[0] < 0.1 and x[1] < 0.5),
+        lambda: femgpu.assemble(ufl.TestFunction(V) * dx, femgpu.DirichletBC(V, 0.0, lambda x: x[0] < 0.1 or x[1] < 0.5)),
+    ):
+        with pytest.raises((DataError, MeshError), match=said):
+            call()
+    with pytest.raises(ValueError, match="mine"):
+        u.interpolate(lambda x: int("mine"))
+    u.interpolate(lambda x: np.where(x[0] > 0.5, 1.0, 0.0))
+    with pytest.raises(FormError, match="degree 50 of family 'Lagrange': expected an integer from 0 to 24"):
+        femgpu.FunctionSpace(V.dm, "Lagrange", 50)

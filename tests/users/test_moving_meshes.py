@@ -221,3 +221,19 @@ def test_jacobian_after_a_motion(set_options, jacobian):
         np.testing.assert_allclose(found, product(fresh), rtol=0, atol=1e-13)
         assert dm.comm.tompi4py().allreduce(np.abs(found - before).max(initial=0), op=MAX) > 1e-3
         before = found
+
+
+@ranks
+def test_coordinates_written_in_the_global_vector():
+    """PETSc looks at the local one alone; the mesh follows both, whichever was written last."""
+    dm = femgpu.mesh.box((3, 3), cell="triangle")
+    area = femgpu.Constant(dm, 1.0) * dx
+    assert femgpu.assemble(area) == pytest.approx(1.0)
+    kept = dm.getCoordinates()
+    for size in (4.0, 16.0):
+        kept.array[:] *= 2.0
+        assert femgpu.assemble(area) == pytest.approx(size)
+    replaced(dm, 0.5 * points(dm))
+    assert femgpu.assemble(area) == pytest.approx(4.0)
+    dm.getCoordinates().array[:] *= 2.0
+    assert femgpu.assemble(area) == pytest.approx(16.0)

@@ -67,6 +67,7 @@ def eager_collector():
         ({"pc_type": "python", "pc_python_type": "nowhere.Class"}, OptionError, "No module named 'nowhere'; expected module.Class"),
         ({"pc_type": "python"}, SolverError, "-pc_python_type femgpu.AssembledPC"),
         ({"ksp_type": "python"}, SolverError, "-ksp_python_type femgpu.CG"),
+        ({"ts_type": "python"}, SolverError, "-ts_python_type module.Class"),
         ({"pc_type": "jacobi", "pc_jacobi_type": "rowl1", "femgpu_pmat": "none"}, SolverError, "-femgpu_jacobian assembled"),
         ({"pc_type": "fieldsplit"}, SolverError, "femgpu.MixedSpace, or take another -pc_type"),
         ({"pc_type": "ilu", "femgpu_pmat": "none"}, SolverError, "-femgpu_pmat assembled"),
@@ -79,7 +80,7 @@ def eager_collector():
 def test_petsc_errors_name_option_and_remedy(set_options, options, kind, said):
     set_options(**options)
     with pytest.raises(kind, match=said):
-        poisson().solve()
+        heat().solve(1.0, 0.5) if "ts_type" in options else poisson().solve()
 
 
 def test_a_problem_works_again_after_a_bad_option(set_options):
@@ -118,6 +119,41 @@ def test_stalling_and_singular_problems(set_options):
     problem = NonlinearProblem(inner(grad(problem.u), grad(v := ufl.TestFunction(problem.u.space))) * dx - v * dx, problem.u)
     with pytest.raises(SolverError, match="no dofs are prescribed: .* problem.set_nullspace"):
         problem.solve()
+
+
+@pytest.mark.parametrize("kind", ["ilu", "jacobi"])
+def test_a_jacobian_that_is_zero(set_options, kind):
+    set_options(pc_type=kind)
+    u = poisson().u
+    problem = NonlinearProblem((u**2 - 4) * ufl.TestFunction(u.space) * dx, u)
+    with pytest.raises(SolverError, match="The Jacobian is zero at this state.*start from another initial guess"):
+        problem.solve()
+    u.interpolate(1.0)
+    assert abs(problem.solve().vec.array_r - 2.0).max() < 1e-6
+
+
+def hill(comm=SELF, drift=0.0, **options):
+    dm = mesh.box((40, 40) if not drift else (10, 10), cell="triangle", comm=comm)
+    V = FunctionSpace(dm, "Lagrange", 1 if not drift else 2)
+    u, v = Function(V), ufl.TestFunction(V)
+    F = (inner(grad(u), grad(v)) + drift * u.dx(0) * v - v) * dx
+    return NonlinearProblem(F, u, DirichletBC(V, 0.0), petsc_options=options)
+
+
+def test_a_trust_region_that_stalls():
+    """What the message says works."""
+    with pytest.raises(SolverError, match="newtontrdc, -snes_tr_fallback_type cauchy, .*-snes_tr_delta0 100.*-ksp_type gmres"):
+        hill(snes_type="newtontr", ksp_type="cg").solve()
+    for more in ({"snes_type": "newtontrdc"}, {"snes_tr_fallback_type": "cauchy"}, {"snes_tr_delta0": 100}, {"ksp_type": "gmres"}):
+        hill(**{"snes_type": "newtontr", "ksp_type": "cg", **more}).solve()
+    with pytest.raises(SolverError, match="take PETSc's own, -ksp_type cg"):
+        poisson(petsc_options={"snes_type": "newtontr", "ksp_type": "python", "ksp_python_type": "femgpu.CG"}).solve()
+
+
+def test_normal_equations_that_stall():
+    with pytest.raises(SolverError, match="lsqr with -pc_type ilu stalls: .*normal equations.*-ksp_type gmres, or -pc_type none"):
+        hill(drift=20.0, ksp_type="lsqr", ksp_max_it=500).solve()
+    hill(drift=20.0, ksp_type="lsqr", ksp_max_it=500, pc_type="none").solve()
 
 
 @pytest.mark.parametrize("exception", [KeyboardInterrupt(), SystemExit(3), ValueError("mine")], ids=lambda e: type(e).__name__)
@@ -285,10 +321,15 @@ def test_vectors_of_another_kind():
     other = PETSc.Vec().createSeq(7)
     gone = f.duplicate()
     gone.destroy()
-    for bad, said in ((other, "7 entries"), (x.array_r, "ndarray"), (gone, "destroyed")):
+    for bad, said in ((other, "7 entries"), (x.array_r, "ndarray"), (gone, "destroyed"), (problem.jacobian, "of dofs is of type")):
         for call in (lambda bad=bad: problem.residual(bad, f), lambda bad=bad: problem.residual(x, bad)):
             with pytest.raises(DataError, match=said):
                 call()
+    with pytest.raises(DataError, match="of dofs is of type Jacobian; expected a PETSc.Vec like u.vec"):
+        problem.assemble_jacobian(problem.jacobian)
+    for each in (problem, heat()):
+        with pytest.raises(DataError, match="into the vector that it is computed from; expected f = u.vec.duplicate"):
+            each.residual(each.u.vec, each.u.vec)
 
 
 @pytest.mark.parallel(nprocs=3)
@@ -309,6 +350,20 @@ def test_vectors_of_another_distribution():
     ):
         with pytest.raises(DataError, match="entries that begin on the ranks at"):
             call()
+
+
+@pytest.mark.parametrize("kind", ["matfree", "assembled"])
+def test_products_with_vectors_that_are_gone(set_options, kind):
+    set_options(femgpu_jacobian=kind)
+    jacobian, x = poisson().jacobian, poisson().u.vec
+    gone = x.duplicate()
+    gone.destroy()
+    calls = [lambda product=product, given=given: product(*given)
+             for product in (jacobian.mult, jacobian.multTranspose) for given in ((gone, x), (x, gone))]  # fmt: skip
+    for call in (*calls, lambda: jacobian * gone, lambda: jacobian @ gone):
+        with pytest.raises(DataError, match="was destroyed"):
+            call()
+    assert (jacobian * x).norm() == (jacobian @ x).norm() == 0.0 and (jacobian * 2.0).getSizes() == jacobian.getSizes()
 
 
 def test_products_with_vectors_of_another_size():
@@ -483,6 +538,8 @@ def test_objects_that_are_gone():
         lambda: plain.set_near_nullspace(gone(femgpu.constant_modes(plain.u.space))),
         lambda: (gone(plain.u.space.dm), Function(plain.u.space)),
         lambda: (gone(plain.u.vec), plain.u.interpolate(lambda x: x[0])),
+        lambda: (u := poisson().u, gone(u.space.mesh.dm), femgpu.norm(u)),
+        lambda: (u := poisson().u, gone(u.space.mesh.dm), Function(u.space).interpolate(lambda x: x[0])),
     ):
         with pytest.raises(DataError, match="was destroyed"):
             call()
@@ -497,7 +554,7 @@ def test_ends_before_the_time(t_end):
 def test_boundary_values_into_other_vectors():
     problem = poisson()
     for x in (PETSc.Vec(), PETSc.Vec().createSeq(7, comm=SELF), np.zeros(7)):
-        with pytest.raises(DataError, match="a T-vector.*like u.vec: u.vec.duplicate"):
+        with pytest.raises(DataError, match="a vector of.*like u.vec: u.vec.duplicate"):
             problem.insert_boundary_values(x)
 
 
