@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
-from femgpu import mesh, petsc_c
+from femgpu import mesh
 from femgpu.element import LagrangeElement
 from femgpu.errors import DataError
 from femgpu.mesh import Mesh
 from femgpu.mesh.block import Block
 from femgpu.spaces.field import Field
+from femgpu.spaces.function_space import FunctionSpace
 from femgpu.spaces.numbering import Numbering
 from femgpu.spaces.space import SingleSpace
 from femgpu.spaces.ufl_element import UFLLagrange
@@ -191,7 +192,5 @@ def _places(counts: Sequence[int], degree: int, inside: npt.NDArray[np.bool_]) -
 
 def _one_cell(degree: int) -> npt.NDArray[np.int64]:
     """(num_basis,) numbers that PETSc gives the nodes of a box of one cell."""
-    dm = mesh.box((1, 1, 1), cell=CELL, comm=PETSc.COMM_SELF)
-    dm.setField(0, LagrangeElement(CELL, degree).petsc_fe(1, PETSc.COMM_SELF))
-    dm.createDS()
-    return petsc_c.local_offsets(dm)[0][0].astype(np.int64)
+    space = FunctionSpace(mesh.box((1, 1, 1), cell=CELL, comm=PETSc.COMM_SELF), "Lagrange", degree)
+    return space.offsets[0].astype(np.int64)

@@ -91,8 +91,9 @@ class MeshLayout:
     def _owned_sizes(self, section: PETSc.Section) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Numbers of the owned points of a section, and how many dofs each has: as many as the first of its type."""
         first, last = section.getChart()
-        start = self.mesh.topology.start
-        types, numbers = self.mesh.topology.types[first - start : last - start], self._numbers[first - start : last - start]
+        topology = self.mesh.topology
+        mine = slice(first - topology.start, last - topology.start)
+        types, numbers = topology.types[mine], self._numbers[mine]
         table = np.zeros(len(TYPE_DIMS), np.int32)
         found, at = np.unique(types, return_index=True)
         table[found] = [section.getDof(first + int(i)) for i in at]
@@ -116,7 +117,7 @@ class MeshLayout:
         writer.write_first(f"{path}/permutation", np.argsort(firsts).astype(np.int32))
         for dim in range(self.mesh.dim + 1):
             points = owned & (dims == dim)
-            sizes = np.diff(topology.offsets).astype(np.int32)
+            sizes = topology.cone_sizes
             entries = np.repeat(points, sizes)
             writer.write(f"{path}/strata/{dim}/cone_sizes", sizes[points])
             writer.write(f"{path}/strata/{dim}/cones", relative[topology.cones[entries] - topology.start])
@@ -124,7 +125,7 @@ class MeshLayout:
         writer.describe(f"{self._path}/distributions")
 
     def _write_label(self, name: str) -> None:
-        path, start = f"{self._path}/labels/{name}", self.mesh.topology.start
+        path, start = f"{self._path}/labels/{name}", self.dm.getChart()[0]
         self.writer.describe(path)
         values = self.dm.getLabelIdIS(name).getIndices() if self.dm.hasLabel(name) else []
         for value in sorted(set().union(*self.writer.comm.allgather(set(map(int, values))))):

@@ -61,6 +61,8 @@ class Topology:
     Attributes:
         start: the first point.
         types: (num_points,) positions in `TYPE_NAMES`, int8.
+        cones: the cones of all points, one after the other.
+        orientations: of the points in them.
 
     Raises:
         MeshError: for points of a type that is not supported.
@@ -69,16 +71,22 @@ class Topology:
     def __init__(self, dm: PETSc.DMPlex):
         self.start, end = dm.getChart()
         self.types = point_types(dm, self.start, end)
-        self._entries = petsc_c.cones(dm, self.start, end), petsc_c.cone_orientations(dm, self.start, end)
+        self.cones, self.orientations = petsc_c.cones(dm, self.start, end), petsc_c.cone_orientations(dm, self.start, end)
         # Points of one type mostly follow each other: such runs are few.
         changes = np.flatnonzero(self.types[1:] != self.types[:-1]) + 1
         self._bounds = np.unique([0, *changes, len(self.types)])
         self._kinds = self.types[self._bounds[:-1]]
         self._ends = np.cumsum(_CONE_SIZES[self._kinds] * np.diff(self._bounds))
         self._strata: dict[str, Stratum] = {}
-        given, needed = len(self._entries[0]), int(self._ends[-1]) if len(self._ends) else 0
+        given, needed = len(self.cones), int(self._ends[-1]) if len(self._ends) else 0
         if given != needed:
             raise MeshError(f"the DMPlex has {given} cone entries; its cell types need {needed}")
+
+    @property
+    def cone_sizes(self) -> _Ints:
+        """(num_points,) how many points of `cones` are each one's, int32."""
+        sizes: _Ints = _CONE_SIZES[self.types].astype(np.int32)
+        return sizes
 
     def stratum(self, name: str) -> Stratum:
         """The points of a type."""
@@ -94,9 +102,10 @@ class Topology:
             run = np.repeat(np.arange(len(runs)), high - low)
             points = np.flatnonzero(self.types == kind)
             entries = (first[run] + size * (points - low[run]))[:, None] + np.arange(size)
-            return Stratum((points + self.start).astype(np.int32), *(array[entries] for array in self._entries))
+            return Stratum((points + self.start).astype(np.int32), self.cones[entries], self.orientations[entries])
         begin, count = (int(first[0]), int(high[0] - low[0])) if len(runs) else (0, 0)
-        cones, orientations = (array[begin : begin + size * count].reshape(count, size) for array in self._entries)
+        mine = slice(begin, begin + size * count)
+        cones, orientations = (array[mine].reshape(count, size) for array in (self.cones, self.orientations))
         at = self.start + (int(low[0]) if len(runs) else 0)
         return Stratum(range(at, at + count), cones, orientations)
 
