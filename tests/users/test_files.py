@@ -308,7 +308,7 @@ def test_names_of_functions(folder):
     for u in functions:
         assert again[u.name].vec.norm() == pytest.approx(u.vec.norm(), rel=1e-14)
     for name in (".", "a/b", "/", "a\nb", "a\0b", "n" * 256, "é" * 128):
-        with pytest.raises(DataError, match="cannot stand in an .h5 file; expected one without slashes"):
+        with pytest.raises(DataError, match="cannot stand in an .h5 file; expected one without slashes|expected printable names"):
             femgpu.write(folder / "v.h5", femgpu.Function(V, name))
     assert not (folder / "v.h5").exists()
 
