@@ -5,10 +5,11 @@ from femgpu.kernels.plan import DOT_SLOTS, TYPES, Plan, Step, Wish
 from femgpu.kernels.render import render
 from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule_named
 from femgpu.kernels.tables import pack_tables
-from femgpu.kernels.transfers import entry_kernels, krylov_kernels, sparse_kernels, vector_kernels
+from femgpu.kernels.transfers import CG_STEPS, entry_kernels, krylov_kernels, sparse_kernels, vector_kernels
 from femgpu.kernels.work import SECOND, FieldWork, RowsWork, Table, Work
 
 __all__ = [
+    "CG_STEPS",
     "DOT_SLOTS",
     "SCHEDULES",
     "SECOND",

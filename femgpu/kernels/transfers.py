@@ -5,8 +5,8 @@ from __future__ import annotations
 from femgpu.kernels.plan import DOT_SLOTS
 from femgpu.kernels.source import source, type_macros
 
-# Where beta is smaller, CG does not take the direction before from the present one: the difference keeps two digits fewer than p.
-_CANCELS = 0.01
+# Steps of CG that x takes together.
+CG_STEPS = 8
 
 
 def vector_kernels(precision: str) -> str:
@@ -18,15 +18,16 @@ def vector_kernels(precision: str) -> str:
     return "\n".join([*type_macros(precision), source("common.cl"), source("vectors.cl")])
 
 
-def krylov_kernels(group_size: int, num_groups: int, name: str = "krylov.cl") -> str:
+def krylov_kernels(group_size: int, num_groups: int, lanes: int, name: str = "krylov.cl") -> str:
     """A program of what Krylov methods do between two actions, for double precision vectors.
 
     Args:
         group_size: items of a work-group, a power of 2.
         num_groups: work-groups, which are also the partial sums of a reduction.
+        lanes: entries that an item loads at a time in kernels that read much.
         name: file in `cl/` with the kernels; the sums of `reductions.cl` stand before it.
     """
-    sizes = {"GROUP_SIZE": group_size, "NUM_GROUPS": num_groups, "DOT_SLOTS": DOT_SLOTS, "CANCELS": _CANCELS}
+    sizes = {"GROUP_SIZE": group_size, "NUM_GROUPS": num_groups, "LANES": lanes, "DOT_SLOTS": DOT_SLOTS, "CG_STEPS": CG_STEPS}
     macros = [f"#define {key} {value}" for key, value in sizes.items()]
     return "\n".join(["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", *macros, source("reductions.cl"), source(name)])
 

@@ -72,15 +72,11 @@ class Basis(Block):
         self._add = vectors.kernel("add_parts", zero, self._parts, self._coefficients, file=_FILE)
         arguments = (zero, zero, self._block, self._coefficients, minus, self.w, self._square, None, zero)
         self._subtract = vectors.kernel("multi_axpy", *arguments, file=_FILE)
-        self._norm = vectors.kernel("dot_product", self.w, self.w, self._square)
+        self._norm = vectors.kernel("dot_product", zero, self.w, self.w, self._square)
         self._next = vectors.kernel("next_vector", zero, self._square, self.w, self._block, self.p, None, file=_FILE)
 
-    def column(self) -> Any:
-        """A buffer of `size` + 1 numbers: for `orthogonalise`."""
-        return self._vectors.runtime.upload(np.zeros(self._size + 1))
-
     def start(self, column: Any) -> None:
-        """Makes w, normalised, the first vector; |w|^2 is the column's first number."""
+        """Makes w, normalised, the first vector; |w|^2 becomes the first number of the column, a buffer of `size` + 1."""
         self._norm()
         self._append(0, column)
 
@@ -124,6 +120,6 @@ class Basis(Block):
     def _lost(self, count: int) -> bool:
         """Whether the last projection took away more than it left; waits for the device."""
         vectors = self._vectors
-        left = vectors.mpi.allreduce(vectors.totals(vectors.runtime.read(self._square, self._groups))[0])
+        left = vectors.mpi.allreduce(vectors.runtime.read(self._square, self._groups).sum())
         taken = vectors.runtime.read(self._coefficients, self._host[:count])
         return bool(left < taken @ taken)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,35 +25,35 @@ _FILE = "bicgstab.cl"
 class BiCGStab:
     """Solves A x = b by the stabilised biconjugate gradients; the shadow residual s0 is the first one.
 
-    An iteration is two operators and five launches. The norm of each iteration is read while the next ones are under way (`lag`):
-    a solve ends up to `lag` iterations later than its test asked for.
+    An iteration is two operators and five launches.
 
     Args:
         vectors: kernels and lengths.
-        lag: iterations that are handed over before a norm is looked at, at most.
+        check: see `Watch`; a solve goes on until the norm that ends it was looked at, but not past its limit.
 
     Attributes:
-        lag: for the next solve, no more than the first one given.
+        check: for the next solve, 1 or the one given first.
     """
 
-    def __init__(self, vectors: Vectors, lag: int = 0):
-        self.vectors, self.lag = vectors, lag
+    def __init__(self, vectors: Vectors, check: int = 1):
+        self.vectors, self.check = vectors, check
         self._system = System(vectors)
         self._r, self._shadow, self._p, self._v, self._t, self._y = (vectors.empty() for _ in range(6))
         r, p, v, t = self._r, self._p, self._v, self._t
-        self._products, self._vs, self._ts = vectors.sums(_ROWS), vectors.sums(1), vectors.sums(3)
+        self._watch = Watch(vectors, _ROWS, check)
+        self._slots, self._vs, self._ts = self._watch.slots, vectors.sums(1), vectors.sums(3)
+        now, after = self._slots[:2]
         self._scalars = vectors.runtime.upload(np.ones(3))
-        self._watch = Watch(vectors, _ROWS, lag)
 
         def kernel(name: str, *arguments: Any) -> Any:
             return vectors.kernel(name, *arguments, file=_FILE)
 
-        self._first = kernel("bicgstab_products", r, self._shadow, self._products)
-        self._direction = kernel("bicgstab_direction", self._products, self._scalars, r, v, p)
-        self._dot = vectors.kernel("dot_product", v, self._shadow, self._vs)
-        self._half = kernel("bicgstab_half", self._products, self._vs, self._scalars, v, r)
+        self._first = kernel("bicgstab_products", r, self._shadow, now)
+        self._direction = kernel("bicgstab_direction", now, self._scalars, r, v, p)
+        self._dot = vectors.kernel("dot_product", np.int32(0), v, self._shadow, self._vs)
+        self._half = kernel("bicgstab_half", now, self._vs, self._scalars, v, r)
         self._sums = kernel("bicgstab_sums", t, r, self._ts)
-        self._step = kernel("bicgstab_step", self._ts, self._vs, self._scalars, p, t, self._shadow, self._y, r, self._products)
+        self._step = kernel("bicgstab_step", self._ts, self._vs, self._scalars, p, t, self._shadow, self._y, r, after)
 
     def solve(
         self,
@@ -69,23 +70,29 @@ class BiCGStab:
         vectors, system = self.vectors, self._system
         system.begin(operator, preconditioner, project)
         self._right, self._test = right, test
+        self._watch.begin(self._judge, self.check, test.limit)
         self._start(b, x, guess)
-        self._watch.begin(self._judge, self.lag, test.limit)
-        outcome, done = self._watch(0, self._products), 0
-        step = self._step.bound({7: self._y if right else x})
-        while outcome is None:
-            self._direction()
+        slots, solution, done = self._slots, self._y if right else x, 0
+
+        @cache
+        def launches(number: int) -> tuple[Any, Any, Any]:
+            """Direction, half step and step with the sums of an iteration in a slot."""
+            now, after = slots[number], slots[(number + 1) % len(slots)]
+            return self._direction.bound({1: now}), self._half.bound({1: now}), self._step.bound({7: solution, 9: after})
+
+        while not (outcome := self._watch(done)):
+            direction, half, step = launches(done % len(slots))
+            direction()
             system.apply(self._p, self._v, right)
             self._dot()
             vectors.complete(self._vs, 0, 1)
-            self._half()
+            half()
             system.apply(self._r, self._t, right)
             self._sums()
             vectors.complete(self._ts, 0, 3)
             step()
-            vectors.complete(self._products, 0, _SUMS)
             done += 1
-            outcome = self._watch(done, self._products)
+            vectors.complete(slots[done % len(slots)], 0, _SUMS)
         if right:
             self._add_solution(x)
         return outcome
@@ -108,20 +115,20 @@ class BiCGStab:
         for vector in (self._p, self._v):
             runtime.zero(vector, vectors.num_bytes)
         runtime.write(self._scalars, np.ones(3))
-        runtime.zero(self._products, 8 * _ROWS * vectors.num_groups)  # sums of another solve
         self._first()
-        vectors.complete(self._products, 0, _SUMS)
+        vectors.complete(self._slots[0], 0, _SUMS)
 
     def _add_solution(self, x: Any) -> None:
         self._system.precondition(self._y, self._t)
         self._system.add(1, self._t, x)
 
-    def _judge(self, iteration: int, totals: npt.NDArray[np.float64]) -> tuple[float, int | str]:
-        """Norm and reason to stop of an iteration's sums; a NaN passes to nobody."""
-        rho, rr, vs, tt, ss = totals
+    def _judge(self, iteration: int, sums: npt.NDArray[np.float64]) -> Outcome | None:
+        """The outcome where an iteration's sums say stop; a NaN passes to nobody."""
+        rho, rr, vs, tt, ss = sums
         norm = float(np.sqrt(rr))
-        if not np.isfinite(totals).all():
-            return norm, NOT_FINITE
+        if not np.isfinite(sums).all():
+            return Outcome(iteration, norm, NOT_FINITE)
         if iteration and (vs == 0 or (tt == 0 and ss != 0)):
-            return norm, BREAKDOWN
-        return norm, self._test(iteration, norm) or (BREAKDOWN if rho == 0 else 0)
+            return Outcome(iteration, norm, BREAKDOWN)
+        reason = self._test(iteration, norm) or (BREAKDOWN if rho == 0 else 0)
+        return Outcome(iteration, norm, reason) if reason else None

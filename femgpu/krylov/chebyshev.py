@@ -26,24 +26,23 @@ class Chebyshev:
 
     Args:
         vectors: kernels and lengths.
-        lag: iterations that are handed over before a norm is looked at, at most.
+        check: see `Watch`; a solve goes on until the norm that ends it was looked at, but not past its limit.
 
     Attributes:
-        lag: for the next solve, no more than the first one given.
+        check: for the next solve, 1 or the one given first.
         least: lower end of the range.
         most: upper end.
         fourth: whether polynomials are those of the fourth kind.
         iterate: buffer of the solution so far.
     """
 
-    def __init__(self, vectors: Vectors, lag: int = 0):
-        self.vectors, self.lag = vectors, lag
+    def __init__(self, vectors: Vectors, check: int = 1):
+        self.vectors, self.check = vectors, check
         self.least, self.most, self.fourth = 0.0, 0.0, False
         self.iterate: Any = None
         self._system = System(vectors)
         self._other, self._r, self._q, self._z = (vectors.empty() for _ in range(4))
-        self._sums = vectors.sums(2)
-        self._watch = Watch(vectors, 2, lag)
+        self._watch = Watch(vectors, 2, check)
         zero, r, q = np.float64(0), self._r, self._q
         self._residual = vectors.kernel("chebyshev_residual", r, q, r, file=_FILE)
         self._first = vectors.kernel("chebyshev_first", r, q, None, None, r, r, zero, zero, zero, None, file=_FILE)
@@ -77,7 +76,7 @@ class Chebyshev:
         system, vectors = self._system, self.vectors
         system.begin(operator, preconditioner, project)
         self._test, self._row = test, _ROWS[norm]
-        self._watch.begin(self._judge, self.lag, limit if test is None else test.limit)
+        self._watch.begin(self._judge, self.check, limit if test is None else test.limit)
         self.iterate, self._spare = x, self._other
         coefficients = self._fourth_kind() if self.fourth else self._first_kind()
         if not guess:
@@ -97,10 +96,11 @@ class Chebyshev:
                 system.operator(self._other if self.fourth and done else self.iterate, self._q)
             else:
                 vectors.runtime.zero(self._q, vectors.num_bytes)
-            step(b, next(coefficients))
-            if test is not None:
-                vectors.complete(self._sums, 0, 2)
-                outcome = self._watch(done, self._sums)
+            slot = None if test is None else self._watch.slots[done % len(self._watch.slots)]
+            step(b, next(coefficients), slot)
+            if slot is not None:
+                vectors.complete(slot, 0, 2)
+                outcome = self._watch(done)
             if outcome is None:
                 done += 1
                 if not self.fourth:
@@ -128,14 +128,14 @@ class Chebyshev:
             i += 1
             yield (2 * i - 1) / (2 * i + 3), (8 * i + 4) / (2 * i + 3) / self.most
 
-    def _step_of_first_kind(self, b: Any, coefficients: tuple[float, ...]) -> None:
+    def _step_of_first_kind(self, b: Any, coefficients: tuple[float, ...], sums: Any) -> None:
         z = self._preconditioned(b)
         buffers = {1: b, 3: self._system.diagonal, 4: z, 5: self.iterate, 6: self._spare}
-        self._launch(self._first, buffers, 7, coefficients)
+        self._launch(self._first, buffers, 7, (*map(np.float64, coefficients), sums))
 
-    def _step_of_fourth_kind(self, b: Any, coefficients: tuple[float, ...]) -> None:
+    def _step_of_fourth_kind(self, b: Any, coefficients: tuple[float, ...], sums: Any) -> None:
         z = self._preconditioned(self._r)
-        self._launch(self._fourth, {2: self._system.diagonal, 3: z, 4: self.iterate}, 7, coefficients)
+        self._launch(self._fourth, {2: self._system.diagonal, 3: z, 4: self.iterate}, 7, (*map(np.float64, coefficients), sums))
 
     def _preconditioned(self, b: Any) -> Any:
         """Makes z = M (b - q) where the step cannot do it by the way; else None."""
@@ -146,16 +146,14 @@ class Chebyshev:
         self._system.precondition(self._r, self._z)
         return self._z
 
-    def _launch(self, kernel: Any, buffers: dict[int, Any], first: int, coefficients: tuple[float, ...]) -> None:
-        for index, buffer in buffers.items():
-            kernel.set(index, buffer)
-        for index, value in enumerate(coefficients, first):
-            kernel.set(index, np.float64(value))
-        kernel.set(first + len(coefficients), None if self._test is None else self._sums)
+    def _launch(self, kernel: Any, buffers: dict[int, Any], first: int, others: tuple[Any, ...]) -> None:
+        for index, argument in (*buffers.items(), *enumerate(others, first)):
+            kernel.set(index, argument)
         kernel()
 
-    def _judge(self, iteration: int, totals: npt.NDArray[np.float64]) -> tuple[float, int | str]:
-        """Norm and reason to stop of an iteration's sums; a NaN passes to nobody."""
+    def _judge(self, iteration: int, sums: npt.NDArray[np.float64]) -> Outcome | None:
+        """The outcome where an iteration's sums say stop; a NaN passes to nobody."""
         assert self._test is not None
-        norm = float(np.sqrt(totals[self._row]))
-        return norm, self._test(iteration, norm) if np.isfinite(norm) else NOT_FINITE
+        norm = float(np.sqrt(sums[self._row]))
+        reason = self._test(iteration, norm) if np.isfinite(norm) else NOT_FINITE
+        return Outcome(iteration, norm, reason) if reason else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -15,19 +14,19 @@ from femgpu.krylov.operator import Operator, Preconditioner
 from femgpu.krylov.outcome import BREAKDOWN, EXACT, NOT_FINITE, Outcome, Test
 from femgpu.krylov.system import System
 from femgpu.krylov.vectors import Vectors
+from femgpu.krylov.watch import Watch
 
 
 class GMRES:
     """Solves A x = b by minimising the residual over a growing basis.
 
     An iteration is the operator, all scalar products of the new vector with the basis in one pass, their sums, one subtraction and
-    one normalisation; its column of the Hessenberg matrix is read while the next iteration is under way (`lag`). The solution is
-    that of the iteration whose norm ended the solve, however late that was looked at.
+    one normalisation. The solution is that of the iteration whose norm ended the solve, however late that was looked at.
 
     Args:
         vectors: kernels and lengths.
         restart: vectors after which the basis is thrown away.
-        lag: iterations that are handed over before the norm of one is looked at, at most.
+        check: see `Watch`.
         flexible: keep what the preconditioner gave, which may be another at each iteration.
         modified: see `Basis`.
         refinement: see `Basis`.
@@ -35,7 +34,7 @@ class GMRES:
         breakdown: change of the residual norm at a restart, against that at the restart before, which counts as breakdown.
 
     Attributes:
-        lag: for the next solve, no more than the first one given.
+        check: for the next solve, 1 or the one given first.
         hessenberg: of the last cycle.
     """
 
@@ -43,21 +42,22 @@ class GMRES:
         self,
         vectors: Vectors,
         restart: int = 30,
-        lag: int = 0,
+        check: int = 1,
         flexible: bool = False,
         modified: bool = False,
         refinement: str = "never",
         happy: float = 1e-30,
         breakdown: float | None = 0.1,
     ):
-        self.vectors, self.lag = vectors, lag
+        self.vectors, self.check = vectors, check
         self._system = System(vectors)
-        self._basis = basis = Basis(vectors, restart + 1, modified, refinement)
+        self._basis = Basis(vectors, restart + 1, modified, refinement)
         self._flexible, self._restart = flexible, restart
         self._happy, self._breakdown = happy, breakdown
         self.hessenberg = Hessenberg(restart)
         self._z, self._correction = vectors.empty(), vectors.empty()
-        self._columns = [(basis.column(), vectors.runtime.pinned(restart + 2)) for _ in range(lag + 1)]
+        # Columns of the Hessenberg matrix, each with the square of the new vector's norm behind it.
+        self._watch = Watch(vectors, restart + 2, check, parts=1)
         self._kept = Block(vectors, restart) if flexible else None
 
     def solve(
@@ -94,10 +94,11 @@ class GMRES:
                 return Outcome(done, beta, BREAKDOWN)
             if reason := test(done, beta):
                 return Outcome(done, beta, reason)
-            ended, done = self._cycle(done, test)
+            outcome = self._cycle(done, test)
             self._add_solution(x)
-            if ended:
-                return Outcome(done, self.hessenberg.norm, ended)
+            if outcome:
+                return outcome
+            done += self._restart
             before = self.hessenberg.norm, beta
 
     def solution(self, x: Any, out: Any) -> None:
@@ -113,55 +114,51 @@ class GMRES:
         else:
             system.residual(b, x, guess, self._z)
             system.precondition(self._z, basis.w)
-        column = self._columns[0][0]
+        column = self._watch.slots[0]
         basis.start(column)
         beta = float(np.sqrt(self.vectors.runtime.read(column, np.zeros(1))[0]))
         self.hessenberg.begin(beta)
         return beta
 
-    def _cycle(self, done: int, test: Test) -> tuple[int | str, int]:
-        """Iterates until there is a reason to stop or the basis is full (0); the reason, and the iterations now."""
-        handed, pending = 0, deque[tuple[int, Any, Any]]()
-        while True:
-            if handed < self._restart:
-                pending.append(self._hand_over(handed))
-                handed += 1
-                if len(pending) <= self.lag and handed < self._restart:
-                    continue
-            number, event, host = pending.popleft()
-            event.wait()
+    def _cycle(self, done: int, test: Test) -> Outcome | None:
+        """Iterates until there is a reason to stop or the basis is full."""
+        basis, system, slots = self._basis, self._system, self._watch.slots
+        self._test, self._begin, end = test, done, done + self._restart
+        # The norm of iteration `done` is known.
+        self._watch.begin(self._judge, self.check, min(end, test.limit), done + 1)
+        while done < end:
+            number = done - self._begin
+            if self._kept is not None:
+                system.precondition(basis.p, self._z)
+                self._kept.keep(number, self._z)
+                system.operator(self._z, basis.w)
+            else:
+                system.apply(basis.p, basis.w, self._right)
             done += 1
-            reason = self._judge(done, host[: number + 1], float(host[number + 1]), test)
-            if reason:
-                test.report(done, self.hessenberg.norm)
-                return reason, done
-            if number + 1 == self._restart:
-                # The norm that is computed anew after the restart is reported.
-                return 0, done
-            test.report(done, self.hessenberg.norm)
+            basis.orthogonalise(number + 1, slots[done % len(slots)])
+            if outcome := self._watch(done):
+                return outcome
+        return None
 
-    def _hand_over(self, number: int) -> tuple[int, Any, Any]:
-        """Launches an iteration; its number, the event of its column, and where that comes to the host."""
-        basis, system = self._basis, self._system
-        if self._kept is not None:
-            system.precondition(basis.p, self._z)
-            self._kept.keep(number, self._z)
-            system.operator(self._z, basis.w)
-        else:
-            system.apply(basis.p, basis.w, self._right)
-        column, host = self._columns[number % len(self._columns)]
-        basis.orthogonalise(number + 1, column)
-        return number, self.vectors.runtime.read_later(column, host), host
+    def _judge(self, iteration: int, numbers: npt.NDArray[np.float64]) -> Outcome | None:
+        """Takes a column and the |w|^2 behind it; the outcome where they say stop."""
+        count, problem = iteration - self._begin, self.hessenberg
+        column, square = numbers[:count], numbers[count]
+        reason = self._reason(iteration, column, float(square))
+        if reason or count < self._restart:
+            # The norm that is computed anew after the restart is reported.
+            self._test.report(iteration, problem.norm)
+        return Outcome(iteration, problem.norm, reason) if reason else None
 
-    def _judge(self, done: int, column: npt.NDArray[np.float64], square: float, test: Test) -> int | str:
-        """Takes a column and |w|^2; a reason to stop other than 0."""
+    def _reason(self, iteration: int, column: npt.NDArray[np.float64], square: float) -> int | str:
+        """A reason to stop other than 0."""
         if not np.isfinite(column).all() or not np.isfinite(square):
             return NOT_FINITE
         below, problem = square**0.5, self.hessenberg
         exact = below <= min(self._happy, below / problem.norm if problem.norm else 0.0)
         if not problem.add(column, below, exact):
             return BREAKDOWN
-        return test.check(done, problem.norm) or (EXACT if exact else 0)
+        return self._test.check(iteration, problem.norm) or (EXACT if exact else 0)
 
     def _add_solution(self, x: Any) -> None:
         """Adds the correction of the iterations since the last restart to x."""

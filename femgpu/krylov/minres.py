@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,38 +23,38 @@ _FILE = "minres.cl"
 class MINRES:
     """Solves A x = b for a symmetric A, definite or not, and a symmetric definite preconditioner M.
 
-    An iteration is the operator, the preconditioner and six launches, one of them of a single group. The norm of each iteration is
-    read while the next ones are under way (`lag`), so that a solve ends up to `lag` iterations later than its test asked for.
+    An iteration is the operator, the preconditioner and six launches, one of them of a single group.
 
     Args:
         vectors: kernels and lengths.
-        lag: iterations that are handed over before a norm is looked at, at most.
+        check: see `Watch`; a solve goes on until the norm that ends it was looked at, but not past its limit.
 
     Attributes:
-        lag: for the next solve, no more than the first one given.
+        check: for the next solve, 1 or the one given first.
     """
 
-    def __init__(self, vectors: Vectors, lag: int = 0):
-        self.vectors, self.lag = vectors, lag
+    def __init__(self, vectors: Vectors, check: int = 1):
+        self.vectors, self.check = vectors, check
         self._system = System(vectors)
         r, before, z, v, q, w, last = (vectors.empty() for _ in range(7))
         self._r, self._z, self._v, self._q, self._zeroed = r, z, v, q, (before, w, last)
-        alpha, zr, self._record = vectors.sums(1), vectors.sums(1), vectors.sums(_ROWS)
+        alpha, zr = vectors.sums(1), vectors.sums(1)
         self._alpha, self._zr = alpha, zr
         state = vectors.runtime.upload(np.zeros(16))
-        self._watch = Watch(vectors, _ROWS, lag)
+        self._watch = Watch(vectors, _ROWS, check)
+        slot = self._watch.slots[0]
 
         def kernel(name: str, *arguments: Any) -> Any:
             return vectors.kernel(name, *arguments, file=_FILE)
 
-        self._dot = vectors.kernel("dot_product", z, r, zr)
-        self._first = kernel("minres_start", zr, state, self._record).bound({}, 1)
+        self._dot = vectors.kernel("dot_product", np.int32(0), z, r, zr)
+        self._first = kernel("minres_start", zr, state, slot).bound({}, 1)
         self._vector = kernel("minres_vector", state, z, v)
         self._lanczos = kernel("minres_alpha", state, before, v, q, alpha)
         self._next = kernel("minres_next", state, alpha, q, before, r)
-        self._rotation = kernel("minres_rotation", alpha, zr, state, self._record).bound({}, 1)
+        self._rotation = kernel("minres_rotation", alpha, zr, state, slot)
         self._step = kernel("minres_step", state, v, w, last, q)
-        self._residual = kernel("minres_residual", r, q, self._record)
+        self._residual = kernel("minres_residual", r, q, slot)
 
     def solve(
         self,
@@ -81,7 +82,26 @@ class MINRES:
         vectors, system = self.vectors, self._system
         system.begin(operator, preconditioner, project)
         self._test, self._true = test, norm == "unpreconditioned"
-        step, residual = self._step.bound({5: x}), self._residual.bound({1: b})
+        self._watch.begin(self._judge, self.check, test.limit)
+        slots, step = self._watch.slots, self._step.bound({5: x})
+
+        @cache
+        def rotation(number: int) -> Any:
+            return self._rotation.bound({4: slots[number]}, 1)
+
+        @cache
+        def residual(number: int) -> Any:
+            return self._residual.bound({1: b, 3: slots[number]})
+
+        def look(iteration: int) -> Outcome | None:
+            """Computes |b - A x|^2 where it is the norm that was asked for; the outcome when it is time to stop."""
+            if self._true:
+                number = iteration % len(slots)
+                system.operator(x, self._q)
+                residual(number)()
+                vectors.complete(slots[number], 0, 1)
+            return self._watch(iteration)
+
         system.residual(b, x, guess, self._r)
         for vector in self._zeroed:
             vectors.runtime.zero(vector, vectors.num_bytes)
@@ -89,10 +109,8 @@ class MINRES:
         self._dot()
         vectors.complete(self._zr, 0, 1)
         self._first()
-        self._measure(x, residual)
-        self._watch.begin(self._judge, self.lag, test.limit)
-        outcome, done = self._watch(0, self._record), 0
-        while outcome is None:
+        done = 0
+        while not (outcome := look(done)):
             self._vector()
             system.operator(self._v, self._q)
             self._lanczos()
@@ -101,28 +119,18 @@ class MINRES:
             system.precondition(self._r, self._z)
             self._dot()
             vectors.complete(self._zr, 0, 1)
-            self._rotation()
-            step()
-            self._measure(x, residual)
             done += 1
-            outcome = self._watch(done, self._record)
+            rotation(done % len(slots))()
+            step()
         return outcome
 
-    def _measure(self, x: Any, residual: Any) -> None:
-        """Computes |b - A x|^2 where it is the norm that was asked for."""
-        if self._true:
-            self._system.operator(x, self._q)
-            residual()
-            self.vectors.complete(self._record, 0, 1)
-
-    def _judge(self, iteration: int, totals: npt.NDArray[np.float64]) -> tuple[float, int | str]:
-        """Norm and reason to stop of an iteration's sums; a NaN passes to nobody."""
-        residual, phi, zr, gamma = totals
+    def _judge(self, iteration: int, sums: npt.NDArray[np.float64]) -> Outcome | None:
+        """The outcome where an iteration's sums say stop; a NaN passes to nobody."""
+        residual, phi, zr, gamma = sums
         norm = float(np.sqrt(residual) if self._true else abs(phi))
-        if not np.isfinite(totals).all():
-            return norm, NOT_FINITE
+        if not np.isfinite(sums).all():
+            return Outcome(iteration, norm, NOT_FINITE)
         if zr < 0:
-            return norm, INDEFINITE_PRECONDITIONER
-        if gamma == 0:
-            return norm, BREAKDOWN
-        return norm, self._test(iteration, norm)
+            return Outcome(iteration, norm, INDEFINITE_PRECONDITIONER)
+        reason: int | str = BREAKDOWN if gamma == 0 else self._test(iteration, norm)
+        return Outcome(iteration, norm, reason) if reason else None

@@ -15,8 +15,8 @@ class Outcome:
     """How a solve ended.
 
     Attributes:
-        iterations: that the solution has seen.
-        norm: the last one that was read.
+        iterations: up to the norm that ended it; the solution may have seen more.
+        norm: the one that ended it.
         reason: what the caller's test returned, or one of the words above.
     """
 

@@ -13,6 +13,10 @@ from femgpu.runtime import Kernel, Runtime
 # Work-items of a group, and groups per compute unit: enough to keep a GPU's memory busy, few enough that every group adds all
 # partial sums itself. On an H200 twice as many items take longer for vectors of any length, half as many for long ones.
 _GROUP, _GROUPS_PER_UNIT = 512, 2
+# Entries that an item of a GPU loads before it computes, in kernels that read much: bytes under way hide the memory's latency.
+_LANES = 2
+# Bytes: what divides the beginnings of parts of a buffer.
+_ALIGNMENT = 512
 
 
 class Vectors:
@@ -46,29 +50,33 @@ class Vectors:
         """A vector with undefined entries."""
         return self.runtime.empty(self.num_bytes)
 
+    def parts(self, count: int, num_bytes: int) -> tuple[Any, list[Any], int]:
+        """A buffer of equal parts with undefined entries: the whole, the parts, and the bytes from one to the next."""
+        stride = -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
+        whole = self.runtime.empty(count * stride)
+        return whole, [whole.get_sub_region(number * stride, max(num_bytes, 8)) for number in range(count)], stride
+
     def sums(self, rows: int) -> Any:
         """A buffer for some sums."""
-        self._parts.setdefault(rows, np.zeros((rows, self.num_groups)))
         return self.runtime.upload(np.zeros(rows * self.num_groups))
 
     def kernel(self, name: str, *arguments: Any, file: str = "krylov.cl") -> Kernel:
         """A kernel of a file in `kernels/cl` with its arguments after n."""
         if file not in self._sources:
-            self._sources[file] = krylov_kernels(self._group, self.num_groups, file)
+            lanes = _LANES if self.runtime.device.is_gpu else 1
+            self._sources[file] = krylov_kernels(self._group, self.num_groups, lanes, file)
         size = self.num_groups * self._group
         return Kernel(self.runtime, self._sources[file], name, [np.int32(self.num_owned), *arguments], size, self._group)
-
-    def totals(self, parts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """The sums of what was read from a buffer of partial sums, (rows,), of this rank."""
-        sums: npt.NDArray[np.float64] = parts.reshape(-1, self.num_groups).sum(1)
-        return sums
 
     def complete(self, sums: Any, first: int, last: int) -> None:
         """Makes sums number `first` to `last` - 1 of a buffer those over all ranks; does nothing on one."""
         if self.mpi.size == 1:
             return
-        parts = self._parts[sums.size // (8 * self.num_groups)]
+        rows = sums.size // (8 * self.num_groups)
+        if rows not in self._parts:
+            self._parts[rows] = np.zeros((rows, self.num_groups))
+        parts = self._parts[rows]
         self.runtime.read(sums, parts)
-        parts[first:last, 0] = self.mpi.allreduce(self.totals(parts)[first:last])
+        parts[first:last, 0] = self.mpi.allreduce(parts[first:last].sum(1))
         parts[first:last, 1:] = 0
         self.runtime.write(sums, parts)

@@ -189,10 +189,13 @@ class Runtime:
             self.programs.trial.end()
         return array
 
-    def read_later(self, buffer: Any, array: np.ndarray) -> Any:
-        """Asks for the buffer's first bytes in a contiguous array; they are there once the event that is returned is waited for."""
+    def read_later(self, buffer: Any, array: np.ndarray, first: int = 0) -> Any:
+        """Asks for the buffer's bytes from number `first` on in a contiguous array.
+
+        They are there once the event that is returned is waited for.
+        """
         self.num_copies += 1
-        return cl.enqueue_copy(self.queue, array, buffer, is_blocking=False)
+        return cl.enqueue_copy(self.queue, array, buffer, src_offset=first, is_blocking=False)
 
     def copy(self, source: Any, target: Any, num_bytes: int) -> None:
         """Copies between buffers, in order of the queue."""

@@ -72,13 +72,13 @@ class Chebyshev(KrylovType):
             raise OptionError(f"-{prefix}ksp_chebyshev_kind {kind}: expected one of {', '.join(_KINDS)}")
         self.fourth = kind == "fourth"
 
-    def make(self, ksp: PETSc.KSP, vectors: Vectors, lag: int) -> Any:
+    def make(self, ksp: PETSc.KSP, vectors: Vectors, check: int) -> Any:
         """The method; at set-up."""
         if self.eigenvalues is None:
             self._spectrum, self._noise = krylov.Spectrum(vectors, self.steps), vectors.empty()
             vectors.runtime.write(self._noise, noise(*ksp.getOperators()[0].getOwnershipRange()))
         self._states: tuple[int, ...] = ()
-        return krylov.Chebyshev(vectors, lag)
+        return krylov.Chebyshev(vectors, check)
 
     def run(
         self,

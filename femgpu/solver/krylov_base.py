@@ -98,7 +98,7 @@ class KrylovType(ABC):
         self._let_go()
 
     @abstractmethod
-    def make(self, ksp: PETSc.KSP, vectors: Vectors, lag: int) -> Any:
+    def make(self, ksp: PETSc.KSP, vectors: Vectors, check: int) -> Any:
         """The method; at set-up."""
 
     def settings(self, ksp: PETSc.KSP) -> dict[str, Any]:
@@ -140,14 +140,13 @@ class KrylovType(ABC):
         self._vectors = vectors = krylov.Vectors(runtime, mat.getLocalSize()[0], ksp.comm.tompi4py())
         self._b, self._x = vectors.empty(), vectors.empty()
         self._sum = vectors.sums(1)
-        self._dot = vectors.kernel("dot_product", self._x, self._x, self._sum)
+        self._dot = vectors.kernel("dot_product", np.int32(0), self._x, self._x, self._sum)
         self._take_out = vectors.kernel("take_out", self._sum, self._b, self._x)
         self._preconditioner = DevicePreconditioner(vectors, self._vecs, self._by_vecs)
-        # Norms are looked at one iteration later where a device works while the host waits.
-        check = options.read(ksp.getOptionsPrefix() or "").ksp_check
+        # Norms are looked at later where a device works while the host waits.
         alone = runtime.device.is_gpu and ksp.comm.size == 1 and works_on_device(ksp.getPC())
-        self._lag = check - 1 if check else int(alone)
-        self.method = self.make(ksp, vectors, self._lag)
+        self._check = options.read(ksp.getOptionsPrefix() or "").ksp_check or (0 if alone else 1)
+        self.method = self.make(ksp, vectors, self._check)
 
     def solve(self, ksp: PETSc.KSP, b: PETSc.Vec, x: PETSc.Vec) -> None:
         """Solves A x = b as PETSc's options say."""
@@ -156,7 +155,7 @@ class KrylovType(ABC):
             ksp.setConvergedReason(Reason.DIVERGED_PCSETUP_FAILED)
             return
         # Whoever looks at each iteration sees it when it is the last.
-        self.method.lag = 0 if petsc_ksp.has_monitor(ksp) else self._lag
+        self.method.check = 1 if petsc_ksp.has_monitor(ksp) or ksp.getConvergenceTest() is not None else self._check
         guess = ksp.getInitialGuessNonzero()
         load(runtime, b, self._b)
         if guess:
@@ -250,7 +249,7 @@ class KrylovType(ABC):
 
         def project(z: Any) -> None:
             for mode in buffers:
-                self._dot.bound({1: mode, 2: z})()
+                self._dot.bound({2: mode, 3: z})()
                 vectors.complete(self._sum, 0, 1)
                 self._take_out.bound({2: mode, 3: z})()
 

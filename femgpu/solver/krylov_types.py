@@ -28,9 +28,9 @@ class CG(KrylovType):
     SUPPORTED = KrylovType.SUPPORTED | {(Norm.NATURAL, Side.LEFT): 2}
     FLEXIBLE = False
 
-    def make(self, ksp: PETSc.KSP, vectors: Vectors, lag: int) -> Any:
+    def make(self, ksp: PETSc.KSP, vectors: Vectors, check: int) -> Any:
         """The method; at set-up."""
-        return krylov.CG(vectors, lag, self.FLEXIBLE)
+        return krylov.CG(vectors, check, self.FLEXIBLE)
 
     def settings(self, ksp: PETSc.KSP) -> dict[str, Any]:
         """The norm, None where nobody wants one."""
@@ -46,9 +46,9 @@ class FCG(CG):
 class MINRES(KrylovType):
     """Minimal residuals, for symmetric operators and definite preconditioners; in the place of -ksp_type minres."""
 
-    def make(self, ksp: PETSc.KSP, vectors: Vectors, lag: int) -> Any:
+    def make(self, ksp: PETSc.KSP, vectors: Vectors, check: int) -> Any:
         """The method; at set-up."""
-        return krylov.MINRES(vectors, lag)
+        return krylov.MINRES(vectors, check)
 
     def iterate(self) -> Any:
         """A buffer with the solution so far, for monitors."""
@@ -60,9 +60,9 @@ class BiCGStab(KrylovType):
 
     SUPPORTED = _BOTH_SIDES
 
-    def make(self, ksp: PETSc.KSP, vectors: Vectors, lag: int) -> Any:
+    def make(self, ksp: PETSc.KSP, vectors: Vectors, check: int) -> Any:
         """The method; at set-up."""
-        return krylov.BiCGStab(vectors, lag)
+        return krylov.BiCGStab(vectors, check)
 
     def settings(self, ksp: PETSc.KSP) -> dict[str, Any]:
         """The side of the preconditioner, which the norm follows."""
@@ -101,12 +101,12 @@ class GMRES(BiCGStab):
         self.happy = options.getReal("ksp_gmres_haptol", self.happy)
         self.breakdown = options.getReal("ksp_gmres_breakdown_tolerance", self.breakdown)
 
-    def make(self, ksp: PETSc.KSP, vectors: Vectors, lag: int) -> Any:
+    def make(self, ksp: PETSc.KSP, vectors: Vectors, check: int) -> Any:
         """The method; at set-up."""
         self._modified, self._refinement = petsc_ksp.orthogonalisation(ksp)
         breakdown = None if self.FLEXIBLE else self.breakdown
         settings = (self.FLEXIBLE, self._modified, self._refinement, self.happy, breakdown)
-        return krylov.GMRES(vectors, self.restart, lag, *settings)
+        return krylov.GMRES(vectors, self.restart, check, *settings)
 
     def summary(self) -> str:
         """What -ksp_view says of the method."""

@@ -3,8 +3,6 @@
 // order: no launch is spent on it, every group has the same number, and it is the same in every run.
 
 #define FOR_EACH(i, n) for (int i = (int)get_global_id(0); i < (n); i += GROUP_SIZE * NUM_GROUPS)
-// Backwards: what a kernel before has read or written last may still be in a cache.
-#define FOR_EACH_BACK(i, n) for (int i = (n)-1 - (int)get_global_id(0); i >= 0; i -= GROUP_SIZE * NUM_GROUPS)
 
 // Sums of `rows` numbers over the items of a group, the same for all of them.
 inline void group_sums(double *values, const int rows, __local double *s_sums) {

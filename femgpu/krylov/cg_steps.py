@@ -1,0 +1,156 @@
+"""The launches of conjugate gradients: in one pass where M is a diagonal, and for any M."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from femgpu.kernels import CG_STEPS, DOT_SLOTS
+from femgpu.krylov.operator import Operator
+from femgpu.krylov.system import System
+from femgpu.krylov.vectors import Vectors
+
+# Sums of an iteration: r.z, z.z, r.r, which come with r; z.Az, or q.z for an M that changes; p.q of the step before.
+ROWS, _WITH_R, _ZW, _PQ = 5, 3, 3, 4
+_FILE = "merged_cg.cl"
+
+
+class DiagonalSteps:
+    """M is a diagonal, or 1: the operator and one launch (`cl/merged_cg.cl`), and one for z.Az where the operator does not sum it.
+
+    Args:
+        vectors: kernels and lengths.
+        system: A and M.
+        sums: ring of sums.
+
+    Attributes:
+        r: takes the first residual.
+    """
+
+    def __init__(self, vectors: Vectors, system: System, sums: list[Any]):
+        self._vectors, self._system, self._sums = vectors, system, sums
+        self._w, self._s, self._p = (vectors.empty() for _ in range(3))
+        self.r = self._s
+        ring, self._z, stride = vectors.parts(CG_STEPS, vectors.num_bytes)
+        runtime = vectors.runtime
+        self._steps, self._slots = runtime.upload(np.zeros(3 * CG_STEPS)), [runtime.upload(np.zeros(DOT_SLOTS)) for _ in range(2)]
+        place = np.int32(0), np.int64(stride // 8)
+        given = (*place, sums[0], sums[1], self._steps, None, None, None, None, None, self._w, self._s, ring)
+        self._update = vectors.kernel("cg_update", *given, file=_FILE)
+        self._update_all = vectors.kernel("cg_update_all", *given, self._p, self._p, file=_FILE)
+        self._finish = vectors.kernel("cg_finish", *place, self._steps, ring, self._p, self._s, file=_FILE)
+        self._dot = vectors.kernel("dot_product", np.int32(_ZW), self._z[0], self._w, sums[0])
+
+    def begin(self, operator: Operator, x: Any) -> None:
+        """Takes the residual for a direction, and makes the sums of iteration 0."""
+        runtime, z, sums = self._vectors.runtime, self._z, self._sums
+        self._operator, add = operator, operator.add
+        given = {8: self._system.diagonal, 9: operator.mask, 10: operator.scale}
+
+        @cache
+        def update(turn: int, slot: int, first: bool = False) -> Any:
+            """A step by its places in both rings; the first one has no step before and makes none, but prepares the others."""
+            dots = (None, None) if add is None else (self._slots[turn % 2], self._slots[1 - turn % 2])
+            place = {1: np.int32(turn), 3: sums[slot], 4: sums[(slot + 1) % len(sums)], 6: dots[0], 7: dots[1]}
+            if turn == CG_STEPS - 1 and not first:
+                return self._update_all.bound({**place, **given, 15: x})
+            return self._update.bound({**place, **given})
+
+        @cache
+        def dot(turn: int, slot: int) -> Any:
+            return self._dot.bound({2: z[turn], 4: sums[slot]})
+
+        self._steps_by_place, self._dots_by_place = update, dot
+        self._system.precondition(self.r, z[-1])
+        for vector in (self._s, self._w, self._p):
+            runtime.zero(vector, self._vectors.num_bytes)
+        runtime.zero(self._steps, self._steps.size)
+        runtime.zero(self._slots[1], self._slots[1].size)
+        update(CG_STEPS - 1, len(sums) - 1, first=True)()
+
+    def product(self, iteration: int, last: bool) -> None:
+        """Applies the operator unless `last`; completes the sums of the iteration."""
+        turn, slot = iteration % CG_STEPS, iteration % len(self._sums)
+        if not last:
+            if self._operator.add is not None:
+                self._operator.add(self._z[turn], self._w, self._slots[turn % 2])
+            else:
+                self._operator.apply(self._z[turn], self._w)
+                self._dots_by_place(turn, slot)()
+        self._vectors.complete(self._sums[slot], 0, _WITH_R if last else _ZW + 1)
+
+    def update(self, iteration: int) -> None:
+        """Makes the step, and the sums of the next iteration."""
+        self._steps_by_place(iteration % CG_STEPS, iteration % len(self._sums))()
+
+    def solution(self, iteration: int, x: Any) -> None:
+        """Adds to an x, which has seen some of the steps before an iteration, the others."""
+        if turn := iteration % CG_STEPS:
+            self._finish.bound({1: np.int32(turn), 6: x})()
+
+
+class AnySteps:
+    """M is anything, and may change where it is `flexible`: operator, preconditioner and four launches.
+
+    Args:
+        vectors: kernels and lengths.
+        system: A and M.
+        sums: ring of sums.
+        flexible: whether M may change.
+
+    Attributes:
+        r: takes the first residual.
+    """
+
+    def __init__(self, vectors: Vectors, system: System, sums: list[Any], flexible: bool):
+        self._vectors, self._system, self._sums, self._come = vectors, system, sums, _WITH_R + flexible
+        self.r, z, p, q = self._vectors_of_it = tuple(vectors.empty() for _ in range(4))
+        self._products = vectors.kernel("residual_products", self.r, z, q if flexible else None, sums[0])
+        self._dot = vectors.kernel("dot_product", np.int32(_PQ), p, q, sums[1])
+        self._step = vectors.kernel("cg_step", sums[0], sums[1], p, q, z, self.r)
+        self._direction = vectors.kernel("cg_direction", np.int32(flexible), sums[0], sums[1], z, p)
+
+    def begin(self, operator: Operator, x: Any) -> None:
+        """Takes the residual for a direction, and makes the sums of iteration 0."""
+        sums, (_, _, p, q) = self._sums, self._vectors_of_it
+        count = len(sums)
+
+        @cache
+        def launches(slot: int) -> tuple[Any, ...]:
+            """p.q, the step, the next products, the next direction."""
+            now, following = sums[slot], sums[(slot + 1) % count]
+            dot, products = self._dot.bound({4: following}), self._products.bound({4: following})
+            return dot, self._step.bound({1: now, 2: following, 5: x}), products, self._direction.bound({2: now, 3: following})
+
+        self._operator, self._launches = operator, launches
+        for vector in (p, q):
+            self._vectors.runtime.zero(vector, self._vectors.num_bytes)
+        self._turn(count - 1)  # with sums of zero: p = z
+
+    def product(self, iteration: int, last: bool) -> None:
+        """Applies the operator unless `last`."""
+        if not last:
+            _, _, p, q = self._vectors_of_it
+            slot = iteration % len(self._sums)
+            self._operator.apply(p, q)
+            self._launches(slot)[0]()
+            self._vectors.complete(self._sums[(slot + 1) % len(self._sums)], _PQ, _PQ + 1)
+
+    def update(self, iteration: int) -> None:
+        """Makes the step, and the sums of the next iteration."""
+        slot = iteration % len(self._sums)
+        self._launches(slot)[1]()
+        self._turn(slot)
+
+    def solution(self, iteration: int, x: Any) -> None:
+        """Nothing: x has seen all steps."""
+
+    def _turn(self, slot: int) -> None:
+        """The direction and the sums of the iteration after that in a slot."""
+        _, _, products, direction = self._launches(slot)
+        self._system.precondition(self.r, self._vectors_of_it[1])
+        products()
+        self._vectors.complete(self._sums[(slot + 1) % len(self._sums)], 0, self._come)
+        direction()
