@@ -1,4 +1,4 @@
-"""Workload cg: what an iteration of conjugate gradients costs, of femgpu's own method and of PETSc's.
+"""Workload cg: what an iteration of conjugate gradients costs and where it goes, of femgpu's own method and of PETSc's.
 
 The operators are those of the CEED bake-off problems without their boundary conditions: mass (BP1, vector BP2) and diffusion plus
 mass (BP3, BP4) with Gauss quadrature of degree 2 p + 3, and the latter with Gauss-Lobatto points at the nodes (BP5, BP6).
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -21,7 +21,8 @@ from rich.progress import track
 from femgpu import mesh
 from femgpu.element import collocated_degree
 from femgpu.errors import DataError
-from femgpu.runtime import Runtime
+from femgpu.kernels import CG_STEPS, DOT_SLOTS
+from femgpu.runtime import Kernel, Runtime
 from femgpu.solver import NonlinearProblem
 from femgpu.spaces import Function, FunctionSpace
 
@@ -35,9 +36,13 @@ PROBLEMS = {
     "BP6": ("diffusion", 3, "GLL"),
 }
 # Iterations of the two solves whose difference counts, and how often each is timed: femgpu's, and PETSc's, which take longer.
-_FEW, _MANY, _REPEATS, _NATIVE_REPEATS = 10, 60, 5, 2
-# Numbers per dof that an iteration of femgpu's moves besides the action.
-_WORDS = 8
+_FEW, _MANY, _REPEATS, _NATIVE_REPEATS = 8, 64, 5, 2
+# Numbers per dof that an iteration of femgpu's moves besides the operator: w, s, z there and back, and p, x and older z at times;
+# where the operator adds nothing to w, w is not prepared, but read once more with z for their product.
+_WORDS = 6 + (CG_STEPS + 3) / CG_STEPS
+_WORDS_WITH_DOT = _WORDS - 1 + 2
+# What all besides the action may cost: 1.2 times six numbers per dof at the speed of a copy.
+_LIMIT_WORDS = 1.2 * 6
 _TOLERANCE = 1e-9
 
 
@@ -51,11 +56,15 @@ class Timing:
         degree: of the space.
         dofs: length of the vectors.
         iteration_us: microseconds of an iteration of `femgpu.CG` without a preconditioner, by the host's clock.
-        action_us: of one action between two buffers.
+        operator_us: of the operator as the method calls it, by the host's clock over many.
+        kernels_us: of the method's own kernels, by the device's; NaN where its queue records no times.
+        gap_us: what is left of the iteration.
+        model_us: what the bytes of the method's own kernels take at the speed of a copy.
+        action_us: of one action between two buffers, which prepares its result; CG's kernels do that for the operator.
         native_us: of an iteration of PETSc's own method on vectors of type `vectors`.
         vectors: that type.
         vector_us: iteration less action.
-        words: what a copy moves in `vector_us`, in numbers per dof.
+        limit_us: what `vector_us` should not exceed.
         share: what the bytes of the iteration take at the speed of a copy, over its time.
         GDOFs: dofs over the time of an iteration, in 1e9 per second.
         error: relative difference between femgpu's and PETSc's solution after some iterations.
@@ -66,11 +75,15 @@ class Timing:
     degree: int
     dofs: int
     iteration_us: float
+    operator_us: float
+    kernels_us: float
+    gap_us: float
+    model_us: float
     action_us: float
     native_us: float
     vectors: str
     vector_us: float
-    words: float
+    limit_us: float
     share: float
     GDOFs: float
     error: float
@@ -105,19 +118,17 @@ class Result:
     def text(self) -> str:
         """A table."""
         lines = [f"cg: microseconds of an iteration, {self.device}; copies at {self.bandwidth / 1e9:.0f} GB/s"]
-        lines.append(
-            f"{'':20s}{'dofs':>10s}{'femgpu':>10s}{'action':>10s}{'rest':>8s}{'words':>7s}{'share':>7s}{'GDOF/s':>8s}"
-            f"{'PETSc, ' + self.variant:>18s}"
-        )
+        heads = ("femgpu", "operator", "kernels", "gap", "model", "action", "rest", "limit")
+        lines.append(f"{'':18s}{'dofs':>10s}{''.join(f'{head:>10s}' for head in heads)}   share  GDOF/s   PETSc, {self.variant}")
         for t in self.timings:
-            lines.append(
-                f"{t.problem} {t.cell:12s} {t.degree:2d} {t.dofs:10d}{t.iteration_us:10.1f}{t.action_us:10.1f}{t.vector_us:8.1f}"
-                f"{t.words:7.2f}{t.share:7.2f}{t.GDOFs:8.2f}{t.native_us:18.1f}"
-            )
+            times = (t.iteration_us, t.operator_us, t.kernels_us, t.gap_us, t.model_us, t.action_us, t.vector_us, t.limit_us)
+            name = f"{t.problem} {t.cell} {t.degree}"
+            numbers = "".join(f"{time:10.1f}" for time in times)
+            lines.append(f"{name:18s}{t.dofs:10d}{numbers}{t.share:8.2f}{t.GDOFs:8.2f}{t.native_us:12.1f}")
         return "\n".join(lines)
 
     def plot(self, path: Path) -> None:
-        """Iterations of both methods and the action in them, beside each other."""
+        """Iterations of both methods and the operator in them, beside each other."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
@@ -128,7 +139,7 @@ class Result:
         for shift, times, label in (
             (-0.27, [t.native_us for t in self.timings], f"PETSc's cg, {self.variant} vectors"),
             (0.0, [t.iteration_us for t in self.timings], "femgpu.CG"),
-            (0.27, [t.action_us for t in self.timings], "action alone"),
+            (0.27, [t.operator_us for t in self.timings], "operator alone"),
         ):
             axes.barh(places + shift, times, 0.25, label=label)
         names = [f"{t.problem} {t.cell} {t.degree}, {t.dofs / 1e6:.2g} M" for t in self.timings]
@@ -193,42 +204,43 @@ def _time(problem: NonlinearProblem, key: tuple[str, str, int]) -> Timing:
     size = b.getLocalSize()
     b.setArray(np.random.default_rng(3).standard_normal(size))
     problem.linearise(problem.u.vec)
-    own, x = _iteration(problem, b, {"ksp_type": "python", "ksp_python_type": "femgpu.CG"}, _REPEATS)
-    native, expected = _iteration(problem, b, {"ksp_type": "cg"}, _NATIVE_REPEATS)
+    own, x, kernels = _iteration(problem, b, {"ksp_type": "python", "ksp_python_type": "femgpu.CG"}, _REPEATS)
+    native, expected, _ = _iteration(problem, b, {"ksp_type": "cg"}, _NATIVE_REPEATS)
     x.axpy(-1, expected)
     error = x.norm() / expected.norm()
     if not error < _TOLERANCE:
         raise DataError(
             f"{' '.join(map(str, key))}: femgpu.CG differs from PETSc's cg by {error:.1e}; this is a bug, please report it"
         )
+    device, dots = problem.operator.device, runtime.upload(np.zeros(DOT_SLOTS))
     source, target = (runtime.upload(np.ones(size)) for _ in range(2))
-
-    def actions() -> None:
-        for _ in range(_MANY):
-            problem.operator.device.action(source, target)
-
-    action = _seconds(runtime, actions, _REPEATS) / _MANY
+    action = _each(runtime, partial(device.action, source, target))
+    operator = _each(runtime, partial(device.add, source, target, dots)) if device.adds else action
     bandwidth = runtime.copy_bandwidth()
     bytes_ = sum(application.plan.bytes * application.count for application in problem.operator.local.prepare("action"))
-    share = (bytes_ + 8 * _WORDS * size) / bandwidth / own
-    words = (own - action) * bandwidth / (8 * size)
+    word = 8 * size / bandwidth
+    model = word * (_WORDS if device.adds else _WORDS_WITH_DOT)
     return Timing(
         *key,
         dofs=size,
         iteration_us=1e6 * own,
+        operator_us=1e6 * operator,
+        kernels_us=1e6 * kernels,
+        gap_us=1e6 * (own - operator - kernels),
+        model_us=1e6 * model,
         action_us=1e6 * action,
         native_us=1e6 * native,
         vectors=b.getType(),
         vector_us=1e6 * (own - action),
-        words=words,
-        share=share,
+        limit_us=1e6 * _LIMIT_WORDS * word,
+        share=(bytes_ / bandwidth + model) / own,
         GDOFs=1e-9 * size / own,
         error=error,
     )
 
 
-def _iteration(problem: NonlinearProblem, b: PETSc.Vec, options: dict[str, str], repeats: int) -> tuple[float, PETSc.Vec]:
-    """Seconds of an iteration without preconditioner, and the solution after some."""
+def _iteration(problem: NonlinearProblem, b: PETSc.Vec, options: dict[str, str], repeats: int) -> tuple[float, PETSc.Vec, float]:
+    """Seconds of an iteration without preconditioner, the solution after some, and device seconds of femgpu's kernels in it."""
     database, ksp = PETSc.Options("bench_cg_"), PETSc.KSP().create(comm=b.comm)
     ksp.setOptionsPrefix("bench_cg_")
     given = {**options, "pc_type": "none", "ksp_norm_type": "unpreconditioned"}
@@ -239,12 +251,39 @@ def _iteration(problem: NonlinearProblem, b: PETSc.Vec, options: dict[str, str],
     for name in given:
         database.delValue(name)
     x = b.duplicate()
-    seconds = {}
+    seconds, kernels = {}, float("nan")
     for count in (_MANY, _FEW):
         ksp.setTolerances(rtol=1e-50, atol=1e-300, max_it=count)
         seconds[count] = _seconds(problem.runtime, lambda: ksp.solve(b, x), repeats)
+        if count == _MANY and ksp.getType() == PETSc.KSP.Type.PYTHON:
+            own = ksp.getPythonContext().method.kernels
+            kernels = _device_seconds(problem.runtime, own, lambda: ksp.solve(b, x)) / _MANY
     ksp.destroy()
-    return (seconds[_MANY] - seconds[_FEW]) / (_MANY - _FEW), x
+    return (seconds[_MANY] - seconds[_FEW]) / (_MANY - _FEW), x, kernels
+
+
+def _device_seconds(runtime: Runtime, kernels: Sequence[Kernel], call: Callable[[], Any]) -> float:
+    """Device time of some kernels in a call; NaN where the queue records no times."""
+    with runtime.profiled():
+        before = [kernel.launches for kernel in kernels]
+        for kernel in kernels:
+            kernel.timed = True
+        call()
+        counts = [kernel.launches - count for kernel, count in zip(kernels, before, strict=True)]
+        seconds = sum(kernel.mean_seconds * count for kernel, count in zip(kernels, counts, strict=True) if count)
+        for kernel in kernels:
+            kernel.timed = False
+    return seconds
+
+
+def _each(runtime: Runtime, call: Callable[[], Any]) -> float:
+    """Seconds of each of many calls that are handed over together."""
+
+    def calls() -> None:
+        for _ in range(_MANY):
+            call()
+
+    return _seconds(runtime, calls, _REPEATS) / _MANY
 
 
 def _seconds(runtime: Runtime, call: Callable[[], Any], repeats: int) -> float:

@@ -15,6 +15,7 @@ from femgpu.krylov.outcome import INDEFINITE_OPERATOR, INDEFINITE_PRECONDITIONER
 from femgpu.krylov.system import System
 from femgpu.krylov.vectors import Vectors
 from femgpu.krylov.watch import Watch
+from femgpu.runtime import Kernel
 
 _ROW = {"natural": 0, "preconditioned": 1, "unpreconditioned": 2}
 
@@ -24,9 +25,11 @@ class Steps(Protocol):
 
     Attributes:
         r: takes the first residual.
+        kernels: launched between two operators.
     """
 
     r: Any
+    kernels: tuple[Kernel, ...]
 
     def begin(self, operator: Operator, x: Any) -> None:
         """Takes the residual for a direction, and makes the sums of iteration 0."""
@@ -110,6 +113,11 @@ class CG:
         """Puts the iterate whose norm was looked at last into a buffer, with a check of 1; x is that of `solve`."""
         self._system.copy(x, out)
         self._steps.solution(self._done, out)
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """What the last solve launched between two operators, besides a preconditioner that is no diagonal."""
+        return self._steps.kernels
 
     @cached_property
     def _diagonal_steps(self) -> DiagonalSteps:

@@ -11,6 +11,7 @@ from femgpu.kernels import CG_STEPS, DOT_SLOTS
 from femgpu.krylov.operator import Operator
 from femgpu.krylov.system import System
 from femgpu.krylov.vectors import Vectors
+from femgpu.runtime import Kernel
 
 # Sums of an iteration: r.z, z.z, r.r, which come with r; z.Az, or q.z for an M that changes; p.q of the step before.
 ROWS, _WITH_R, _ZW, _PQ = 5, 3, 3, 4
@@ -27,6 +28,7 @@ class DiagonalSteps:
 
     Attributes:
         r: takes the first residual.
+        kernels: launched between two operators.
     """
 
     def __init__(self, vectors: Vectors, system: System, sums: list[Any]):
@@ -42,6 +44,7 @@ class DiagonalSteps:
         self._update_all = vectors.kernel("cg_update_all", *given, self._p, self._p, file=_FILE)
         self._finish = vectors.kernel("cg_finish", *place, self._steps, ring, self._p, self._s, file=_FILE)
         self._dot = vectors.kernel("dot_product", np.int32(_ZW), self._z[0], self._w, sums[0])
+        self.kernels: tuple[Kernel, ...] = self._update, self._update_all, self._dot
 
     def begin(self, operator: Operator, x: Any) -> None:
         """Takes the residual for a direction, and makes the sums of iteration 0."""
@@ -102,6 +105,7 @@ class AnySteps:
 
     Attributes:
         r: takes the first residual.
+        kernels: launched between two operators.
     """
 
     def __init__(self, vectors: Vectors, system: System, sums: list[Any], flexible: bool):
@@ -111,6 +115,7 @@ class AnySteps:
         self._dot = vectors.kernel("dot_product", np.int32(_PQ), p, q, sums[1])
         self._step = vectors.kernel("cg_step", sums[0], sums[1], p, q, z, self.r)
         self._direction = vectors.kernel("cg_direction", np.int32(flexible), sums[0], sums[1], z, p)
+        self.kernels: tuple[Kernel, ...] = self._products, self._dot, self._step, self._direction
 
     def begin(self, operator: Operator, x: Any) -> None:
         """Takes the residual for a direction, and makes the sums of iteration 0."""

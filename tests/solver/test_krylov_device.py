@@ -133,19 +133,22 @@ def test_monitors_see_the_solution(name):
     np.testing.assert_allclose(residuals, norms, rtol=1e-8)
 
 
-@pytest.mark.parametrize("check", [0, 1, 2, 3])
-def test_norms_that_are_looked_at_late(check, rng):
+@pytest.mark.parametrize(("check", "group"), [(0, 64), (1, None), (2, None), (3, 64), (8, None)])
+def test_norms_that_are_looked_at_late(check, group, rng):
     """The outcome is that of the iteration that passed; others than GMRES go on, but not past the limit. Past the exact solution
-    nothing moves."""
-    size, mpi = 50, PETSc.COMM_SELF.tompi4py()
+    nothing moves. Groups are also those of a GPU."""
+    size, mpi = 301, PETSc.COMM_SELF.tompi4py()
     runtime = for_comm("", mpi)
-    diagonal = rng.uniform(1, 2, size)
-    diagonal[3:] = 1.0  # few eigenvalues: the solution is exact after as many steps
-    vectors = Vectors(runtime, size, mpi)
-    buffer, b, x = runtime.upload(diagonal), runtime.upload(rng.standard_normal(size)), vectors.empty()
+    entries = rng.uniform(1, 2, size)
+    entries[3:] = 1.0  # few eigenvalues: the solution is exact after as many steps
+    scales = rng.uniform(1, 2, size)
+    vectors = Vectors(runtime, size, mpi, group)
+    buffer, b, x = runtime.upload(entries / scales), runtime.upload(rng.standard_normal(size)), vectors.empty()
     multiply = vectors.kernel("multiply", buffer, b, x)
+    applied = []
 
     def apply(p, q):
+        applied.append(1)
         multiply.bound({2: p, 3: q})()
 
     for make in (CG, GMRES, BiCGStab, MINRES, Chebyshev):
@@ -153,13 +156,64 @@ def test_norms_that_are_looked_at_late(check, rng):
         if make is Chebyshev:
             method.least, method.most = 0.9, 2.1
         test = Recorder(1e-10)
-        ended = method.solve(Operator(apply), b, x, Preconditioner(), test)
-        assert ended.reason == 1 and test.seen == list(range(len(test.seen)))
-        assert ended.iterations == test.seen[-1]
+        applied.clear()
+        ended = method.solve(Operator(apply), b, x, Preconditioner(diagonal=runtime.upload(scales)), test)
+        assert ended.reason == 1 and test.seen == list(range(len(test.seen))) and ended.iterations == test.seen[-1]
+        late = len(applied) / (2 if make is BiCGStab else 1) - ended.iterations
+        assert late <= (0 if check == 1 else 2 * (check or 1))
         solution = runtime.read(x, np.empty(size))
-        np.testing.assert_allclose(solution * diagonal, runtime.read(b, np.empty(size)), atol=1e-9)
+        np.testing.assert_allclose(solution * entries / scales, runtime.read(b, np.empty(size)), atol=1e-9)
         test.limit = 1
         assert method.solve(Operator(apply), b, x, Preconditioner(), test).iterations == 1
+
+
+@pytest.mark.parametrize("norm", ["preconditioned", "unpreconditioned", "natural"])
+def test_cg_between_catching_up(norm, rng):
+    """x takes several steps at a time: it is that of numpy after any number of them, with prescribed entries and without."""
+    size, mpi = 301, PETSc.COMM_SELF.tompi4py()
+    runtime, vectors = for_comm("", mpi), Vectors(for_comm("", mpi), size, mpi, 32)
+    entries, m, rhs, first = rng.uniform(1, 20, size), rng.uniform(1, 2, size), *rng.standard_normal((2, size))
+    mask, scale = (rng.random(size) < 0.3).astype(np.uint8), 3.0
+    diagonal = np.where(mask, scale, entries)
+    free = runtime.upload(np.where(mask, 0.0, entries))
+    b, p, q = runtime.upload(rhs), *(np.empty(size) for _ in range(2))
+    method, x = CG(vectors), vectors.empty()
+    apply = vectors.kernel("multiply", runtime.upload(diagonal), b, x)
+
+    def add(source, target, dots):
+        """q += A p and the slots of p.q, by the host."""
+        share = runtime.read(free, np.empty(size)) * runtime.read(source, p)
+        runtime.write(target, runtime.read(target, q) + share)
+        slots = runtime.read(dots, np.empty(dots.size // 8))
+        slots[7] += share @ p
+        runtime.write(dots, slots)
+
+    for given in (None, add):
+        operator = Operator(
+            lambda p, q: apply.bound({2: p, 3: q})(), given, runtime.upload(mask), runtime.upload(np.array([scale]))
+        )
+        for count in (0, 1, 7, 8, 9, 17):
+            runtime.write(x, first)
+            test = Recorder(0.0)
+            test.limit = count
+            method.solve(operator, b, x, Preconditioner(diagonal=runtime.upload(m)), test, norm=norm, guess=True)
+            wanted, norms = conjugate_gradients(diagonal, rhs, first.copy(), m, count, norm)
+            np.testing.assert_allclose(runtime.read(x, np.empty(size)), wanted, rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(test.norms, norms, rtol=1e-9)
+
+
+def conjugate_gradients(diagonal, b, x, m, count, norm):
+    """The plain method: the iterate and all norms."""
+    r = b - diagonal * x
+    p, before, norms = 0.0, 1.0, []
+    for iteration in range(count + 1):
+        z = m * r
+        norms.append({"natural": r @ z, "preconditioned": z @ z, "unpreconditioned": r @ r}[norm] ** 0.5)
+        if iteration == count:
+            return x, norms
+        p = z + r @ z / before * p
+        before, alpha = r @ z, r @ z / (p @ (diagonal * p))
+        x, r = x + alpha * p, r - alpha * diagonal * p
 
 
 class Recorder:
@@ -170,7 +224,7 @@ class Recorder:
     """
 
     def __init__(self, bound):
-        self.bound, self.limit, self.seen = bound, 1000, []
+        self.bound, self.limit, self.seen, self.norms = bound, 1000, [], []
 
     def __call__(self, iteration, norm):
         self.report(iteration, norm)
@@ -178,6 +232,7 @@ class Recorder:
 
     def report(self, iteration, norm):
         self.seen.append(iteration)
+        self.norms.append(norm)
 
     def check(self, iteration, norm):
         return int(norm < self.bound or iteration >= self.limit)
