@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -69,8 +69,8 @@ class BiCGStab:
         """Iterates until the test says so; arguments as in `GMRES.solve`."""
         vectors, system = self.vectors, self._system
         system.begin(operator, preconditioner, project)
-        self._right, self._test = right, test
-        self._watch.begin(self._judge, self.check, test.limit)
+        self._right, judge = right, partial(self._judge, test)
+        self._watch.begin(self.check, test.limit)
         self._start(b, x, guess)
         slots, solution, done = self._slots, self._y if right else x, 0
 
@@ -80,7 +80,7 @@ class BiCGStab:
             now, after = slots[number], slots[(number + 1) % len(slots)]
             return self._direction.bound({1: now}), self._half.bound({1: now}), self._step.bound({7: solution, 9: after})
 
-        while not (outcome := self._watch(done)):
+        while not (outcome := self._watch(done, judge)):
             direction, half, step = launches(done % len(slots))
             direction()
             system.apply(self._p, self._v, right)
@@ -122,7 +122,7 @@ class BiCGStab:
         self._system.precondition(self._y, self._t)
         self._system.add(1, self._t, x)
 
-    def _judge(self, iteration: int, sums: npt.NDArray[np.float64]) -> Outcome | None:
+    def _judge(self, test: Test, iteration: int, sums: npt.NDArray[np.float64]) -> Outcome | None:
         """The outcome where an iteration's sums say stop; a NaN passes to nobody."""
         rho, rr, vs, tt, ss = sums
         norm = float(np.sqrt(rr))
@@ -130,5 +130,5 @@ class BiCGStab:
             return Outcome(iteration, norm, NOT_FINITE)
         if iteration and (vs == 0 or (tt == 0 and ss != 0)):
             return Outcome(iteration, norm, BREAKDOWN)
-        reason = self._test(iteration, norm) or (BREAKDOWN if rho == 0 else 0)
+        reason = test(iteration, norm) or (BREAKDOWN if rho == 0 else 0)
         return Outcome(iteration, norm, reason) if reason else None

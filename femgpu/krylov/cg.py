@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -86,21 +86,25 @@ class CG:
             guess: whether x holds one.
             project: takes the null space out of what the preconditioner gave.
         """
-        self._test, self._row = test, None if norm is None else _ROW[norm]
+        self._row = None if norm is None else _ROW[norm]
         self._signs, self._before = np.zeros(2), (0.0, 0.0)  # r.z and p.q, whose signs must stay; norm and r.z of the last look
-        self._watch.begin(self._judge, self.check, test.limit)
+        self._watch.begin(self.check, test.limit)
         self._system.begin(operator, preconditioner, project)
         self._steps: Steps = self._diagonal_steps if self._system.simple and not self._flexible else self._any_steps
         self._system.residual(b, x, guess, self._steps.r)
         self._steps.begin(operator, x)
-        done = 0
+        done, judge = 0, partial(self._judge, test)
         # Several ranks add up what comes with r and what comes with the product together.
-        ahead = self.vectors.mpi.size > 1
+        ahead, outcome = self.vectors.mpi.size > 1, None
         while True:
             self._done, last = done, done == test.limit
             if ahead:
                 self._steps.product(done, last)
-            if outcome := self._look(done, last):
+            if self._row is not None:
+                outcome = self._watch(done, judge)
+            elif last:
+                outcome = Outcome(done, np.nan, test(done, np.nan))
+            if outcome:
                 break
             if not ahead:
                 self._steps.product(done, last)
@@ -127,13 +131,7 @@ class CG:
     def _any_steps(self) -> AnySteps:
         return AnySteps(self.vectors, self._system, self._watch.slots, self._flexible)
 
-    def _look(self, iteration: int, last: bool) -> Outcome | None:
-        """The outcome when it is time to stop."""
-        if self._row is not None:
-            return self._watch(iteration)
-        return Outcome(iteration, np.nan, self._test(iteration, np.nan)) if last else None
-
-    def _judge(self, iteration: int, sums: npt.NDArray[np.float64]) -> Outcome | None:
+    def _judge(self, test: Test, iteration: int, sums: npt.NDArray[np.float64]) -> Outcome | None:
         """The outcome where an iteration's sums say stop; a NaN passes to nobody."""
         assert self._row is not None
         rz, pq, (norm_before, rz_before) = sums[0], sums[4], self._before
@@ -142,7 +140,7 @@ class CG:
             return Outcome(iteration, norm, NOT_FINITE)
         if iteration and (pq * self._signs[1] < 0 or (pq == 0 and rz_before != 0)):
             return Outcome(iteration - 1, norm_before, INDEFINITE_OPERATOR)
-        reason: int | str = self._test(iteration, norm)
+        reason: int | str = test(iteration, norm)
         if not reason and rz * self._signs[0] < 0:
             reason = INDEFINITE_PRECONDITIONER
         self._signs, self._before = np.where(self._signs == 0, (rz, pq), self._signs), (norm, rz)

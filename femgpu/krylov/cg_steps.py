@@ -48,29 +48,29 @@ class DiagonalSteps:
 
     def begin(self, operator: Operator, x: Any) -> None:
         """Takes the residual for a direction, and makes the sums of iteration 0."""
-        runtime, z, sums = self._vectors.runtime, self._z, self._sums
-        self._operator, add = operator, operator.add
+        runtime, z, sums, slots, add = self._vectors.runtime, self._z, self._sums, self._slots, operator.add
+        step, step_of_all, product = self._update, self._update_all, self._dot
         given = {8: self._system.diagonal, 9: operator.mask, 10: operator.scale}
 
         @cache
         def update(turn: int, slot: int, first: bool = False) -> Any:
             """A step by its places in both rings; the first one has no step before and makes none, but prepares the others."""
-            dots = (None, None) if add is None else (self._slots[turn % 2], self._slots[1 - turn % 2])
+            dots = (None, None) if add is None else (slots[turn % 2], slots[1 - turn % 2])
             place = {1: np.int32(turn), 3: sums[slot], 4: sums[(slot + 1) % len(sums)], 6: dots[0], 7: dots[1]}
             if turn == CG_STEPS - 1 and not first:
-                return self._update_all.bound({**place, **given, 15: x})
-            return self._update.bound({**place, **given})
+                return step_of_all.bound({**place, **given, 15: x})
+            return step.bound({**place, **given})
 
         @cache
         def dot(turn: int, slot: int) -> Any:
-            return self._dot.bound({2: z[turn], 4: sums[slot]})
+            return product.bound({2: z[turn], 4: sums[slot]})
 
-        self._steps_by_place, self._dots_by_place = update, dot
+        self._operator, self._steps_by_place, self._dots_by_place = operator, update, dot
         self._system.precondition(self.r, z[-1])
         for vector in (self._s, self._w, self._p):
             runtime.zero(vector, self._vectors.num_bytes)
         runtime.zero(self._steps, self._steps.size)
-        runtime.zero(self._slots[1], self._slots[1].size)
+        runtime.zero(slots[1], slots[1].size)
         update(CG_STEPS - 1, len(sums) - 1, first=True)()
 
     def product(self, iteration: int, last: bool) -> None:
@@ -111,28 +111,29 @@ class AnySteps:
     def __init__(self, vectors: Vectors, system: System, sums: list[Any], flexible: bool):
         self._vectors, self._system, self._sums, self._come = vectors, system, sums, _WITH_R + flexible
         self.r, z, p, q = self._vectors_of_it = tuple(vectors.empty() for _ in range(4))
-        self._products = vectors.kernel("residual_products", self.r, z, q if flexible else None, sums[0])
-        self._dot = vectors.kernel("dot_product", np.int32(_PQ), p, q, sums[1])
-        self._step = vectors.kernel("cg_step", sums[0], sums[1], p, q, z, self.r)
-        self._direction = vectors.kernel("cg_direction", np.int32(flexible), sums[0], sums[1], z, p)
-        self.kernels: tuple[Kernel, ...] = self._products, self._dot, self._step, self._direction
+        self.kernels: tuple[Kernel, ...] = (
+            vectors.kernel("residual_products", self.r, z, q if flexible else None, sums[0]),
+            vectors.kernel("dot_product", np.int32(_PQ), p, q, sums[1]),
+            vectors.kernel("cg_step", sums[0], sums[1], p, q, z, self.r),
+            vectors.kernel("cg_direction", np.int32(flexible), sums[0], sums[1], z, p),
+        )
 
     def begin(self, operator: Operator, x: Any) -> None:
         """Takes the residual for a direction, and makes the sums of iteration 0."""
         sums, (_, _, p, q) = self._sums, self._vectors_of_it
-        count = len(sums)
+        products, product, step, direction = self.kernels
 
         @cache
         def launches(slot: int) -> tuple[Any, ...]:
             """p.q, the step, the next products, the next direction."""
-            now, following = sums[slot], sums[(slot + 1) % count]
-            dot, products = self._dot.bound({4: following}), self._products.bound({4: following})
-            return dot, self._step.bound({1: now, 2: following, 5: x}), products, self._direction.bound({2: now, 3: following})
+            now, following = sums[slot], sums[(slot + 1) % len(sums)]
+            each = product.bound({4: following}), step.bound({1: now, 2: following, 5: x}), products.bound({4: following})
+            return *each, direction.bound({2: now, 3: following})
 
         self._operator, self._launches = operator, launches
         for vector in (p, q):
             self._vectors.runtime.zero(vector, self._vectors.num_bytes)
-        self._turn(count - 1)  # with sums of zero: p = z
+        self._turn(len(sums) - 1)  # with sums of zero: p = z
 
     def product(self, iteration: int, last: bool) -> None:
         """Applies the operator unless `last`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -75,8 +76,8 @@ class Chebyshev:
         """
         system, vectors = self._system, self.vectors
         system.begin(operator, preconditioner, project)
-        self._test, self._row = test, _ROWS[norm]
-        self._watch.begin(self._judge, self.check, limit if test is None else test.limit)
+        self._row = _ROWS[norm]
+        self._watch.begin(self.check, limit if test is None else test.limit)
         self.iterate, self._spare = x, self._other
         coefficients = self._fourth_kind() if self.fourth else self._first_kind()
         if not guess:
@@ -98,9 +99,9 @@ class Chebyshev:
                 vectors.runtime.zero(self._q, vectors.num_bytes)
             slot = None if test is None else self._watch.slots[done % len(self._watch.slots)]
             step(b, next(coefficients), slot)
-            if slot is not None:
+            if test is not None:
                 vectors.complete(slot, 0, 2)
-                outcome = self._watch(done)
+                outcome = self._watch(done, partial(self._judge, test))
             if outcome is None:
                 done += 1
                 if not self.fourth:
@@ -151,9 +152,8 @@ class Chebyshev:
             kernel.set(index, argument)
         kernel()
 
-    def _judge(self, iteration: int, sums: npt.NDArray[np.float64]) -> Outcome | None:
+    def _judge(self, test: Test, iteration: int, sums: npt.NDArray[np.float64]) -> Outcome | None:
         """The outcome where an iteration's sums say stop; a NaN passes to nobody."""
-        assert self._test is not None
         norm = float(np.sqrt(sums[self._row]))
-        reason = self._test(iteration, norm) if np.isfinite(norm) else NOT_FINITE
+        reason = test(iteration, norm) if np.isfinite(norm) else NOT_FINITE
         return Outcome(iteration, norm, reason) if reason else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -123,9 +124,9 @@ class GMRES:
     def _cycle(self, done: int, test: Test) -> Outcome | None:
         """Iterates until there is a reason to stop or the basis is full."""
         basis, system, slots = self._basis, self._system, self._watch.slots
-        self._test, self._begin, end = test, done, done + self._restart
+        self._begin, end, judge = done, done + self._restart, partial(self._judge, test)
         # The norm of iteration `done` is known.
-        self._watch.begin(self._judge, self.check, min(end, test.limit), done + 1)
+        self._watch.begin(self.check, min(end, test.limit), done + 1)
         while done < end:
             number = done - self._begin
             if self._kept is not None:
@@ -136,21 +137,21 @@ class GMRES:
                 system.apply(basis.p, basis.w, self._right)
             done += 1
             basis.orthogonalise(number + 1, slots[done % len(slots)])
-            if outcome := self._watch(done):
+            if outcome := self._watch(done, judge):
                 return outcome
         return None
 
-    def _judge(self, iteration: int, numbers: npt.NDArray[np.float64]) -> Outcome | None:
+    def _judge(self, test: Test, iteration: int, numbers: npt.NDArray[np.float64]) -> Outcome | None:
         """Takes a column and the |w|^2 behind it; the outcome where they say stop."""
         count, problem = iteration - self._begin, self.hessenberg
         column, square = numbers[:count], numbers[count]
-        reason = self._reason(iteration, column, float(square))
+        reason = self._reason(test, iteration, column, float(square))
         if reason or count < self._restart:
             # The norm that is computed anew after the restart is reported.
-            self._test.report(iteration, problem.norm)
+            test.report(iteration, problem.norm)
         return Outcome(iteration, problem.norm, reason) if reason else None
 
-    def _reason(self, iteration: int, column: npt.NDArray[np.float64], square: float) -> int | str:
+    def _reason(self, test: Test, iteration: int, column: npt.NDArray[np.float64], square: float) -> int | str:
         """A reason to stop other than 0."""
         if not np.isfinite(column).all() or not np.isfinite(square):
             return NOT_FINITE
@@ -158,7 +159,7 @@ class GMRES:
         exact = below <= min(self._happy, below / problem.norm if problem.norm else 0.0)
         if not problem.add(column, below, exact):
             return BREAKDOWN
-        return self._test.check(iteration, problem.norm) or (EXACT if exact else 0)
+        return test.check(iteration, problem.norm) or (EXACT if exact else 0)
 
     def _add_solution(self, x: Any) -> None:
         """Adds the correction of the iterations since the last restart to x."""

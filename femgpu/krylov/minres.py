@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -81,8 +81,8 @@ class MINRES:
         """
         vectors, system = self.vectors, self._system
         system.begin(operator, preconditioner, project)
-        self._test, self._true = test, norm == "unpreconditioned"
-        self._watch.begin(self._judge, self.check, test.limit)
+        self._true, judge = norm == "unpreconditioned", partial(self._judge, test)
+        self._watch.begin(self.check, test.limit)
         slots, step = self._watch.slots, self._step.bound({5: x})
 
         @cache
@@ -100,7 +100,7 @@ class MINRES:
                 system.operator(x, self._q)
                 residual(number)()
                 vectors.complete(slots[number], 0, 1)
-            return self._watch(iteration)
+            return self._watch(iteration, judge)
 
         system.residual(b, x, guess, self._r)
         for vector in self._zeroed:
@@ -124,7 +124,7 @@ class MINRES:
             step()
         return outcome
 
-    def _judge(self, iteration: int, sums: npt.NDArray[np.float64]) -> Outcome | None:
+    def _judge(self, test: Test, iteration: int, sums: npt.NDArray[np.float64]) -> Outcome | None:
         """The outcome where an iteration's sums say stop; a NaN passes to nobody."""
         residual, phi, zr, gamma = sums
         norm = float(np.sqrt(residual) if self._true else abs(phi))
@@ -132,5 +132,5 @@ class MINRES:
             return Outcome(iteration, norm, NOT_FINITE)
         if zr < 0:
             return Outcome(iteration, norm, INDEFINITE_PRECONDITIONER)
-        reason: int | str = BREAKDOWN if gamma == 0 else self._test(iteration, norm)
+        reason: int | str = BREAKDOWN if gamma == 0 else test(iteration, norm)
         return Outcome(iteration, norm, reason) if reason else None

@@ -49,22 +49,26 @@ class Watch:
         self._worth = _READ / (_LEAST + _ENTRY * vectors.num_owned)
         self._pending: deque[tuple[int, int, int, Any]] = deque()
 
-    def begin(self, judge: Judge, check: int, limit: int, first: int = 0) -> None:
+    def begin(self, check: int, limit: int, first: int = 0) -> None:
         """Forgets what a solve before has left; all sums become zero.
 
         Args:
-            judge: gets an iteration and its sums (rows,), and returns the outcome where it is time to stop.
             check: for this solve: 1, or what was given at first.
             limit: the last iteration, at which nothing is left unread.
             first: iteration.
         """
         self._pending.clear()
         self._runtime.zero(self._ring, len(self.slots) * self._stride)
-        self._judge, self._check, self._limit = judge, check, limit
+        self._check, self._limit = check, limit
         self._start(first)
 
-    def __call__(self, iteration: int) -> Outcome | None:
-        """To be called when an iteration's sums were handed over; the outcome when those that were read say stop."""
+    def __call__(self, iteration: int, judge: Judge) -> Outcome | None:
+        """To be called when an iteration's sums were handed over; the outcome when those that were read say stop.
+
+        Args:
+            iteration: one after the other.
+            judge: gets an iteration and its sums (rows,), and returns the outcome where it is time to stop.
+        """
         last = iteration == self._limit
         if last or iteration == self._last:
             self._read(iteration)
@@ -72,7 +76,7 @@ class Watch:
             first, size, _, event = self._pending.popleft()
             event.wait()
             for number, sums in enumerate(self._sums(first, size), first):
-                if outcome := self._judge(number, sums):
+                if outcome := judge(number, sums):
                     return outcome
         return None
 

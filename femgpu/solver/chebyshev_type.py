@@ -34,6 +34,10 @@ class Chebyshev(KrylovType):
 
     SUPPORTED = KrylovType.SUPPORTED | {(Norm.NONE, Side.RIGHT): 1}
 
+    _estimator: Any
+    _noise: Any
+    _guess: Any
+
     def __init__(self) -> None:
         super().__init__()
         self.eigenvalues: tuple[float, float] | None = None
@@ -111,6 +115,10 @@ class Chebyshev(KrylovType):
         """What -ksp_view says of the method."""
         how = f"estimated in {self.steps} steps of GMRES" if self.eigenvalues is None else "given"
         return f"{_KINDS[self.fourth]} kind, eigenvalues {self.method.least:g} to {self.method.most:g} ({how})"
+
+    def _let_go(self) -> None:
+        super()._let_go()
+        self._estimator = self._noise = self._guess = None
 
     def _find_range(
         self, operator: Operator, b: Any, preconditioner: Preconditioner, project: Callable[[Any], None] | None

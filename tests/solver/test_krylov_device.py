@@ -1,5 +1,7 @@
 """What femgpu's Krylov methods keep on the device: preconditioners, state between solves, norms that are looked at late."""
 
+import gc
+
 import numpy as np
 import pytest
 import ufl
@@ -60,6 +62,24 @@ def test_what_a_solve_copies(name):
         # One read per iteration and one of the first norm, b, x; scalars or coefficients that are set.
         assert ksp.getIterationNumber() == 6 and copies <= 7 + 2 + 1
         assert (runtime.num_allocations, runtime.programs.num_programs) == before[1:]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_solvers_let_their_memory_go(name):
+    """At once, without Python's collector: nothing that they keep leads back to them."""
+    problem = jacobian(degree=1)
+    b, x, runtime, held = random_vec(problem), problem.u.vec.duplicate(), current(), []
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(2):  # what the operator keeps, and no more
+            with solver([problem.jacobian], {"pc_type": "none", **own(name)}) as ksp:
+                ksp.solve(b, x)
+            runtime.drop_dead()
+            held.append(runtime.allocated_bytes)
+    finally:
+        gc.enable()
+    assert held[0] == held[1]
 
 
 @pytest.mark.parallel([1, 2])

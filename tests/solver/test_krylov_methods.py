@@ -154,6 +154,26 @@ def test_operators_with_a_nan_end_at_the_first_look():
             assert ksp.getConvergedReason() == Reason.DIVERGED_NANORINF and ksp.getIterationNumber() <= 2
 
 
+@pytest.mark.parallel([1, 2])
+def test_norms_may_be_looked_at_together():
+    """History, reason and number of iterations stay, and the solution but for what more steps do to it; a NaN is found in the
+    first look."""
+    problem = jacobian(degree=1)
+    b = random_vec(problem)
+    for name in ("CG", "FCG", *NATIVE):
+        options = {"pc_type": "jacobi", "ksp_gmres_restart": 7, "ksp_rtol": 1e-6, **RANGE, **own(name)}
+        one, several = (solve(problem, b, {**options, "femgpu_ksp_check": check}) for check in (1, 5))
+        assert several[2] == one[2] > 0
+        np.testing.assert_allclose(several[1], one[1], rtol=1e-6)
+        np.testing.assert_allclose(several[0], one[0], atol=1e-4 * np.abs(one[0]).max())
+    nan = PETSc.Mat().createPython((problem.jacobian.getSizes()), NanMatrix(), comm=b.comm)
+    nan.setUp()
+    for name in ("CG", *NATIVE):
+        with solver([nan], {"pc_type": "none", "femgpu_ksp_check": 5, **own(name)}) as ksp:
+            ksp.solve(b, b.duplicate())
+            assert ksp.getConvergedReason() == Reason.DIVERGED_NANORINF and len(ksp.getConvergenceHistory()) <= 2
+
+
 class NanMatrix:
     """Makes NaN of everything."""
 
