@@ -75,7 +75,7 @@ OPTIONS = (
     Option("femgpu_form", str, "",
            "form of femgpu.FormMatrix and femgpu.AssembledPC: path/to/file.py:function or package.module:function"),
     Option("femgpu_ksp_check", int, 0,
-           "iterations whose norms femgpu's Krylov methods read together; 0: as many as cost least on a GPU that works alone, else 1",
+           "iterations whose norms femgpu's Krylov methods read together; 0: what costs least on a GPU that works alone, else 1",
            minimum=0, maximum=32),
     Option("femgpu_view", bool, False, "print device, plans, bytes, flops and times"),
     Option("femgpu_kernel_dump", str, "", "directory that receives every kernel's source and build log"),

@@ -46,7 +46,7 @@ inline void cg_pass(const int last, const int n, const int turn, const long stri
     double z[LANES], w[LANES], s[LANES], d[LANES];
 #pragma unroll
     for (int lane = 0; lane < LANES; ++lane) {
-      const int i = max(first - lane * STRIDE, 0);
+      const int i = first < lane * STRIDE ? first : first - lane * STRIDE;
       z[lane] = d_z[i];
       w[lane] = d_w[i];
       s[lane] = d_s[i];
