@@ -34,9 +34,8 @@ class Chebyshev(KrylovType):
 
     SUPPORTED = KrylovType.SUPPORTED | {(Norm.NONE, Side.RIGHT): 1}
 
-    _estimator: Any
+    _spectrum: Any
     _noise: Any
-    _guess: Any
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +117,7 @@ class Chebyshev(KrylovType):
 
     def _let_go(self) -> None:
         super()._let_go()
-        self._estimator = self._noise = self._guess = None
+        self._spectrum = self._noise = None
 
     def _find_range(
         self, operator: Operator, b: Any, preconditioner: Preconditioner, project: Callable[[Any], None] | None

@@ -13,6 +13,7 @@ from femgpu import DirichletBC, Function, FunctionSpace, NonlinearProblem, mesh
 from femgpu.krylov import CG, GMRES, MINRES, BiCGStab, Chebyshev, Operator, Preconditioner, Vectors
 from femgpu.krylov.basis import Basis
 from femgpu.krylov.hessenberg import Hessenberg
+from femgpu.mesh.garbage import clean_up
 from femgpu.runtime import current, for_comm
 
 METHODS = ("CG", "GMRES", "FGMRES", "BiCGStab", "MINRES", "Chebyshev")
@@ -75,6 +76,7 @@ def test_solvers_let_their_memory_go(name):
         for _ in range(2):  # what the operator keeps, and no more
             with solver([problem.jacobian], {"pc_type": "none", **own(name)}) as ksp:
                 ksp.solve(b, x)
+            clean_up(b.comm)
             runtime.drop_dead()
             held.append(runtime.allocated_bytes)
     finally:
