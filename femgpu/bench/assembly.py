@@ -6,7 +6,8 @@ Poisson's equation and linear elasticity, on boxes of tetrahedra and hexahedra, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from rich.progress import track
 from femgpu import mesh, options
 from femgpu.errors import DataError
 from femgpu.forms import bilinear_form
-from femgpu.operators.ways import scatter_mode
+from femgpu.operators import Assembly, FormOperator, Groups, Term
+from femgpu.operators.entries import EntrySum
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
 from femgpu.solver.global_operator import GlobalOperator
@@ -53,11 +55,14 @@ class Timing:
         nonzeros: its entries.
         chunks: into which `-femgpu_assembly_memory` cuts the cells.
         element_Mcells: cells whose element matrices are computed, in 1e6 per second.
-        sum_Mcells: cells whose matrices are summed into the values, zeroed before.
-        both_Mcells: cells from state to values.
+        atomic_sum_Mcells: cells whose matrices are then summed into the values, zeroed before, by atomic adds.
+        gather_sum_Mcells: the same row by row, in order.
+        atomic_Mcells: cells from state to values by both steps, summed by atomic adds.
+        gather_Mcells: summed row by row.
+        fused_Mcells: cells from state to values where the kernels of element matrices add to the values.
         copy_s: seconds from the device to PETSc.
         symbolic_s: seconds to find the entries, once; kernels are built before.
-        error: of a product with a random vector against the matrix-free one, relative.
+        error: of a product with a random vector against the matrix-free one, relative, the largest of all ways.
     """
 
     form: str
@@ -68,8 +73,11 @@ class Timing:
     nonzeros: int
     chunks: int
     element_Mcells: float
-    sum_Mcells: float
-    both_Mcells: float
+    atomic_sum_Mcells: float
+    gather_sum_Mcells: float
+    atomic_Mcells: float
+    gather_Mcells: float
+    fused_Mcells: float
     copy_s: float
     symbolic_s: float
     error: float
@@ -81,7 +89,6 @@ class Result:
 
     device: str
     precision: str
-    scatter: str
     timings: list[Timing]
 
     @property
@@ -92,27 +99,29 @@ class Result:
     @property
     def variant(self) -> str:
         """Name of the report's files, after the device."""
-        return f"{self.precision}-{self.scatter}"
+        return self.precision
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per timing, for the CSV file."""
-        given = {"device": self.device, "precision": self.precision, "scatter": self.scatter}
+        given = {"device": self.device, "precision": self.precision}
         return [given | asdict(timing) for timing in self.timings]
 
     def record(self) -> dict[str, Any]:
         """What the JSON file holds besides device and versions."""
-        given = {"workload": "assembly", "precision": self.precision, "scatter": self.scatter}
+        given = {"workload": "assembly", "precision": self.precision}
         return given | {"timings": [asdict(timing) for timing in self.timings]}
 
     def text(self) -> str:
         """A table: one line per matrix."""
-        lines = [f"assembly, {self.precision}, {self.scatter}, {self.device}"]
-        names = ("cells", "dofs", "nonzeros", "element Mcell/s", "sum Mcell/s", "both Mcell/s", "copy s", "symbolic s", "error")
-        lines.append(f"{'form':12s}{'':5s}" + "".join(f"{name:>16s}" for name in names))
+        lines = [f"assembly, {self.precision}, {self.device}; Mcell/s"]
+        names = ("cells", "dofs", "nonzeros", "matrices", "atomic sum", "gather sum", "atomic", "gather", "fused", "copy s")
+        header = "".join(f"{name:>11s}" for name in (*names, "symbolic s", "error"))
+        lines.append(f"{'form':12s}{'':5s}{header}")
         for t in self.timings:
-            counts = "".join(f"{count:16d}" for count in (t.cells, t.dofs, t.nonzeros))
-            rates = "".join(f"{rate:16.2f}" for rate in (t.element_Mcells, t.sum_Mcells, t.both_Mcells))
-            lines.append(f"{_name(t)}{counts}{rates}{t.copy_s:16.4f}{t.symbolic_s:16.3f}{t.error:16.1e}")
+            counts = "".join(f"{count:11d}" for count in (t.cells, t.dofs, t.nonzeros))
+            sums = t.atomic_sum_Mcells, t.gather_sum_Mcells
+            rates = "".join(f"{rate:11.4g}" for rate in (t.element_Mcells, *sums, t.atomic_Mcells, t.gather_Mcells, t.fused_Mcells))
+            lines.append(f"{_name(t)}{counts}{rates}{t.copy_s:11.4f}{t.symbolic_s:11.3f}{t.error:11.1e}")
         return "\n".join(lines)
 
     def plot(self, path: Path) -> None:
@@ -125,15 +134,17 @@ class Result:
         axes = figure.add_subplot()
         steps = {
             "element matrices": [1 / t.element_Mcells for t in self.timings],
-            "sum": [1 / t.sum_Mcells for t in self.timings],
+            "atomic sum": [1 / t.atomic_sum_Mcells for t in self.timings],
+            "gather sum": [1 / t.gather_sum_Mcells for t in self.timings],
+            "both in one kernel": [1 / t.fused_Mcells for t in self.timings],
             "copy to PETSc": [1e6 * t.copy_s / t.cells for t in self.timings],
             "symbolic, once": [1e6 * t.symbolic_s / t.cells for t in self.timings],
         }
         for i, (step, seconds) in enumerate(steps.items()):
-            axes.bar(np.arange(len(seconds)) + 0.2 * (i - 1.5), seconds, 0.18, label=step)
+            axes.bar(np.arange(len(seconds)) + 0.14 * (i - 2.5), seconds, 0.13, label=step)
         axes.set_xticks(np.arange(len(self.timings)), [" ".join(_name(t).split()) for t in self.timings], fontsize=8)
         axes.set(ylabel="seconds for a million cells", yscale="log")
-        axes.set_title(f"Assembly, {self.precision}, {self.scatter}\n{self.device}", fontsize=8)
+        axes.set_title(f"Assembly, {self.precision}\n{self.device}", fontsize=8)
         axes.legend(fontsize=8)
         figure.savefig(path, dpi=120)
 
@@ -143,7 +154,7 @@ def _name(timing: Timing) -> str:
 
 
 def run(runtime: Runtime, cells: float, precision: str = "double") -> Result:
-    """Runs the workload on this process's device; `-femgpu_scatter` and `-femgpu_assembly_memory` apply.
+    """Runs the workload on this process's device, all ways of summing beside each other; `-femgpu_assembly_memory` applies.
 
     Args:
         runtime: the device.
@@ -156,11 +167,11 @@ def run(runtime: Runtime, cells: float, precision: str = "double") -> Result:
     Raises:
         DataError: when one does not.
     """
-    settings, timings = replace(options.read(), precision=precision), []
+    settings, timings = replace(options.read(), precision=precision, scatter="atomic", deterministic=False), []
     for case in track(CASES, description="assembly", transient=True):
         _time(runtime, *case, 2, settings)  # builds the kernels
         timings.append(_time(runtime, *case, max(2, round((cells * _SHARE[case[1]]) ** (1 / 3))), settings))
-    return Result(str(runtime.device), precision, scatter_mode(settings, runtime.device.limits), timings)
+    return Result(str(runtime.device), precision, timings)
 
 
 def _time(runtime: Runtime, form: str, cell: str, degree: int, num_comp: int, faces: int, settings: Settings) -> Timing:
@@ -176,35 +187,49 @@ def _time(runtime: Runtime, form: str, cell: str, degree: int, num_comp: int, fa
     operator = GlobalOperator(bilinear_form(a), bc, settings, runtime, scale=1.0)
     operator.linearise(zero)
     local = operator.local
-    local.prepare("matrix")
+    local.build(("matrix", local.assembly_target))
     start = time.perf_counter()
     made = AssembledJacobian(operator, zero)
     symbolic = time.perf_counter() - start
 
     made.fill()
-    chunks = list(local.element_matrices())
+    chunks, errors = list(local.element_matrices()), [_error(operator, made.mat, zero)]
+    cells = sum(count for _, _, count, _ in chunks)
 
-    def elements() -> None:
-        for _ in local.element_matrices():
-            pass
+    def rate(step: Callable[[], Any]) -> float:
+        return 1e-6 * cells / _seconds(runtime, step)
 
-    def sums() -> None:
-        made.assembly.entries.zero()
-        for term, first, count, matrices in chunks:
-            made.assembly.entries.add(term, first, count, matrices)
-
-    both = _seconds(runtime, lambda: made.assembly.compute(1.0))
-    copy = _seconds(runtime, made.copy)
-    error = _error(operator, made.mat, zero)
+    sums, both = [], []
+    for atomic in (True, False):
+        add = _two_steps(made.assembly, local, atomic)
+        # Of several chunks the buffer holds the last one: it stands for all.
+        sums.append(rate(lambda: add(chunks)))  # noqa: B023
+        both.append(rate(lambda: add(local.element_matrices())))  # noqa: B023
+        made.copy()
+        errors.append(_error(operator, made.mat, zero))
+    fused, elements = rate(lambda: made.assembly.compute(1.0)), rate(lambda: deque(local.element_matrices(), 0))
+    copy, error = _seconds(runtime, made.copy), float(np.max(errors))
     if not error < _TOLERANCE[settings.precision]:
         raise DataError(f"the matrix of {form} on {cell} cells is wrong by {error:.1e}; this is a bug, please report it")
-    cells, rows, nonzeros = sum(count for _, _, count, _ in chunks), made.mat.getSize()[0], int(made.mat.getInfo()["nz_used"])
-    element, summed, whole = (1e-6 * cells / seconds for seconds in (_seconds(runtime, elements), _seconds(runtime, sums), both))
-    counts = (cells, rows, nonzeros, len(chunks))
-    return Timing(form, cell, degree, *counts, element, summed, whole, copy, symbolic, error)
+    counts = cells, made.mat.getSize()[0], int(made.mat.getInfo()["nz_used"]), len(chunks)
+    return Timing(form, cell, degree, *counts, elements, sums[0], sums[1], both[0], both[1], fused, copy, symbolic, error)
 
 
-def _seconds(runtime: Runtime, step: Callable[[], None]) -> float:
+def _two_steps(assembly: Assembly, local: FormOperator, atomic: bool) -> Callable[[Iterable[tuple[Term, int, int, Any]]], None]:
+    """What zeroes the values and adds element matrices to them, chunk by chunk."""
+    runtime = local.runtime
+    entries = EntrySum(runtime, assembly.pattern, Groups(local.space), assembly.values, atomic)
+
+    def add(chunks: Iterable[tuple[Term, int, int, Any]]) -> None:
+        runtime.zero(assembly.values, 8 * assembly.pattern.num_values)
+        for chunk in chunks:
+            entries.add(*chunk)
+        assembly.prescribe(1.0)
+
+    return add
+
+
+def _seconds(runtime: Runtime, step: Callable[[], Any]) -> float:
     """The shortest of some runs."""
     times = []
     for _ in range(_REPETITIONS):

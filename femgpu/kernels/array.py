@@ -105,11 +105,13 @@ class Array:
 
     Attributes:
         name: of the argument.
-        ctype: `real`, `scalar`, `accum`, `double`, `int` or `uchar`.
+        ctype: `real`, `scalar`, `accum`, `double`, `int`, `int4`, `uint`, `ushort` or `uchar`.
         role: what it holds: ("vector", "w") an L-vector, ("entries", "w") each cell's own coefficients, ("offsets", "w", masked),
             ("geometry",), ("coords",), ("coord_offsets",), ("facets",), ("constants",), ("tables", "full"), ("prescribed",),
             ("state",), ("cell_state",), ("work", 0), ("out",) an L-vector, ("dots",) `DOT_SLOTS` shares
-            of direction times result, or null, ("out", 0) entries of the first field's rows.
+            of direction times result, or null, ("out", 0) entries of the first field's rows; of a sparse matrix ("cells",) the
+            cells' numbers in their block, or null for all, ("parts", 0) the part of the cell that each node of the first field is
+            on, ("places", 0, 1) `Pattern.places`, ("dofs",) `Pattern.dofs`, ("values",) its values.
         words: words per cell that a kernel touches.
         layout: where they stand; None for arrays that are not cell by cell.
         moves: how often each word passes: 2 where it is added to in place, 0 where another argument has brought it already.

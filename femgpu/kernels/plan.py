@@ -17,7 +17,7 @@ GEOMETRIES = ("stored", "recomputed")
 SCATTERS = ("atomic", "evector")
 # C types of numbers in arithmetic, in vectors, and in sums over points; `double` and `int` stand for themselves.
 TYPES = {"double": ("double",) * 3, "single": ("float",) * 3, "mixed": ("float", "double", "double")}
-_BYTES = {"float": 4, "double": 8, "int": 4, "uchar": 1}
+_BYTES = {"float": 4, "double": 8, "int": 4, "int4": 16, "uint": 4, "ushort": 2, "uchar": 1}
 # Tables up to this size stand in the program as __constant data (a program may hold 64 KB of it).
 CONSTANT_TABLE_BYTES = 32768
 # Numbers that the direction times the result of an action is summed into, so that few adds meet at one.
@@ -296,5 +296,5 @@ class Plan(ABC):
         parts += [f"{work.num_cell_state} stored numbers per cell"] if work.num_cell_state else []
         kind = "per cell" if work.affine else "per point"
         parts += [self.precision, f"geometry {self.geometry} {kind}" if work.maps else "no geometry"]
-        parts += [f"scatter {self.scatter}"] if work.sums else []
+        parts += [f"scatter {self.scatter}"] if work.sums else ["into the sparse matrix"] if work.place else []
         return ", ".join(part for part in parts if part)

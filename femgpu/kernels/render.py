@@ -46,6 +46,7 @@ def render(plan: Plan, body: str, tables: np.ndarray) -> str:
     parts = [
         "\n".join(_macros(plan, steps)),
         source("common.cl"),
+        *([f"#define PLACE {plan.work.place}", source("places.cl")] if plan.work.place else []),
         *([f"#define DOT_SLOTS {DOT_SLOTS}", source("dots.cl")] if plan.sums_dots else []),
         table_text(plan, tables),
         source("basis.cl"),
@@ -109,8 +110,9 @@ def _macros(plan: Plan, steps: tuple[Step, ...]) -> list[str]:
         lines.append("#define UNROLLED")
     elif plan.rolls_basis:
         lines.append("#define ROLLED")
-    if work.sums and plan.scatter == "atomic":
-        lines.append(f"#define ATOMIC_{plan.atomics.upper()}{plan.itemsize('scalar') * 8}")
+    if plan.scatter == "atomic" and (work.sums or work.place):
+        bits = 64 if work.place else plan.itemsize("scalar") * 8
+        lines.append(f"#define ATOMIC_{plan.atomics.upper()}{bits}")
     return lines
 
 

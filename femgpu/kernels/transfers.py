@@ -54,4 +54,4 @@ def entry_kernels(place: str, atomics: str) -> str:
         atomics: how atomic adds are made, `ptx` or `cas`.
     """
     macros = [*type_macros("double"), f"#define PLACE {place}", f"#define ATOMIC_{atomics.upper()}64"]
-    return "\n".join([*macros, source("common.cl"), source("entries.cl")])
+    return "\n".join([*macros, source("common.cl"), source("places.cl"), source("entries.cl")])

@@ -86,6 +86,7 @@ class RowsWork:
         gradient: whether an output multiplies its gradients.
         masked: whether rows may be prescribed, which are not written.
         beside: name of a field with the same offsets, which the kernel reads anyway; empty: there is none.
+        num_parts: points of the mesh that carry its nodes in a cell.
     """
 
     offset: int
@@ -97,6 +98,7 @@ class RowsWork:
     gradient: bool = True
     masked: bool = False
     beside: str = ""
+    num_parts: int = 1
 
     @property
     def size(self) -> int:
@@ -130,6 +132,9 @@ class Work:
         affine: whether the cells' maps are affine.
         tensor: 1D factors of the elements, in the order of `tables`, and of the rule; None where there are none.
         source: fields are read from `lvector`, or from `evector`, each cell's own coefficients.
+        couples: of a sparse matrix, the fields (of the test function, of the direction), by their numbers, that are coupled.
+        place: C type of the places within its rows; empty: element matrices are the result.
+        fresh: nothing has been added to the sparse matrix yet where only one of these cells adds: entries may be stored there.
     """
 
     target: str
@@ -152,6 +157,9 @@ class Work:
     affine: bool = True
     tensor: Tensor | None = None
     source: str = "lvector"
+    couples: frozenset[tuple[int, int]] = frozenset()
+    place: str = ""
+    fresh: bool = False
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:

@@ -11,12 +11,15 @@ import numpy.typing as npt
 from femgpu.element import LagrangeElement
 from femgpu.errors import PlanError
 from femgpu.kernels import TYPES, Array, Layout, Plan
+from femgpu.operators.columns import node_parts
 from femgpu.operators.term import Term
 from femgpu.runtime import Runtime
 from femgpu.spaces import Field
 
 _NUMPY = {"double": np.float64, "float": np.float32, "int": np.int32, "uchar": np.uint8}
 
+# Roles of what belongs to those who launch: sums that somebody may want, a sparse matrix.
+_BOUND = ("dots", "places", "dofs", "values")
 # Roles of what changes when the mesh moves.
 _MOVING = ("geometry", "coords")
 
@@ -66,8 +69,8 @@ class CellArrays:
         """
         if array.role[0] == "prescribed":
             return self.mask
-        if array.role[0] == "dots":
-            return None  # until somebody wants them
+        if array.role[0] in _BOUND or (array.role == ("cells",) and term.cells is None):
+            return None
         key, make = self._entry(term, plan, array, fields, tables)
         if key not in self._kept:
             self._kept[key] = self.runtime.upload(make())
@@ -116,6 +119,11 @@ class CellArrays:
             return (whose, kind, layout, dtype), lambda: _packed(layout, _geometry(term, array.words), dtype)
         if kind == "coords":
             return (id(block.coords), kind, dtype), lambda: block.coords.astype(dtype)
+        if kind == "cells":
+            return (id(term), kind), lambda: term.subset(np.arange(block.num_cells, dtype=np.int32))
+        if kind == "parts":
+            element = term.element(term.rows[array.role[1]])
+            return (kind, id(element)), lambda: node_parts(element)
         if kind == "facets":
             return (id(term), kind), lambda: _packed(layout, term.facets[:, None])  # type: ignore[index]
         if array.role != ("tables", "full"):

@@ -11,10 +11,10 @@ from femgpu.errors import DataError
 from femgpu.kernels import vector_kernels
 from femgpu.operators.columns import Columns, Groups
 from femgpu.operators.entries import EntrySum
-from femgpu.operators.form_operator import EVENTS, FormOperator
+from femgpu.operators.form_operator import FormOperator
 from femgpu.operators.pattern import Pattern, Rows
+from femgpu.operators.planner import EVENTS, SUMMED
 from femgpu.operators.sums import transpose
-from femgpu.operators.ways import scatter_mode
 from femgpu.runtime import Kernel, Scalars
 
 
@@ -22,15 +22,16 @@ class Assembly:
     """A form's matrix on this rank: its pattern, made once, and its values at the state of the Jacobian.
 
     Args:
-        operator: the operators of the form; its applications of the target "matrix" are built here.
+        operator: the operators of the form.
         groups: the groups of dofs of its space.
         columns: the columns.
         more: what other ranks add to this rank's rows; None: nothing.
 
     Attributes:
+        target: of the operator: "matrix", element matrices in chunks and then their sums, or entries that are added by the kernels
+            that compute them.
         pattern: which entries there are.
         indices: columns of the first two sections of the values.
-        entries: the sum of element matrices.
         values: device buffer (pattern.num_values,) float64.
 
     Raises:
@@ -42,10 +43,12 @@ class Assembly:
         self._operator, self._runtime = operator, operator.runtime
         runtime, pattern = operator.runtime, Pattern(operator.runtime, operator.terms, groups, columns, more)
         self.pattern, self.indices = pattern, (pattern.indices(0), pattern.indices(1))
-        pattern.find_places(operator.terms, groups)
-        atomic = scatter_mode(operator.settings, runtime.device.limits) == "atomic"
-        self.entries = EntrySum(runtime, pattern, groups, atomic)
-        self.values, alone = self.entries.values, pattern.alone
+        self.target = operator.assembly_target
+        pattern.find_places(operator.terms, groups, mark=self.target != "matrix")
+        if self.target != "matrix":
+            self.target = next(target for target, place in SUMMED.items() if place == pattern.place)
+        self.values, alone = runtime.empty(8 * pattern.num_values), pattern.alone
+        self._sum = EntrySum(runtime, pattern, groups, self.values)
         self._add = None if more is None else self._adding(*more)
         self._diagonal = Scalars(runtime, 1)
         given = [np.int32(len(alone)), runtime.upload(alone), self._diagonal.buffer, self.values]
@@ -59,22 +62,38 @@ class Assembly:
             diagonal: of the prescribed rows.
         """
         operator = self._operator
-        operator.prepare("matrix")
+        operator.prepare(self.target)
         if self._bends != operator.bends:
-            self.entries.forget()
+            self._sum.forget()
             self._bends = operator.bends
-        with log.event(EVENTS["matrix"], operator.flops("matrix"), self._runtime.finish):
-            self.entries.zero()
-            for term, first, count, matrices in operator.element_matrices():
-                self.entries.add(term, first, count, matrices)
-            self._diagonal.set(diagonal)
-            self._fill_alone()
+        with log.event(EVENTS[self.target], operator.flops(self.target), self._runtime.finish):
+            self._runtime.zero(self.values, 8 * self.pattern.num_values)
+            if self.target == "matrix":
+                for chunk in operator.element_matrices():
+                    self._sum.add(*chunk)
+            else:
+                self._add_entries()
+            self.prescribe(diagonal)
+
+    def prescribe(self, diagonal: float) -> None:
+        """Sets the diagonal of the prescribed rows."""
+        self._diagonal.set(diagonal)
+        self._fill_alone()
 
     def add(self, received: Any) -> None:
         """Adds what other ranks have computed, a device buffer in the order of `more`."""
         assert self._add is not None
         self._add.set(4, received)
         self._add()
+
+    def _add_entries(self) -> None:
+        """Adds the entries of all cells as they are computed."""
+        pattern, common = self.pattern, {("dofs",): self.pattern.dofs, ("values",): self.values}
+        for application in self._operator.prepare(self.target):
+            block = application.term.block.index
+            places = {("places", *pair): pattern.places[block, *pair] for pair in application.term.couples}
+            for launch in application.bind(common | places):
+                launch()
 
     def _adding(self, rows: np.ndarray, lengths: np.ndarray, columns: np.ndarray) -> Kernel:
         """The kernel that adds entries of other ranks' shares of rows."""

@@ -87,7 +87,7 @@ class Groups:
     def __init__(self, space: Space):
         width = np.zeros(space.num_local, np.int32)
         firsts = []
-        self.parts = tuple(tuple(map(_node_parts, field.elements)) for field in space.fields)
+        self.parts = tuple(tuple(map(node_parts, field.elements)) for field in space.fields)
         for field, parts in zip(space.fields, self.parts, strict=True):
             for offsets, part in zip(field.offsets, parts, strict=True):
                 nodes = [np.flatnonzero(part == number) for number in range(part.max() + 1)]
@@ -121,7 +121,7 @@ class Chains:
         following: (num_columns,) int32 the next column of the same group, -1 after the last.
         column: (n,) int32 the columns of all groups.
         group: (n,) int32 their groups.
-        dofs: (num_local, 2) int32 column of each dof, -1 where it is prescribed, and its number among those of its group.
+        number: (num_local,) int32 number of each dof's column among those of its group.
     """
 
     def __init__(self, groups: Groups, columns: Columns):
@@ -135,13 +135,12 @@ class Chains:
         self.following = np.full(columns.count, -1, np.int32)
         self.following[self.column[:-1][~begins[1:]]] = self.column[1:][~begins[1:]]
         index = np.arange(len(self.column), dtype=np.int32)
-        self.dofs = np.full((len(columns.of_local), 2), -1, np.int32)
-        self.dofs[:, 0] = columns.of_local
-        self.dofs[groups.positions[free], 1] = index - np.maximum.accumulate(np.where(begins, index, 0))
+        self.number = np.zeros(len(columns.of_local), np.int32)
+        self.number[groups.positions[free]] = index - np.maximum.accumulate(np.where(begins, index, 0))
 
 
-def _node_parts(element: LagrangeElement) -> npt.NDArray[np.int32]:
-    """(num_basis,) which nodes of an element lie inside of the same part of the cell."""
+def node_parts(element: LagrangeElement) -> npt.NDArray[np.int32]:
+    """(num_basis,) which nodes of an element lie inside of the same part of the cell, parts numbered from 0."""
     if not element.continuous:
         return np.zeros(element.num_basis, np.int32)
     return np.unique(element.reference.entity_of(element.nodes), return_inverse=True)[1].astype(np.int32)

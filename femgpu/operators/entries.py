@@ -10,14 +10,14 @@ import numpy as np
 
 from femgpu.kernels import entry_kernels
 from femgpu.operators.columns import Groups
-from femgpu.operators.pattern import Pattern, couples
+from femgpu.operators.pattern import Pattern
 from femgpu.operators.sums import transpose
 from femgpu.operators.term import Term
 from femgpu.runtime import Kernel, Runtime
 
 _GROUP_SIZE = 64
 # Position of the element matrices among the arguments.
-_MATRICES = 21
+_MATRICES = 19
 
 
 class EntrySum:
@@ -27,21 +27,14 @@ class EntrySum:
         runtime: the device.
         pattern: where the entries go.
         groups: the groups of dofs that it was made of.
-        atomic: adds entries atomically, in any order; else each row sums its cells' entries in theirs.
-
-    Attributes:
         values: device buffer (pattern.num_values,) float64.
+        atomic: adds entries atomically, in any order; else each row sums its cells' entries in theirs.
     """
 
-    def __init__(self, runtime: Runtime, pattern: Pattern, groups: Groups, atomic: bool):
-        self._runtime, self._pattern, self._groups, self._atomic = runtime, pattern, groups, atomic
-        self.values = runtime.empty(8 * pattern.num_values)
+    def __init__(self, runtime: Runtime, pattern: Pattern, groups: Groups, values: Any, atomic: bool = False):
+        self._runtime, self._pattern, self._groups, self._values, self._atomic = runtime, pattern, groups, values, atomic
         self._uploaded: dict[Any, Any] = {}
         self._kernels: dict[Term, list[tuple[Kernel, int]]] = {}
-
-    def zero(self) -> None:
-        """Sets all values to zero."""
-        self._runtime.zero(self.values, 8 * self._pattern.num_values)
 
     def forget(self) -> None:
         """Lets go of what belongs to terms: they have been made anew."""
@@ -70,16 +63,15 @@ class EntrySum:
         sizes = [term.element(field).num_basis * field.num_comp for field in term.rows]
         firsts = list(accumulate(sizes, initial=0))
         name = "add_entries" if self._atomic else "gather_entries"
-        for row, column in sorted(couples(term)):
+        for row, column in sorted(term.couples):
             given: list[Any] = [np.int32(0), np.int32(0), np.int32(firsts[-1] ** 2), np.int32(firsts[-1])]
             for number in (row, column):
                 nodes, comp = term.element(term.rows[number]).num_basis, term.rows[number].num_comp
                 given += map(np.int32, (firsts[number], nodes, comp, self._groups.members[number][block].shape[1]))
-            given.append(np.int32(pattern.columns.num_owned))
             given += [self._upload(("offsets", number, block), term.rows[number].offsets[block]) for number in (row, column)]
             given += [self._upload(("parts", number, block), self._groups.parts[number][block]) for number in (row, column)]
             given.append(None if term.cells is None else self._upload(term, term.cells))
-            given += [pattern.places[block, row, column], pattern.dofs, pattern.d_starts, self.values, self.values]
+            given += [pattern.places[block, row, column], pattern.dofs, self._values, self._values]
             entries, size = sizes[row] * sizes[column], 0
             if not self._atomic:
                 lists = transpose(term.offsets(term.rows[row]).ravel())

@@ -16,18 +16,15 @@ from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays, scalar_type
 from femgpu.operators.inputs import Inputs
 from femgpu.operators.memory import in_chunks, least_bytes
-from femgpu.operators.planner import STATES, Planner
+from femgpu.operators.planner import EVENTS, STATES, Planner
 from femgpu.operators.sums import GatherSum, Segments
 from femgpu.operators.term import Term, make_terms
-from femgpu.operators.ways import Candidate, Choice, Way, fastest, state_bytes
+from femgpu.operators.ways import Candidate, Choice, Way, fastest, scatter_mode, state_bytes
 from femgpu.options import Settings
 from femgpu.runtime import Launch, Runtime
 
-EVENTS = {"residual": "FGResidual"} | dict.fromkeys(("action", "transposed"), "FGJacAction")
-EVENTS |= dict.fromkeys(("diagonal", "matrix"), "FGMatrix")
 # What is read from another buffer than the operator's own.
 _SOURCES: dict[str, tuple] = {"residual": ("vector", "u"), "action": ("vector", "w"), "transposed": ("vector", "w"), "diagonal": ()}
-TARGETS = ("residual", "action", "diagonal", "matrix")
 
 
 class FormOperator:
@@ -52,6 +49,7 @@ class FormOperator:
         w: direction.
         out: result.
         inputs: coefficients, constants and rates.
+        assembly_target: what fills sparse matrices: "entries", added to their values as they are computed, or "matrix", summed later.
         terms: what is integrated where.
         applications: the launches of each target built so far, with those of `STATES` that fill what actions read at the points.
         splits: by application of the action, what of it is stored and what is computed.
@@ -64,6 +62,7 @@ class FormOperator:
         self.space, self.mesh, self.mpi = form.space, form.space.mesh, form.space.mesh.mpi
         self.scalar = np.dtype(scalar_type(settings.precision))
         self.num_local, self._prescribed = self.space.num_local, prescribed
+        self.assembly_target = "entries" if scatter_mode(settings, runtime.device.limits) == "atomic" else "matrix"
         self.mesh.update()
         self._divide()
         with collective(self.mpi):
@@ -128,8 +127,9 @@ class FormOperator:
         """
         self.base, self.inputs.base_rate = other.base, other.inputs.base_rate
 
-    def build(self, targets: Sequence[str] = TARGETS) -> None:
-        """Builds the programs of targets, of those that the form knows, without evaluating any; collective."""
+    def build(self, targets: Sequence[str] = ()) -> None:
+        """Builds the programs of targets (default: all), of those that the form knows, without evaluating any; collective."""
+        targets = targets or ("residual", "action", "diagonal", self.assembly_target)
         known = [target for target in targets if target == "residual" or self.form.has_jacobian]
         self.build_ahead(known)
         for target in known:

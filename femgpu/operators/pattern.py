@@ -24,17 +24,14 @@ _END = np.int32(2**31 - 1)
 # Parts of the values begin at multiples of a device's alignment of sub-buffers.
 _ALIGNMENT = 512
 _GROUP_SIZE = 64
+# Places within shorter rows take two bytes, the mark included.
+_SHORT = 2**15
+# Position among the arguments of `find_places` of what says whether it counts or marks.
+_MARKS = 12
 
 Couples = frozenset[tuple[int, int]]
 # Rows that other ranks have computed a share of: their numbers as columns, lengths, and their columns, row after row.
 Rows = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]
-
-
-def couples(term: Term) -> Couples:
-    """The pairs of fields (of the test function, of the direction), by their numbers, that a term's Jacobian couples."""
-    function = term.pointwise("matrix")
-    of_component = [number for number, field in enumerate(term.rows) for _ in range(field.num_comp)]
-    return frozenset((of_component[row], of_component[column]) for row, column in function.couples) if function else frozenset()
 
 
 class Pattern:
@@ -58,11 +55,11 @@ class Pattern:
         starts: (num_columns, 2) int32 where the two parts of each row begin among the values.
         lengths: (num_columns, 2) int32 how many entries they have.
         begins: where the three sections of the values begin, and where the last ends.
-        dofs: device buffer of `Chains.dofs`.
-        d_starts: device buffer of `starts`.
+        dofs: device buffer (num_local, 4) int32: where the two parts of each dof's row begin, -1 where it is prescribed; its number
+            among the columns of its group, ~number where another rank owns it.
         place: C type of `places`.
         places: by block, field of the rows and field of the columns: device buffer (num_cells, parts, parts), where the columns of
-            one group begin in the rows of another.
+            one group begin in the rows of another; the highest bit marks those where the cell is the only one with both groups.
 
     Raises:
         PlanError: where there are more entries than 32-bit indices reach.
@@ -80,8 +77,8 @@ class Pattern:
         self._runtime, self.columns, self._chains = runtime, columns, Chains(groups, columns)
         self._heads, self._following = runtime.upload(self._chains.heads), runtime.upload(self._chains.following)
         self._merge(list(_cell_sets(terms)), groups, more, shares_only)
-        self.dofs = runtime.upload(self._chains.dofs)
-        self.place = "ushort" if self.lengths.max(initial=0) < 2**16 else "int"
+        self.dofs = runtime.upload(self._dofs())
+        self.place = "ushort" if self.lengths.max(initial=0) < _SHORT else "uint"
         self.places: dict[tuple[int, int, int], Any] = {}
 
     @property
@@ -108,18 +105,47 @@ class Pattern:
         size = self._sizes[number] * itemsize
         return buffer.get_sub_region(self.begins[number] * itemsize, size) if size else None
 
-    def find_places(self, terms: Sequence[Term], groups: Groups) -> None:
-        """Fills `places` for all pairs of fields that terms couple, and lets go of what only that needs."""
+    def find_places(self, terms: Sequence[Term], groups: Groups, mark: bool) -> None:
+        """Fills `places` for all pairs of fields that terms couple, and lets go of what only that needs.
+
+        Args:
+            terms: the terms.
+            groups: the groups.
+            mark: marks the pairs of groups that one cell has alone, on blocks in `first_terms` whose term has no cell twice.
+        """
         runtime, source = self._runtime, entry_kernels(self.place, self._runtime.device.limits.atomics)
-        for block, row, column in sorted({(term.block.index, *pair) for term in terms for pair in couples(term)}):
+        uses, kernels = None, []
+        if mark:
+            # Behind the last is what is read of pairs that the last row lacks.
+            uses = runtime.empty(4 * self.num_values + 4)
+            runtime.zero(uses, 4 * self.num_values + 4)
+        marked = {block for block, term in first_terms(terms).items() if mark and _once(terms, term)}
+        for block, row, column in sorted({(term.block.index, *pair) for term in terms for pair in term.couples}):
             rows, others = groups.members[row][block], groups.members[column][block]
             num_pairs = len(rows) * rows.shape[1] * others.shape[1]
-            self.places[block, row, column] = runtime.empty(num_pairs * np.dtype(self.place.replace("int", "int32")).itemsize)
+            self.places[block, row, column] = runtime.empty(num_pairs * {"ushort": 2, "uint": 4}[self.place])
             given = [np.uint64(num_pairs), *map(np.int32, (rows.shape[1], others.shape[1], self.columns.num_owned))]
-            given += [runtime.upload(rows), runtime.upload(others), self._heads, self._counts, self.d_starts, self._indices]
-            Kernel(runtime, source, "find_places", [*given, self.places[block, row, column]], num_pairs, _GROUP_SIZE)()
-            runtime.finish()
-        del self._heads, self._following, self._counts, self._indices, self._chains
+            given += [runtime.upload(rows), runtime.upload(others), self._heads, self._counts, self._starts, self._indices]
+            given += [self.places[block, row, column], uses, np.int32(0)]
+            kernel = Kernel(runtime, source, "find_places", given, num_pairs, _GROUP_SIZE)
+            kernel()
+            if block in marked:
+                kernels.append(kernel)
+            else:
+                runtime.finish()
+        # All are counted now.
+        for kernel in kernels:
+            kernel.bound({_MARKS: np.int32(1)})()
+        runtime.finish()
+        del self._heads, self._following, self._counts, self._indices, self._chains, self._starts
+
+    def _dofs(self) -> npt.NDArray[np.int32]:
+        """(num_local, 4) what `dofs` has."""
+        columns, number = self.columns.of_local, self._chains.number
+        found = np.zeros((len(columns), 4), np.int32)
+        found[:, :2] = np.append(self.starts, [np.array([-1, -1], np.int32)], axis=0)[columns]
+        found[:, 2] = np.where(columns < self.columns.num_owned, number, ~number)
+        return found
 
     def _merge(self, sets: list[Any], groups: Groups, more: Rows | None, shares_only: bool) -> None:
         runtime, chains, num_owned = self._runtime, self._chains, self.columns.num_owned
@@ -139,9 +165,9 @@ class Pattern:
         kernel = Kernel(runtime, source, "merge_lists", given, groups.count, _GROUP_SIZE)
         kernel()
         self._begin(runtime.read(self._counts, np.empty((groups.count, 2), np.int32)))
-        self.d_starts = runtime.upload(self.starts)
+        self._starts = runtime.upload(self.starts)
         self._indices = runtime.empty(4 * self.num_values)
-        kernel.bound({9: self.d_starts, 10: self._indices})()
+        kernel.bound({9: self._starts, 10: self._indices})()
         runtime.finish()
 
     def _begin(self, counts: npt.NDArray[np.int32]) -> None:
@@ -175,11 +201,27 @@ class Pattern:
         self.starts[num_owned:, 1] = self.starts[num_owned:, 0] + shares[:, 0]
 
 
+def first_terms(terms: Sequence[Term]) -> dict[int, Term]:
+    """By number of the block, the first term whose matrices are summed, where it is over cells: they come upon zeros."""
+    found: dict[int, Term] = {}
+    for term in terms:
+        if term.couples:
+            found.setdefault(term.block.index, term)
+    return {block: term for block, term in found.items() if term.facets is None}
+
+
+def _once(terms: Sequence[Term], term: Term) -> bool:
+    """Whether a term's integral has no cell twice, however cells are divided into affine and other ones."""
+    same = [other for other in terms if other.integral is term.integral and other.block is term.block]
+    cells = np.concatenate([other.subset(np.arange(term.block.num_cells)) for other in same])
+    return len(np.unique(cells)) == len(cells)
+
+
 def _cell_sets(terms: Sequence[Term]) -> Iterator[tuple[int, Couples, npt.NDArray[np.int64]]]:
     """The cells of each block by what is coupled in them; none that another set has with more couples."""
     masks: dict[tuple[int, Couples], npt.NDArray[np.bool_]] = {}
     for term in terms:
-        if pairs := couples(term):
+        if pairs := term.couples:
             mask = masks.setdefault((term.block.index, pairs), np.zeros(term.block.num_cells, bool))
             mask[slice(None) if term.cells is None else term.cells] = True
     for (block, pairs), mask in masks.items():

@@ -10,6 +10,7 @@ from femgpu.errors import collective, meet
 from femgpu.forms import Pointwise
 from femgpu.kernels import Plan, render
 from femgpu.operators.application import label, term_tables
+from femgpu.operators.pattern import first_terms
 from femgpu.operators.term import Term
 from femgpu.operators.ways import Candidate, Choice, alternatives, candidates, choose_plan
 from femgpu.operators.work import make_work
@@ -18,6 +19,10 @@ from femgpu.runtime import Runtime
 
 # What is stored at the points for an action or its transpose.
 STATES = {"action": "state", "transposed": "transposed state"}
+# Element matrices that are added to a sparse matrix as they are computed, by the C type of the places in it.
+SUMMED = {"entries": "ushort", "wide entries": "uint"}
+EVENTS = {"residual": "FGResidual"} | dict.fromkeys(("action", "transposed"), "FGJacAction")
+EVENTS |= dict.fromkeys(("diagonal", "matrix", *SUMMED), "FGMatrix")
 
 
 class Planner:
@@ -67,7 +72,11 @@ class Planner:
         """The plan of a term; where `block` is given, arrays stand as in another plan with that many cells interleaved."""
         limits = self._runtime.device.limits
         limits = replace(limits, block=block) if block else limits
-        work = make_work(term, target, pointwise, self._masked and target != "matrix")
+        if target in SUMMED:
+            fresh = first_terms(self._terms).get(term.block.index) is term
+            work = make_work(term, "matrix", pointwise, place=SUMMED[target], fresh=fresh)
+        else:
+            work = make_work(term, target, pointwise, self._masked and target != "matrix")
         return choose_plan(work, term, self._settings, limits)
 
     def parts(self, term: Term, action: Pointwise, candidate: Candidate) -> list[tuple[Pointwise, Choice]]:

@@ -141,6 +141,13 @@ class Term:
         function: Pointwise | None = getattr(self.integral, target if target in _FUNCTIONS else "jacobian")
         return function
 
+    @cached_property
+    def couples(self) -> frozenset[tuple[int, int]]:
+        """The pairs of fields (of the test function, of the direction), by their numbers, that the Jacobian couples."""
+        function = self.pointwise("matrix")
+        of_component = [number for number, field in enumerate(self.rows) for _ in range(field.num_comp)]
+        return frozenset((of_component[row], of_component[column]) for row, column in function.couples) if function else frozenset()
+
     def fields(self, pointwise: Pointwise) -> list[FieldData]:
         """The fields that a pointwise function reads, state first, then direction, then coefficients."""
         form = self.form

@@ -115,7 +115,7 @@ def make_wish(term: Term, work: Work, settings: Settings, limits: Limits, parame
         stored = 8 * (work.dim**2 + 1) * (1 if work.affine else work.num_qpts)
         rebuilt = 4 * work.num_coord_basis + 8 * work.dim * len(term.block.coords) / max(term.mesh.num_cells, 1)
         geometry = "stored" if stored <= rebuilt else "recomputed"
-    atomic = work.sums and work.source == "lvector" and scatter_mode(settings, limits) == "atomic"
+    atomic = bool(work.place) or (work.sums and work.source == "lvector" and scatter_mode(settings, limits) == "atomic")
     return Wish(settings.precision, geometry, "atomic" if atomic else "evector", parameters)
 
 

@@ -7,10 +7,19 @@ from typing import Any
 from femgpu.element import tensor_factors
 from femgpu.forms import Pointwise
 from femgpu.kernels import SECOND, FieldWork, RowsWork, Table, Work
+from femgpu.operators.columns import node_parts
 from femgpu.operators.term import FieldData, Term
 
 
-def make_work(term: Term, target: str, pointwise: Pointwise, masked: bool = False, source: str = "lvector") -> Work:
+def make_work(
+    term: Term,
+    target: str,
+    pointwise: Pointwise,
+    masked: bool = False,
+    source: str = "lvector",
+    place: str = "",
+    fresh: bool = False,
+) -> Work:
     """The work of one term for one target.
 
     Args:
@@ -19,6 +28,8 @@ def make_work(term: Term, target: str, pointwise: Pointwise, masked: bool = Fals
         pointwise: the pointwise function.
         masked: whether entries of the test space's vectors may be prescribed: rows are skipped, a direction is zero there.
         source: fields are read from an `lvector`, or from an `evector` of each cell's own coefficients.
+        place: element matrices go into a sparse matrix with places of this C type.
+        fresh: they are the first on these cells.
     """
     fields = term.fields(pointwise)
     outputs = frozenset(name for name, _ in pointwise.writes)
@@ -36,7 +47,7 @@ def make_work(term: Term, target: str, pointwise: Pointwise, masked: bool = Fals
         dim=term.dim,
         num_qpts=term.quadrature.num_qpts,
         fields=tuple(_field(term, data, number, masked) for data in fields),
-        rows=_rows(term, fields, number, pointwise, masked) if rows else (),
+        rows=_rows(term, fields, number, pointwise, masked, bool(place)) if rows else (),
         tables=tuple(Table(element.num_basis, element in second) for element in elements),
         coord_table=number[term.coord_element],
         writes=outputs,
@@ -51,6 +62,9 @@ def make_work(term: Term, target: str, pointwise: Pointwise, masked: bool = Fals
         affine=term.affine,
         tensor=tensor_factors(term.quadrature, tuple(elements)),
         source=source,
+        couples=term.couples if place else frozenset(),
+        place=place,
+        fresh=fresh,
     )
 
 
@@ -76,7 +90,9 @@ def _field(term: Term, data: FieldData, number: dict[Any, int], masked: bool) ->
     )
 
 
-def _rows(term: Term, fields: list[FieldData], number: dict[Any, int], pointwise: Pointwise, masked: bool) -> tuple[RowsWork, ...]:
+def _rows(
+    term: Term, fields: list[FieldData], number: dict[Any, int], pointwise: Pointwise, masked: bool, sparse: bool
+) -> tuple[RowsWork, ...]:
     """The fields of the test function, and what multiplies each."""
     rows: list[RowsWork] = []
     for field in term.rows:
@@ -97,6 +113,7 @@ def _rows(term: Term, fields: list[FieldData], number: dict[Any, int], pointwise
                 gradient,
                 masked,
                 beside,
+                int(node_parts(element).max()) + 1 if sparse else 1,
             )
         )
     return tuple(rows)

@@ -56,7 +56,7 @@ def assemble(form: Any, bcs: Conditions = None, diagonal: float = 1.0, options_p
         system = LinearSystem.of(form)
         u = Function(_checked(system.space))
         operator = _operator(lower_form(system.residual(u), u), u.vec, bcs, diagonal, options_prefix)
-        operator.local.build_ahead(("residual", "matrix"))
+        operator.local.build_ahead(("residual", operator.local.assembly_target))
         # At zero the residual is that of the boundary values, up to the sign.
         vector = _residual(operator, u.vec)
         vector.scale(-1.0)

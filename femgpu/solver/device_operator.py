@@ -8,7 +8,7 @@ from femgpu import log
 from femgpu.errors import DataError, collective
 from femgpu.forms import Form
 from femgpu.operators import FormOperator
-from femgpu.operators.form_operator import EVENTS
+from femgpu.operators.planner import EVENTS
 from femgpu.options import Settings
 from femgpu.runtime import Launch, Runtime
 from femgpu.solver.transfer import BoundaryRows, Transfer

@@ -89,7 +89,7 @@ class JacobianPair:
         wanted = {
             "diagonal": self._operator.any_rows or (pc == "jacobi" and not assembles),
             "action": kind != "assembled",
-            "matrix": assembles or inner,
+            local.assembly_target: assembles or inner,
         }
         self.targets += [target for target, is_wanted in wanted.items() if is_wanted]
         local.build_ahead(self.targets)

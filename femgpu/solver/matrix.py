@@ -124,7 +124,7 @@ class AssembledJacobian:
         self.operator = operator
         local = operator.local
         prescribed, groups = operator.rows.mask(), Groups(local.space)
-        local.prepare("matrix")
+        local.prepare(local.assembly_target)
         self._shared = SharedRows(local, groups, prescribed) if local.mpi.size > 1 else None
         with collective(local.mpi):
             columns = Columns.of(local.space.numbering, prescribed) if self._shared is None else self._shared.columns

@@ -34,7 +34,7 @@ typedef ACCUM accum;
 #define IS_PRESCRIBED(mark, c) ((mark) < 0 && d_prescribed[~(mark) + (c)])
 
 #if defined(ATOMIC_PTX64)
-inline void atomic_add_scalar(__global scalar *p, scalar x) {
+inline void atomic_add_scalar(__global double *p, double x) {
   asm volatile("red.global.add.f64 [%0], %1;" ::"l"(p), "d"(x) : "memory");
 }
 #elif defined(ATOMIC_PTX32)
@@ -43,10 +43,10 @@ inline void atomic_add_scalar(__global scalar *p, scalar x) {
 }
 #elif defined(ATOMIC_CAS64)
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
-inline void atomic_add_scalar(__global scalar *p, scalar x) {
-  union { scalar value; ulong bits; } seen, next;
+inline void atomic_add_scalar(__global double *p, double x) {
+  union { double value; ulong bits; } seen, next;
   do {
-    seen.value = *(volatile __global scalar *)p;
+    seen.value = *(volatile __global double *)p;
     next.value = seen.value + x;
   } while (atom_cmpxchg((volatile __global ulong *)p, seen.bits, next.bits) != seen.bits);
 }
@@ -281,6 +281,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // functions there, in reference coordinates; after the barrier for a tile: ROWS basis functions of one component of the test
 // function times COLUMNS of one component of the direction, whose entries are private and written at the end. A pass takes POINTS
 // points.
+// Where the matrix is sparse, entries are added to its values: first the group brings what it needs to know of its cells' dofs.
 // Index space: a group serves CELLS cells, or one of PARTS parts of a cell; local id = (cell, component, tile of rows, tile of
 // columns), the last running fastest. Rows and columns are ordered by field, basis function, component.
 // What multiplies second derivatives of a basis function, from physical to reference coordinates. J_inv[k * DIM + d] = dX_k / dx_d.

@@ -1,10 +1,12 @@
 """Assembled matrices: every entry against the sum that PETSc makes of the same element matrices; which entries there are."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import ufl
+from conformance.faults import replace_text
 from petsc4py import PETSc
 from random_meshes import ALL_CELLS, MIXED, random_mesh, random_mixed
 from ufl import ds, dx, grad, inner
@@ -13,6 +15,7 @@ from femgpu import DirichletBC, Function, FunctionSpace, MixedSpace, NonlinearPr
 from femgpu.element import reference_cell
 from femgpu.errors import OptionError
 from femgpu.forms import bilinear_form
+from femgpu.operators import pattern
 from femgpu.operators.device import choose_runtime
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian
@@ -84,43 +87,102 @@ def num_entries(mat):
     return mat.getInfo(PETSc.Mat.InfoType.GLOBAL_SUM)["nz_used"]
 
 
-def check(operator, zero):
-    """Equal to PETSc's sum, with no entry that it does not have; returns the matrix."""
-    mat, twin = assembled(operator, zero).mat, summed_by_petsc(operator)
-    assert difference(twin, mat) < 1e-13
-    assert num_entries(mat) <= num_entries(twin)
-    return mat
+def check(operator, zero, targets=("matrix", "entries")):
+    """Both ways of assembling are equal to PETSc's sum; returns the matrix and the sum."""
+    twin, settings = summed_by_petsc(operator), operator.local.settings
+    for scatter, target in zip(("gather", "atomic"), targets, strict=True):
+        operator.local.settings = replace(settings, scatter=scatter)
+        made = assembled(operator, zero)
+        assert made.assembly.target == target
+        # At a state of its own again: what has been there before does not count.
+        made.fill()
+        assert difference(twin, made.mat) < 1e-13, scatter
+    return made.mat, twin
 
 
 @pytest.mark.parallel([1, 3])
 @pytest.mark.parametrize("cell", [*ALL_CELLS, "triangle+quadrilateral", "tetrahedron+hexahedron+prism"])
 def test_scalar_fields(set_options, cell):
     """All types of cells, with facets of a cell that count twice, and conditions on one side."""
-    set_options(femgpu_scatter="gather")
     V = FunctionSpace(some_mesh(cell), "Lagrange", DEGREES.get(cell, 2))
     u, v = ufl.TrialFunction(V), ufl.TestFunction(V)
     operator, zero = make_operator((u * v.dx(0) + u * v) * dx + u * v * ds, [DirichletBC(V, 0.0, "left")])
-    mat = check(operator, zero)
-    assert num_entries(mat) == num_entries(summed_by_petsc(operator))
+    mat, twin = check(operator, zero)
+    assert num_entries(mat) == num_entries(twin)
 
 
 @parallel
-@pytest.mark.parametrize("scatter, precision", [("atomic", "double"), ("gather", "single"), ("atomic", "mixed")])
-def test_vector_fields(set_options, scatter, precision):
+@pytest.mark.parametrize("precision", ["double", "single", "mixed"])
+def test_vector_fields(set_options, precision):
     """Single components are prescribed, all of them elsewhere; prescribed rows and columns are not stored."""
-    set_options(femgpu_scatter=scatter, femgpu_precision=precision)
+    set_options(femgpu_precision=precision)
     V = FunctionSpace(some_mesh("tetrahedron", 2), "Lagrange", 2, shape=(3,))
     u, v = ufl.TrialFunction(V), ufl.TestFunction(V)
     bcs = [DirichletBC(V, 0.0, "left", component=1), DirichletBC(V, 0.0, "right", component=0), DirichletBC(V, (0.0,) * 3, "top")]
     operator, zero = make_operator(inner(u, v) * dx + 0.5 * ufl.div(u) * ufl.div(v) * dx, bcs)
-    mat = check(operator, zero)
-    assert num_entries(mat) == num_entries(summed_by_petsc(operator))
+    mat, twin = check(operator, zero)
+    assert num_entries(mat) == num_entries(twin)
+
+
+@pytest.mark.parametrize("form", ["cells", "regions", "facets", "rules"])
+def test_entries_of_one_cell(form):
+    """What one cell has alone is stored by the first term that comes upon zeros, if it has no cell twice; others add."""
+    dm = some_mesh("quadrilateral")
+    mesh.mark(dm, "low", lambda x: x[0] < 0.7, 2)
+    mesh.mark(dm, "high", lambda x: x[0] > 0.3, 2)
+    V = FunctionSpace(dm, "Lagrange", 2)
+    u, v = ufl.TrialFunction(V), ufl.TestFunction(V)
+    a = {
+        "cells": u * v * dx,
+        "regions": u * v * dx(("low", "high")),
+        "facets": u * v * ds(("left", "top")),
+        "rules": u * v * dx(degree=2) + u * v.dx(0) * dx("low", degree=3),
+    }[form]
+    operator, zero = make_operator(a, [DirichletBC(V, 0.0, "left")])
+    mat, _ = check(operator, zero)
+    (places,) = assembled(operator, zero).assembly.pattern.places.values()
+    places = operator.local.runtime.read(places, np.empty((9, 9, 9), np.uint16))
+    # Of quadrilaterals with one dof on each point of the mesh, the cells that have both dofs of an entry.
+    numbers = operator.local.space.numbering.global_of_local.copy()
+    numbers[operator.rows.local] = -1
+    dofs = numbers[V.fields[0].offsets[0]]
+    pairs = np.where((dofs[:, :, None] >= 0) & (dofs[:, None, :] >= 0), dofs[:, :, None] * len(numbers) + dofs[:, None, :], -1)
+    _, index, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+    alone = (counts[index.reshape(pairs.shape)] == 1) & (pairs >= 0)
+    assert alone.any() and ((places >> 15 == 1) == (alone & (form in ("cells", "rules")))).all()
+
+
+def test_rows_that_are_long(monkeypatch):
+    """Where two bytes are not enough for a place in a row."""
+    monkeypatch.setattr(pattern, "_SHORT", 1)
+    V = FunctionSpace(some_mesh("triangle"), "Lagrange", 2)
+    u, v = ufl.TrialFunction(V), ufl.TestFunction(V)
+    operator, zero = make_operator(u * v.dx(0) * dx, [DirichletBC(V, 0.0, "left")])
+    check(operator, zero, ("matrix", "wide entries"))
+
+
+@pytest.mark.parametrize(
+    "text, fault",
+    [
+        ("== 1) d_places[pair] |= OWN", "<= 2) d_places[pair] |= OWN"),
+        ("test.w * stride + trial.w", "trial.w * stride + test.w"),
+        ("if (t >= num_trial || trial.x < 0) continue;", ""),
+        ("dof.w = d_parts0[node];", "dof.w = 0;"),
+    ],
+)
+def test_faults_are_seen(monkeypatch, text, fault):
+    """The comparison with PETSc's sum notices what is wrong where kernels add to the values."""
+    V = FunctionSpace(some_mesh("triangle"), "Lagrange", 2)
+    u, v = ufl.TrialFunction(V), ufl.TestFunction(V)
+    planted = replace_text(monkeypatch.setattr, text, fault)
+    with pytest.raises(AssertionError, match="atomic"):
+        check(*make_operator(u * v.dx(0) * dx, [DirichletBC(V, 0.0, "left")]))
+    assert planted()
 
 
 @parallel
-def test_fields_that_do_not_couple_are_left_out(set_options):
+def test_fields_that_do_not_couple_are_left_out():
     """Continuous, discontinuous and vector fields, coupled one way, on a part of the boundary, or not at all."""
-    set_options(femgpu_scatter="gather")
     dm = some_mesh("triangle")
     parts = {
         "a": FunctionSpace(dm, "Lagrange", 2, shape=(2,)),
@@ -132,11 +194,10 @@ def test_fields_that_do_not_couple_are_left_out(set_options):
     (a, b, c, d), (ta, tb, tc, td) = ufl.split(ufl.TrialFunction(W)), ufl.split(ufl.TestFunction(W))
     form = inner(a, ta) * dx + b * ufl.div(ta) * dx + c * tc * dx + c * tb * ds("left") + d * td * ds("right")
     operator, zero = make_operator(form, [DirichletBC(W.sub("a"), (0.0, 0.0), "left")])
-    mat = check(operator, zero)
+    mat, twin = check(operator, zero)
     sizes = {name: operator.local.mpi.allreduce(part.numbering.num_owned) for name, part in parts.items()}
-    twin = num_entries(summed_by_petsc(operator))
     # Every field with every other would be in the twin; a third of it is here.
-    assert num_entries(mat) < twin / 2
+    assert num_entries(mat) < num_entries(twin) / 2
     x, y, z = zero.duplicate(), zero.duplicate(), zero.duplicate()
     x.setRandom()
     operator.action(x, y)
@@ -161,8 +222,8 @@ def test_chunks_make_no_difference(set_options):
             set_options(femgpu_scatter=scatter, femgpu_assembly_memory=memory)
             operator, zero = make_operator(form)
             found[scatter, memory] = assembled(operator, zero).mat.getValuesCSR()[2]
-            (application,) = operator.local.applications["matrix"]
-            assert len(application.chunks) == (2 if memory == 1 else 1)
+            (application,) = operator.local.applications["matrix" if scatter == "gather" else "entries"]
+            assert len(application.chunks) == (2 if (scatter, memory) == ("gather", 1) else 1)
     assert (found["gather", 1] == found["gather", 512]).all()
     for values in found.values():
         np.testing.assert_allclose(values, found["gather", 1], rtol=0, atol=1e-15)

@@ -37,11 +37,12 @@ __kernel void merge_lists(const int num_groups, const int num_owned, __global co
   for (int part = 0; part < 2; ++part) d_counts[2 * group + part] = counts[part];
 }
 
-// One pair of groups of a cell per work-item: where the columns of the second begin in their part of the rows of the first.
+// One pair of groups of a cell per work-item: where the columns of the second begin in their part of the rows of the first. Where
+// d_uses is given, counts the cells that have the pair, at its first value; launched again with `marks`, marks pairs of one cell.
 __kernel void find_places(const ulong num_pairs, const int num_row_groups, const int num_column_groups, const int num_owned,
                           __global const int *d_row_groups, __global const int *d_column_groups, __global const int *d_heads,
                           __global const int *d_counts, __global const int *d_starts, __global const int *d_indices,
-                          __global PLACE *d_places) {
+                          __global PLACE *d_places, __global int *d_uses, const int marks) {
   const size_t pair = get_global_id(0);
   if (pair >= num_pairs) return;
   const size_t cell = pair / (num_row_groups * num_column_groups);
@@ -50,8 +51,12 @@ __kernel void find_places(const ulong num_pairs, const int num_row_groups, const
   const int row = d_heads[group], column = d_heads[d_column_groups[cell * num_column_groups + j]];
   int low = 0;
   if (row >= 0 && column >= 0) {
-    const int part = column >= num_owned;
-    __global const int *columns = d_indices + d_starts[2 * row + part];
+    const int part = column >= num_owned, start = d_starts[2 * row + part];
+    if (marks) {
+      if (d_uses[start + d_places[pair]] == 1) d_places[pair] |= OWN;
+      return;
+    }
+    __global const int *columns = d_indices + start;
     for (int high = d_counts[2 * group + part]; low < high;) {
       const int middle = (low + high) / 2;
       if (columns[middle] < column)
@@ -59,20 +64,22 @@ __kernel void find_places(const ulong num_pairs, const int num_row_groups, const
       else
         high = middle;
     }
+    // Cells without a term may have pairs that the rows lack.
+    if (d_uses && low < d_counts[2 * group + part] && columns[low] == column) atomic_inc(d_uses + start + low);
   }
-  d_places[pair] = (PLACE)low;
+  if (!marks) d_places[pair] = (PLACE)low;
 }
 
 // The block of rows of one field and columns of another in element matrices. d_matrices begins with cell `first`; a cell has
 // cell_words numbers, a row row_words, and the block begins at row0, column0. Of either field: nodes of a cell, components, groups
 // of a cell (parts), the nodes' positions in the L-vector, and the part that each is of. Cells are counted as in d_cells (null:
-// all). d_dofs has, for each entry of the L-vector, its column (-1: prescribed) and its number within the group.
+// all). d_dofs and d_places are explained in places.cl.
 #define BLOCK                                                                                                            \
   const int cell_words, const int row_words, const int row0, const int row_nodes, const int row_comp, const int row_parts, \
-      const int column0, const int column_nodes, const int column_comp, const int column_parts, const int num_owned,     \
+      const int column0, const int column_nodes, const int column_comp, const int column_parts,                          \
       __global const int *d_row_offsets, __global const int *d_column_offsets, __global const int *d_row_parts,          \
       __global const int *d_column_parts, __global const int *d_cells, __global const PLACE *d_places,                   \
-      __global const int2 *d_dofs, __global const int *d_starts
+      __global const int4 *d_dofs
 
 // One entry of one element matrix per work-item, added atomically.
 __kernel void add_entries(const int first, const int count, BLOCK, __global const double *d_matrices, __global double *d_values) {
@@ -81,12 +88,11 @@ __kernel void add_entries(const int first, const int count, BLOCK, __global cons
   if (cell >= count) return;
   const int r = entry / columns, c = entry % columns, m = r / row_comp, n = c / column_comp;
   const size_t at = d_cells ? d_cells[first + cell] : first + cell;
-  const int2 row = d_dofs[d_row_offsets[at * row_nodes + m] + r % row_comp];
-  const int2 column = d_dofs[d_column_offsets[at * column_nodes + n] + c % column_comp];
+  const int4 row = d_dofs[d_row_offsets[at * row_nodes + m] + r % row_comp];
+  const int4 column = d_dofs[d_column_offsets[at * column_nodes + n] + c % column_comp];
   if (row.x < 0 || column.x < 0) return;
-  const int place = d_places[(at * row_parts + d_row_parts[m]) * column_parts + d_column_parts[n]];
-  const int start = d_starts[2 * row.x + (column.x >= num_owned)];
-  atomic_add_scalar(d_values + start + place + column.y, d_matrices[(size_t)cell * cell_words + (row0 + r) * row_words + column0 + c]);
+  const PLACE place = d_places[(at * row_parts + d_row_parts[m]) * column_parts + d_column_parts[n]];
+  atomic_add_scalar(d_values + AT_VALUE(row, column, place), d_matrices[(size_t)cell * cell_words + (row0 + r) * row_words + column0 + c]);
 }
 
 // One row of the matrix per work-item: sums what its cells have, in their order. d_nodes: positions of the nodes in the L-vector;
@@ -97,7 +103,7 @@ __kernel void gather_entries(const int first, const int count, BLOCK, __global c
   const int i = (int)get_global_id(0);
   if (i >= num_nodes * row_comp) return;
   const int node = i / row_comp, component = i % row_comp;
-  const int2 row = d_dofs[d_nodes[node] + component];
+  const int4 row = d_dofs[d_nodes[node] + component];
   if (row.x < 0) return;
   for (int k = d_node_starts[node]; k < d_node_starts[node + 1]; ++k) {
     const int cell = d_entries[k] / row_nodes, m = d_entries[k] % row_nodes;
@@ -107,12 +113,12 @@ __kernel void gather_entries(const int first, const int count, BLOCK, __global c
     const size_t at = d_cells ? d_cells[cell] : cell;
     __global const PLACE *places = d_places + (at * row_parts + d_row_parts[m]) * column_parts;
     for (int n = 0; n < column_nodes; ++n) {
-      const int place = places[d_column_parts[n]], dof = d_column_offsets[at * column_nodes + n];
+      const PLACE place = places[d_column_parts[n]];
+      const int dof = d_column_offsets[at * column_nodes + n];
       for (int c = 0; c < column_comp; ++c) {
-        const int2 column = d_dofs[dof + c];
+        const int4 column = d_dofs[dof + c];
         if (column.x < 0) continue;
-        const int start = d_starts[2 * row.x + (column.x >= num_owned)];
-        d_values[start + place + column.y] += matrix[n * column_comp + c];
+        d_values[AT_VALUE(row, column, place)] += matrix[n * column_comp + c];
       }
     }
   }

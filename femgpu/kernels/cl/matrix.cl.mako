@@ -2,6 +2,7 @@
 // functions there, in reference coordinates; after the barrier for a tile: ROWS basis functions of one component of the test
 // function times COLUMNS of one component of the direction, whose entries are private and written at the end. A pass takes POINTS
 // points.
+// Where the matrix is sparse, entries are added to its values: first the group brings what it needs to know of its cells' dofs.
 // Index space: a group serves CELLS cells, or one of PARTS parts of a cell; local id = (cell, component, tile of rows, tile of
 // columns), the last running fastest. Rows and columns are ordered by field, basis function, component.
 <% value, gradient = plan.slots %>\
@@ -38,6 +39,8 @@
 % if "g4" in work.writes or "g5" in work.writes:
 <%include file="pull_back.cl"/>
 % endif
+## Whether a component is one of a field's.
+<%def name="inside(field, comp)">${comp} >= ${field.offset} && ${comp} < ${field.offset + field.num_comp}</%def>\
 #define TILE_UNROLL _Pragma("unroll")
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
@@ -49,6 +52,23 @@ void ${step.name}(${arguments}) {
   __local real s_tables[TABLE_WORDS];
   for (int i = item; i < TABLE_WORDS; i += GROUP_SIZE) s_tables[i] = d_tables[i];
   barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+% if work.place:
+
+  // where the rows and columns of the cells are in the sparse matrix; the last number is the part of the cell that the node is on
+  __local int4 s_dofs[CELLS * NUM_ROWS];
+  for (int i = item; i < cells * NUM_ROWS; i += GROUP_SIZE) {
+    const int cell = begin + i / NUM_ROWS, word = i % NUM_ROWS;
+    int4 dof = (int4)(-1);
+% for k, field in enumerate(work.rows):
+    ${f"if (word >= {field.first_row} && word < {field.first_row + field.size}) " * (len(work.rows) > 1)}{
+      const int node = (word - ${field.first_row}) / ${field.num_comp}, c = (word - ${field.first_row}) % ${field.num_comp};
+      dof = d_dofs[d_test${k}_offsets[AT_d_test${k}_offsets(cell, node)] + c];
+      dof.w = d_parts${k}[node];
+    }
+% endfor
+    s_dofs[i] = dof;
+  }
 % endif
 
   // the item's tile: of cell `own` of the group; none where that is past the last
@@ -176,6 +196,39 @@ ${trial(gradient, "s_k", "sum")}\
 
   // scatter
   if (own >= cells) return;
+% if work.place:
+  const size_t at = d_cells ? d_cells[begin + own] : begin + own;
+  __global const PLACE *places = 0;
+  int stride = 0;
+% for i, j in sorted(work.couples):
+  if (${inside(work.rows[i], "test_comp")} && ${inside(work.rows[j], "trial_comp")}) {
+    places = d_places_${i}_${j} + AT_d_places_${i}_${j}(at, 0);
+    stride = ${work.rows[j].num_parts};
+  }
+% endfor
+  if (!places) return;
+  __local const int4 *dofs = s_dofs + own * NUM_ROWS;
+  TILE_UNROLL
+  for (int m = 0; m < ROWS; ++m) {
+    const int v = test_b + m;
+    const int4 test = dofs[row + min(v, num_test - 1) * row_step];
+    if (v >= num_test || test.x < 0) continue;
+    TILE_UNROLL
+    for (int n = 0; n < COLUMNS; ++n) {
+      const int t = trial_b + n * trial_step;
+      const int4 trial = dofs[column + min(t, num_trial - 1) * column_step];
+      if (t >= num_trial || trial.x < 0) continue;
+      const PLACE place = places[test.w * stride + trial.w];
+      __global double *value = d_values + AT_VALUE(test, trial, place);
+% if work.fresh:
+      if (place & OWN)
+        *value = (double)r_tile[m * COLUMNS + n];
+      else
+% endif
+        atomic_add_scalar(value, (double)r_tile[m * COLUMNS + n]);
+    }
+  }
+% else:
   TILE_UNROLL
   for (int m = 0; m < ROWS; ++m)
     TILE_UNROLL
@@ -184,4 +237,5 @@ ${trial(gradient, "s_k", "sum")}\
       if (v < num_test && t < num_trial)
         d_out[AT_d_out(begin + own, (row + v * row_step) * NUM_ROWS + column + t * column_step)] = (double)r_tile[m * COLUMNS + n];
     }
+% endif
 }

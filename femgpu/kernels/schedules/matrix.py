@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from femgpu.kernels.array import Array
 from femgpu.kernels.plan import Plan, Step, Wish
+from femgpu.kernels.sparse import sparse_arrays
 from femgpu.kernels.work import RowsWork, Work
 from femgpu.model import Limits
 
@@ -163,8 +164,14 @@ class MatrixPlan(Plan):
 
     @property
     def table_bytes(self) -> int:
-        """Local memory that the tabulations take."""
-        return self.table_words * self.itemsize("real") if self.staged else 0
+        """Local memory that the tabulations take, and where a cell's entries go in a sparse matrix."""
+        tables = self.table_words * self.itemsize("real") if self.staged else 0
+        return tables + self.group_cells * self.dof_words * self.itemsize("int")
+
+    @property
+    def dof_words(self) -> int:
+        """Numbers for each cell about its dofs in a sparse matrix: those of `places.cl`, and the part of the cell."""
+        return 4 * self.work.num_rows if self.work.place else 0
 
     @property
     def stack_words(self) -> int:
@@ -174,15 +181,20 @@ class MatrixPlan(Plan):
         words += work.num_comp**2 * self.block_words + work.num_coord_basis * work.dim + 4 * work.dim**3
         return words + self.tile_rows * self.tile_columns + 2 * self.tile_columns * (1 + work.dim)
 
+    def _outputs(self) -> list[Array]:
+        return sparse_arrays(self.work, self.layout) if self.work.place else super()._outputs()
+
     def steps(self) -> tuple[Step, ...]:
         """One launch."""
         parts = self.tile_parts * (self.work.num_comp // self.comps)
         local = [Array("s_blocks", "real", ("blocks",), self.points * self.group_cells * self.point_words)]
         if self.staged:
             local.append(Array("s_tables", "real", ("staged",), self.table_words))
+        if self.work.place:
+            local.append(Array("s_dofs", "int", ("staged dofs",), self.group_cells * self.dof_words))
         return (
             Step(
-                name=self.work.target,
+                name="entries" if self.work.place else self.work.target,
                 shell="matrix",
                 arrays=self.arguments(),
                 local=tuple(local),
@@ -230,7 +242,8 @@ class Matrix:
             return f"schedule matrix computes element matrices, not a {work.target}"
         if work.reference:
             return "schedule matrix computes in physical coordinates only"
-        needed = MatrixPlan(work).point_bytes
+        plan = MatrixPlan(work)
+        needed = plan.point_bytes + plan.table_bytes
         if needed > limits.local_bytes:
             return (
                 f"element matrices of {work.num_comp} components need {needed} bytes of local memory for one point; the device has "
@@ -254,9 +267,9 @@ class Matrix:
 def _fitted(plan: MatrixPlan, limits: Limits, wish: Wish) -> MatrixPlan:
     """The plan with the cells and points for which there is room in local memory."""
     work, share = plan.work, limits.local_bytes // _SHARE
-    if plan.point_bytes > limits.local_bytes:
+    if plan.point_bytes + plan.table_bytes > limits.local_bytes:
         plan = replace(plan, comps=1)
-    most = limits.local_bytes // (plan.point_words * plan.itemsize("real"))
+    most = limits.local_bytes // (plan.point_words * plan.itemsize("real") + plan.dof_words * plan.itemsize("int"))
     cells = wish.parameter("cells", max(1, limits.group // plan.tiles))
     plan = replace(plan, cells=max(1, min(cells, most)))
     staged = replace(plan, staged=True)
