@@ -99,6 +99,8 @@ def test_symmetry_of_jacobians():
     assert is_symmetric(lower_form(symmetric, u))
     assert not is_symmetric(lower_form(symmetric + inner(grad(u) * wind, v) * dx, u))
     assert not is_symmetric(lower_form(symmetric + u[0] * v[1] * dx, u))
+    inflow = ufl.min_value(ufl.dot(u, ufl.FacetNormal(u.space.ufl_domain())), 0) * inner(u, v) * ufl.ds
+    assert not is_symmetric(lower_form(symmetric + inflow, u))
 
 
 def test_boundary_values_of_the_wrong_kind():

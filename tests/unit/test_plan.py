@@ -231,6 +231,8 @@ def test_tiles_fit_registers_and_write_whole_sectors(num_basis, tile, rows, colu
     assert (plan.tile_rows, plan.tile_columns) == (rows, columns)
     assert rows * columns <= tile and plan.column_tiles >= 4
     assert plan.local_bytes <= limits.local_bytes // 3 and plan.items <= 256
+    sparse = next(schedule_named("matrix").plans(replace(work, place="ushort"), limits, Wish(scatter="atomic")))
+    assert sparse.local_bytes == plan.local_bytes + 16 * plan.group_cells * num_basis <= limits.local_bytes // 3
     # Whoever asks for points may fill the whole memory.
     asked = next(schedule_named("matrix").plans(work, limits, Wish(parameters=(("points", 14), ("cells", 2)))))
     assert asked.points == 14 and asked.passes == 2
@@ -307,6 +309,25 @@ CASES = {
             points=4,
         ),
         _JACOBIAN,
+    ),
+    "entries_p1_fields_gpu_double": (
+        matrix(
+            3,
+            2,
+            1,
+            scatter="atomic",
+            atomics="ptx",
+            block=32,
+            fields=(),
+            rows=(RowsWork(0, 0, 3, 1, num_parts=3), RowsWork(1, 0, 3, 1, 3, num_parts=3)),
+            couples=frozenset({(0, 0), (0, 1)}),
+            place="ushort",
+            fresh=True,
+            tile_rows=3,
+            tile_columns=1,
+            cells=8,
+        ),
+        "g0[0] = 1;\ng0[1] = 1;",
     ),
     "facet_residual_q2_double": (
         cell(

@@ -209,23 +209,37 @@ ${trial(gradient, "s_k", "sum")}\
   if (!places) return;
   __local const int4 *dofs = s_dofs + own * NUM_ROWS;
   TILE_UNROLL
-  for (int m = 0; m < ROWS; ++m) {
-    const int v = test_b + m;
-    const int4 test = dofs[row + min(v, num_test - 1) * row_step];
-    if (v >= num_test || test.x < 0) continue;
+  for (int start = 0; start < ROWS; start += AHEAD) {
+    // the places of some rows at once: adds do not wait for global memory one by one
+    PLACE r_places[AHEAD * COLUMNS];
     TILE_UNROLL
-    for (int n = 0; n < COLUMNS; ++n) {
-      const int t = trial_b + n * trial_step;
-      const int4 trial = dofs[column + min(t, num_trial - 1) * column_step];
-      if (t >= num_trial || trial.x < 0) continue;
-      const PLACE place = places[test.w * stride + trial.w];
-      __global double *value = d_values + AT_VALUE(test, trial, place);
+    for (int m = 0; m < AHEAD; ++m)
+      TILE_UNROLL
+      for (int n = 0; n < COLUMNS; ++n) {
+        const int v = min(test_b + start + m, num_test - 1), t = min(trial_b + n * trial_step, num_trial - 1);
+        r_places[m * COLUMNS + n] = places[dofs[row + v * row_step].w * stride + dofs[column + t * column_step].w];
+      }
+    TILE_UNROLL
+    for (int m = 0; m < AHEAD; ++m) {
+      const int v = test_b + start + m;
+      if (start + m >= ROWS || v >= num_test) continue;
+      const int4 test = dofs[row + v * row_step];
+      if (test.x < 0) continue;
+      TILE_UNROLL
+      for (int n = 0; n < COLUMNS; ++n) {
+        const int t = trial_b + n * trial_step;
+        if (t >= num_trial) continue;
+        const int4 trial = dofs[column + t * column_step];
+        if (trial.x < 0) continue;
+        const PLACE place = r_places[m * COLUMNS + n];
+        __global double *value = d_values + AT_VALUE(test, trial, place);
 % if work.fresh:
-      if (place & OWN)
-        *value = (double)r_tile[m * COLUMNS + n];
-      else
+        if (place & OWN)
+          *value = (double)r_tile[(start + m) * COLUMNS + n];
+        else
 % endif
-        atomic_add_scalar(value, (double)r_tile[m * COLUMNS + n]);
+          atomic_add_scalar(value, (double)r_tile[(start + m) * COLUMNS + n]);
+      }
     }
   }
 % else:

@@ -19,6 +19,8 @@ _ITEMS = 256
 _ROWS = 32
 # Items that write neighbouring columns, where a memory transaction takes that many numbers.
 _NEIGHBOURS = 4
+# Places in a sparse matrix that an item reads at a time, beside its tile.
+_AHEAD = 27
 # Local memory of the default plan: this share of what a work-group may have, so that several groups stay on a unit of the device.
 _SHARE = 3
 
@@ -216,6 +218,7 @@ class MatrixPlan(Plan):
                     ("BLOCK_WORDS", self.block_words),
                     ("POINT_WORDS", self.point_words),
                     ("TABLE_WORDS", self.table_words),
+                    *([("AHEAD", min(self.tile_rows, max(1, _AHEAD // self.tile_columns)))] if self.work.place else []),
                 ),
             ),
         )
