@@ -71,7 +71,7 @@ OPTIONS = (
     Option("femgpu_jacobian", str, "matfree", "the Jacobian that KSP multiplies with", ("matfree", "assembled")),
     Option("femgpu_pmat", str, "auto", "what the preconditioner sees; auto: assembled when the PC needs entries",
            ("auto", "none", "assembled")),
-    Option("femgpu_assembly_memory", int, 512, "MiB of element matrices at a time, where they are stored", minimum=1, maximum=_MOST),
+    Option("femgpu_assembly_memory", int, 512, "MiB of element matrices that are stored at a time", minimum=1, maximum=_MOST),
     Option("femgpu_form", str, "",
            "form of femgpu.FormMatrix and femgpu.AssembledPC: path/to/file.py:function or package.module:function"),
     Option("femgpu_ksp_check", int, 0,

@@ -165,7 +165,7 @@ def test_rows_that_are_long(monkeypatch):
     "text, fault",
     [
         ("== 1) d_places[pair] |= OWN", "<= 2) d_places[pair] |= OWN"),
-        ("if (test.x < 0) continue;", ""),
+        ("column + t * column_step].w", "column].w"),
         ("if (trial.x < 0) continue;", ""),
         ("dof.w = d_parts0[node];", "dof.w = 0;"),
     ],
