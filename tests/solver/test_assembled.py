@@ -1,6 +1,5 @@
 """Assembled matrices: every entry against the sum that PETSc makes of the same element matrices; which entries there are."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -89,14 +88,14 @@ def num_entries(mat):
 
 def check(operator, zero, targets=("matrix", "entries")):
     """Both ways of assembling are equal to PETSc's sum; returns the matrix and the sum."""
-    twin, settings = summed_by_petsc(operator), operator.local.settings
-    for scatter, target in zip(("gather", "atomic"), targets, strict=True):
-        operator.local.settings = replace(settings, scatter=scatter)
+    twin = summed_by_petsc(operator)
+    for way, target in zip(("matrix", "entries"), targets, strict=True):
+        operator.local.assembly_target = way
         made = assembled(operator, zero)
         assert made.assembly.target == target
         # At a state of its own again: what has been there before does not count.
         made.fill()
-        assert difference(twin, made.mat) < 1e-13, scatter
+        assert difference(twin, made.mat) < 1e-13, way
     return made.mat, twin
 
 
@@ -175,7 +174,7 @@ def test_faults_are_seen(monkeypatch, text, fault):
     V = FunctionSpace(some_mesh("triangle"), "Lagrange", 2)
     u, v = ufl.TrialFunction(V), ufl.TestFunction(V)
     planted = replace_text(monkeypatch.setattr, text, fault)
-    with pytest.raises(AssertionError, match="atomic"):
+    with pytest.raises(AssertionError, match="entries"):
         check(*make_operator(u * v.dx(0) * dx, [DirichletBC(V, 0.0, "left")]))
     assert planted()
 
