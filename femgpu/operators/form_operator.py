@@ -49,7 +49,7 @@ class FormOperator:
         w: direction.
         out: result.
         inputs: coefficients, constants and rates.
-        assembly_target: what fills sparse matrices: "entries", added to their values as they are computed, or "matrix", summed later.
+        assembly_target: what fills sparse matrices: "entries", which are added to their values as they are computed, or "matrix".
         terms: what is integrated where.
         applications: the launches of each target built so far, with those of `STATES` that fill what actions read at the points.
         splits: by application of the action, what of it is stored and what is computed.

@@ -228,10 +228,9 @@ class SubFunction(AtPoints, ufl.Coefficient):
         return self.space.place
 
     def _no_vec(self, values: Any = None) -> NoReturn:
-        raise DataError(
-            f"{self} is a field and has no vector of its own; expected {self.parent.name}.vec, that of all fields, or a copy of "
-            f"this one: c = {self.parent.name}.sub({self.name!r}).collapse(), and assign(c) to bring it back"
-        )
+        whole = self.parent.name
+        copy = f"c = {whole}.sub({self.name!r}).collapse(), and assign(c) to bring it back"
+        raise DataError(f"{self} is a field and has no vector of its own; expected {whole}.vec, that of all fields, or {copy}")
 
     vec = property(_no_vec, _no_vec, doc="There is none: raises a DataError that says what to take.")
 
