@@ -83,7 +83,7 @@ class Mesh:
     def __del__(self) -> None:
         # The user's DM holds this object: PETSc may be about to destroy that one.
         if "dm" in self.__dict__:
-            keep_aside(self.dm)
+            keep_aside((self.dm, self.__dict__.get("motion")))
 
     def _read_blocks(self, cells: tuple[str, ...]) -> tuple[Block, ...]:
         topology = self.topology
