@@ -360,7 +360,11 @@ def test_builds_of_petsc_that_do_not_fit(monkeypatch, name, kind, said):
         ("petscfe_num_batches", "many", "expected an integer"),
         (
             "femgpu_schedule",
-            "sideways",
+            (
+                "femgpu_schedule",
+                "sideways",
+                r"expected one of auto, sumfact\[:group_size=N,lanes=N,items=N,cells=N,derivatives=N\], cell\[:group_size=N\], transposed",
+            ),
             r"expected one of auto, sumfact\[:group_size=N,lanes=N,items=N,cells=N,derivatives=N\], cell\[:group_size=N\], transposed\[:blocks=N,batches=N\]",
         ),
         ("femgpu_deterministic", "perhaps", "expected nothing, or one of 1, true"),
