@@ -360,12 +360,8 @@ def test_builds_of_petsc_that_do_not_fit(monkeypatch, name, kind, said):
         ("petscfe_num_batches", "many", "expected an integer"),
         (
             "femgpu_schedule",
-            (
-                "femgpu_schedule",
-                "sideways",
-                r"expected one of auto, sumfact\[:group_size=N,lanes=N,items=N,cells=N,derivatives=N\], cell\[:group_size=N\], transposed",
-            ),
-            r"expected one of auto, sumfact\[:group_size=N,lanes=N,items=N,cells=N,derivatives=N\], cell\[:group_size=N\], transposed\[:blocks=N,batches=N\]",
+            "sideways",
+            r"expected one of auto, sumfact\[:group_size=N,lanes=N,.*\], cell\[:group_size=N\], transposed\[",
         ),
         ("femgpu_deterministic", "perhaps", "expected nothing, or one of 1, true"),
         ("femgpu_shedule", "cell", "did you mean -femgpu_schedule.*-femgpu_precision"),

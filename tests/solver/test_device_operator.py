@@ -84,7 +84,8 @@ def test_terms_that_scatter_differently_add_up(set_options, monkeypatch, atomic,
 
     def make_wish(term, work, *given):
         wish = plain(term, work, *given)
-        return replace(wish, scatter="evector") if work.facet == (atomic == "cells") or atomic == "neither" else wish
+        chosen = work.target == "action" and (work.facet == (atomic == "cells") or atomic == "neither")
+        return replace(wish, scatter="evector") if chosen else wish
 
     plain, results = ways.make_wish, []
     set_options(femgpu_scatter="atomic", femgpu_precision=precision)
