@@ -35,7 +35,7 @@ typedef ACCUM accum;
 #define IS_PRESCRIBED(mark, c) ((mark) < 0 && d_prescribed[~(mark) + (c)])
 
 #if defined(ATOMIC_PTX64)
-inline void atomic_add_scalar(__global double *p, double x) {
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
   asm volatile("red.global.add.f64 [%0], %1;" ::"l"(p), "d"(x) : "memory");
 }
 #elif defined(ATOMIC_PTX32)
@@ -44,10 +44,10 @@ inline void atomic_add_scalar(__global scalar *p, scalar x) {
 }
 #elif defined(ATOMIC_CAS64)
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
-inline void atomic_add_scalar(__global double *p, double x) {
-  union { double value; ulong bits; } seen, next;
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  union { scalar value; ulong bits; } seen, next;
   do {
-    seen.value = *(volatile __global double *)p;
+    seen.value = *(volatile __global scalar *)p;
     next.value = seen.value + x;
   } while (atom_cmpxchg((volatile __global ulong *)p, seen.bits, next.bits) != seen.bits);
 }
