@@ -19,7 +19,7 @@ from femgpu.mesh.topology import Topology
 
 _Ints = npt.NDArray[np.int32]
 # Cells whose parts are found in one piece: temporaries then stay in cache.
-CHUNK = 1 << 12
+CHUNK = 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
