@@ -130,7 +130,7 @@ def run(
                 gc.collect()  # device memory
     if not timings:
         raise PlanError(f"bench {name}: no schedule serves; {'; '.join(refusals)}")
-    return Result(str(runtime.device), precision, runtime.copy_bandwidth(), timings, refusals)
+    return Result(str(runtime.device), precision, timings, refusals, runtime.copy_bandwidth())
 
 
 def weak_form(problem: Bakeoff, space: GridSpace) -> Any:

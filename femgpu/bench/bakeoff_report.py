@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from femgpu.bench.peers import SOURCE
+from femgpu.bench.report import Timings
 from femgpu.model.bakeoff import PROBLEMS
 
 _HEAD = f"{'best':>10s}{'TF/s':>8s}{'B/dof':>8s}{'share':>7s}{'peer':>8s}{'ratio':>7s}{'goal':>7s}"
@@ -81,42 +82,22 @@ class Timing(Asked):
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Timings):
     """All timings of one problem on one device.
 
     Attributes:
-        device: the device in words.
-        precision: of the kernels.
         bandwidth: bytes per second of a copy.
-        timings: in the order in which they were made.
-        refusals: what schedules said that could not.
     """
 
-    device: str
-    precision: str
     bandwidth: float
-    timings: list[Timing]
-    refusals: list[str]
-
-    @property
-    def stem(self) -> str:
-        """Name of the report's files, before device and suffix."""
-        return self.timings[0].problem
-
-    @property
-    def variant(self) -> str:
-        """Name of the report's files, after the device."""
-        return self.precision
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per timing, for the CSV file."""
-        given = {"device": self.device, "precision": self.precision, "copy_GBs": round(self.bandwidth / 1e9, 1)}
-        return [given | asdict(timing) for timing in self.timings]
+        return [{"copy_GBs": round(self.bandwidth / 1e9, 1)} | row for row in super().rows()]
 
     def record(self) -> dict[str, Any]:
         """What the JSON file holds besides device and versions."""
-        given = {"workload": self.stem, "precision": self.precision, "copy_bytes_per_second": self.bandwidth, "peer": SOURCE}
-        return given | {"refusals": self.refusals, "timings": [asdict(timing) for timing in self.timings]}
+        return super().record() | {"copy_bytes_per_second": self.bandwidth, "peer": SOURCE}
 
     def text(self) -> str:
         """A table for each size: rates by degree, the best plan against model, peer and goal; and means over degrees."""

@@ -89,7 +89,7 @@ def run(
                         timings.append(_timing(case, problem, replace(asked, tried=number > 0), (copy, local), moved, error))
     if not timings:
         raise PlanError(f"bench {name}: no schedule serves; {'; '.join(refusals)}")
-    return Result(str(runtime.device), precision, local, timings, refusals)
+    return Result(str(runtime.device), precision, timings, refusals, local)
 
 
 def _term(problem: Bakeoff, degree: int, cells: float) -> Term:

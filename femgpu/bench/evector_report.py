@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from femgpu.bench.report import Timings
 
 # Bytes that pass on a mesh that is no longer in any cache.
 LARGE = 2e9
@@ -66,41 +68,18 @@ class Timing(Asked):
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Timings):
     """All timings of one problem on one device.
 
     Attributes:
-        device: the device in words.
-        precision: of the kernels.
         local: bytes per second of local memory.
-        timings: in the order in which they were made.
-        refusals: what schedules said that could not.
     """
 
-    device: str
-    precision: str
     local: float
-    timings: list[Timing]
-    refusals: list[str]
-
-    @property
-    def stem(self) -> str:
-        """Name of the report's files, before device and suffix."""
-        return self.timings[0].problem
-
-    @property
-    def variant(self) -> str:
-        """Name of the report's files, after the device."""
-        return self.precision
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One dictionary per timing, for the CSV file."""
-        return [{"device": self.device, "precision": self.precision} | asdict(timing) for timing in self.timings]
 
     def record(self) -> dict[str, Any]:
         """What the JSON file holds besides device and versions."""
-        given = {"workload": self.stem, "precision": self.precision, "local_bytes_per_second": self.local}
-        return given | {"refusals": self.refusals, "timings": [asdict(timing) for timing in self.timings]}
+        return super().record() | {"local_bytes_per_second": self.local}
 
     def text(self) -> str:
         """A table: one line per mesh, schedule and degree, for the best plan."""

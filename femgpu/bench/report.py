@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import platform
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib import import_module, metadata
 from importlib.util import find_spec
@@ -43,6 +43,42 @@ class Result(Protocol):
 
     def plot(self, path: Path) -> None:
         """Draws the picture."""
+
+
+@dataclass(frozen=True)
+class Timings:
+    """What a workload that times plans of one problem measured; part of a `Result`.
+
+    Attributes:
+        device: the device in words.
+        precision: of the kernels.
+        timings: dataclasses with an attribute `problem`, in the order in which they were made.
+        refusals: what schedules said that could not.
+    """
+
+    device: str
+    precision: str
+    timings: list[Any]
+    refusals: list[str]
+
+    @property
+    def stem(self) -> str:
+        """Name of the report's files, before device and suffix."""
+        return str(self.timings[0].problem)
+
+    @property
+    def variant(self) -> str:
+        """Name of the report's files, after the device."""
+        return self.precision
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per timing, for the CSV file."""
+        return [{"device": self.device, "precision": self.precision} | asdict(timing) for timing in self.timings]
+
+    def record(self) -> dict[str, Any]:
+        """What the JSON file holds besides device and versions."""
+        timings = [asdict(timing) for timing in self.timings]
+        return {"workload": self.stem, "precision": self.precision, "refusals": self.refusals, "timings": timings}
 
 
 def check_folder(name: str) -> Path:

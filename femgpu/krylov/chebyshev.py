@@ -77,7 +77,8 @@ class Chebyshev:
         system, vectors = self._system, self.vectors
         system.begin(operator, preconditioner, project)
         self._row = _ROWS[norm]
-        self._watch.begin(self.check, limit if test is None else test.limit)
+        if test is not None:
+            self._watch.begin(self.check, test.limit)
         self.iterate, self._spare = x, self._other
         coefficients = self._fourth_kind() if self.fourth else self._first_kind()
         if not guess:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from femgpu.krylov import Chebyshev, Operator, Preconditioner, Spectrum, Vectors
 from femgpu.krylov.system import System
 
@@ -28,13 +30,14 @@ class Level:
 
     Attributes:
         vectors: kernels and lengths.
-        diagonal: device buffer of D^-1, the caller's to fill before `update`.
+        diagonal: device buffer, the caller's to fill with D before each `update`, which leaves D^-1 there.
         largest: the largest eigenvalue of D^-1 A as it was estimated.
     """
 
     def __init__(self, vectors: Vectors, operator: Operator, steps: int, fourth: bool, noise: Any, estimate: int):
         self.vectors, self._operator, self._steps = vectors, operator, steps
         self.diagonal = vectors.empty()
+        self._invert = vectors.kernel("invert_diagonal", np.int32(0), np.int32(0), self.diagonal, file="preconditioners.cl")
         self.largest = 0.0
         self._preconditioner = Preconditioner(self.diagonal)
         self._smoother = Chebyshev(vectors)
@@ -45,11 +48,12 @@ class Level:
         vectors.runtime.write(self._noise, noise)
 
     def update(self) -> str:
-        """Finds the range of eigenvalues again, after operator and diagonal have changed; collective.
+        """Takes D over and finds the range of eigenvalues again, after the operator has changed; collective.
 
         Returns:
             What is wrong with them, empty if nothing.
         """
+        self._invert()
         ends = self._spectrum.estimate(self._operator, self._noise, self._preconditioner)
         if isinstance(ends, str):
             return ends

@@ -37,13 +37,13 @@ class AlgebraicLevels:
     coarsest: Vectors
 
 
-def take_over(pc: PETSc.PC, runtime: Runtime, make_level: Callable[[Vectors, Operator, Any, Any], Level]) -> AlgebraicLevels:
+def take_over(pc: PETSc.PC, runtime: Runtime, make_level: Callable[[Vectors, Operator, Any], Level]) -> AlgebraicLevels:
     """The levels of a PC that was set up; those of a PC that is no multigrid are its matrix alone.
 
     Args:
         pc: GAMG or MG on one rank, whose matrices are AIJ; any other PC on any number.
         runtime: the device.
-        make_level: of vectors, operator, inverse diagonal on the host and noise.
+        make_level: of vectors, operator and noise.
     """
     mpi = pc.comm.tompi4py()
     mats = _matrices(pc) if mpi.size == 1 else []
@@ -54,9 +54,8 @@ def take_over(pc: PETSc.PC, runtime: Runtime, make_level: Callable[[Vectors, Ope
     for number, (mat, its) in enumerate(zip(mats[:-1], vectors, strict=False)):
         matrix = SparseMatrix(runtime, _entries(mat))
         up = _entries(pc.getMGInterpolation(len(mats) - 1 - number))
-        diagonal = mat.getDiagonal()
-        diagonal.reciprocal()
-        levels.append(make_level(its, Operator(matrix.multiply), diagonal.array_r, noise(0, its.num_owned)))
+        levels.append(make_level(its, Operator(matrix.multiply), noise(0, its.num_owned)))
+        runtime.write(levels[-1].diagonal, mat.getDiagonal().array_r)
         restrict.append(SparseMatrix(runtime, csr_array(up.T)).multiply)
         prolong.append(SparseMatrix(runtime, up).add)
     apply = pc.getMGCoarseSolve().solve if mats else pc.apply

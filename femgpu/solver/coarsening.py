@@ -53,16 +53,13 @@ class CoarseOperator:
         self.vectors = Vectors(runtime, self.space.numbering.num_owned, self.space.mesh.mpi)
         with collective(self.space.mesh.mpi):
             self._make_transfers(between, finer, rows)
-            self.update_inputs()
-            self.operator.local.read_state_of(finer.local)
-
-    def update_inputs(self) -> None:
-        """Brings coefficients and coordinates up to date; collective."""
+        # Before the state is shared: what this one uploads for the first time is not the finer one's to see.
         self.operator.local.update()
+        self.operator.local.read_state_of(finer.local)
 
     def update(self) -> None:
         """Follows the finer problem to its state; collective."""
-        self.update_inputs()
+        self.operator.local.update()
         self.operator.local.base_changed()
         self.operator.transfer.scale = self._finer.transfer.scale
         self.operator.linearised = True

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from petsc4py import PETSc
 
 from femgpu.errors import DataError, FormError, OptionError, SolverError
@@ -169,15 +168,12 @@ class PMG:
         ]
         for level, its in zip(self._operators[:-1], vectors, strict=False):
             first = level.local.space.numbering.first
-            self._levels.append(self._level(its, Operator(level.device.action), None, noise(first, first + its.num_owned)))
+            self._levels.append(self._level(its, Operator(level.device.action), noise(first, first + its.num_owned)))
         self._create_inner(pc, prefix + "pmg_coarse_")
         self._given, self._found = vectors[0].empty(), vectors[0].empty()
 
-    def _level(self, vectors: Vectors, operator: Operator, diagonal: Any, rough: Any) -> Level:
-        level = Level(vectors, operator, self._steps, self._fourth, rough, self._estimate)
-        if diagonal is not None:
-            vectors.runtime.write(level.diagonal, diagonal)
-        return level
+    def _level(self, vectors: Vectors, operator: Operator, rough: Any) -> Level:
+        return Level(vectors, operator, self._steps, self._fourth, rough, self._estimate)
 
     def _create_inner(self, pc: PETSc.PC, prefix: str) -> None:
         coarsest = self._operators[-1]
@@ -213,7 +209,6 @@ class PMG:
             coarse.update()
         for operator, level in zip(self._operators, self._levels, strict=False):
             operator.device.diagonal(level.diagonal)
-            level.vectors.kernel("invert_diagonal", np.int32(0), np.int32(0), level.diagonal, file="preconditioners.cl")()
         self._assembled.fill()
         self.inner.setUp()
         below = take_over(self.inner, self._operators[0].local.runtime, self._level)

@@ -159,7 +159,7 @@ def test_the_table_judges_the_best():
         for degree, rates in ((1, (1, 0.9)), (2, (4, 2)), (4, (1, 2)))
         for way, ratio in zip(("default", "stored"), rates, strict=True)
     ]  # fmt: skip
-    lines = Result("a device", "double", 1e12, timings, ["bp1: something refused"]).text().splitlines()
+    lines = Result("a device", "double", timings, ["bp1: something refused"], 1e12).text().splitlines()
     assert lines[4].split()[2:5] == ["71.1", "35.5", "71.1"] and [line.endswith("reached") for line in lines[3:6]] == [
         False,
         True,
