@@ -213,6 +213,22 @@ def test_what_it_cannot_do_is_said():
     attempt(FormError, "fields of one degree", inner(w, z) * dx - z[0] * dx, w)
 
 
+@pytest.mark.parametrize("shape", [(), 2])
+def test_null_spaces(shape):
+    """Nothing is prescribed: the coarsest matrix is singular, too."""
+    V = femgpu.FunctionSpace(box("triangle", 16), "Lagrange", 2, shape)
+    u, v, x = femgpu.Function(V), ufl.TestFunction(V), femgpu.coordinates(V.dm)
+    load = ufl.cos(2 * np.pi * x[0])
+    F = inner(ufl.sym(grad(u)), grad(v)) * dx - load * v[0] * dx if shape else inner(grad(u), grad(v)) * dx - load * v * dx
+    problem = femgpu.NonlinearProblem(F, u, petsc_options=PMG | own("CG") | {"ksp_rtol": 1e-8})
+    modes = femgpu.rigid_body_modes(V) if shape else femgpu.constant_modes(V)
+    problem.set_nullspace(modes)
+    problem.set_near_nullspace(modes)
+    problem.solve()
+    assert problem.snes.getLinearSolveIterations() <= 12 * problem.snes.getIterationNumber()
+    assert np.abs(u.vec.array).max() > 1e-3
+
+
 class problem_solver:
     """The PC of a KSP with options, set up."""
 
