@@ -4,18 +4,26 @@
 
 #define FOR_EACH(i, n) for (int i = (int)get_global_id(0); i < (n); i += GROUP_SIZE * NUM_GROUPS)
 
+// Items that take the first part of a group's sum: more would wait at more barriers.
+#define SUMMING (GROUP_SIZE < 32 ? GROUP_SIZE : 32)
+
 // Sums of `rows` numbers over the items of a group, the same for all of them.
 inline void group_sums(double *values, const int rows, __local double *s_sums) {
   const int item = (int)get_local_id(0);
   barrier(CLK_LOCAL_MEM_FENCE);
   for (int k = 0; k < rows; ++k) s_sums[k * GROUP_SIZE + item] = values[k];
   barrier(CLK_LOCAL_MEM_FENCE);
-  for (int step = GROUP_SIZE / 2; step > 0; step /= 2) {
-    if (item < step)
-      for (int k = 0; k < rows; ++k) s_sums[k * GROUP_SIZE + item] += s_sums[k * GROUP_SIZE + item + step];
-    barrier(CLK_LOCAL_MEM_FENCE);
+  if (item < SUMMING)
+    for (int k = 0; k < rows; ++k) {
+      values[k] = 0;
+      for (int i = item; i < GROUP_SIZE; i += SUMMING) values[k] += s_sums[k * GROUP_SIZE + i];
+      s_sums[k * GROUP_SIZE + item] = values[k];
+    }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int k = 0; k < rows; ++k) {
+    values[k] = 0;
+    for (int i = 0; i < SUMMING; ++i) values[k] += s_sums[k * GROUP_SIZE + i];
   }
-  for (int k = 0; k < rows; ++k) values[k] = s_sums[k * GROUP_SIZE];
 }
 
 // `rows` sums of a buffer of partial sums, the first of which is number `first`.
