@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 
 from femgpu.errors import PlanError
 from femgpu.kernels.array import Array, Layout
+from femgpu.kernels.contraction import product_words
 from femgpu.kernels.work import Work
 from femgpu.model import Ceiling, Limits
 
@@ -166,11 +167,10 @@ class Plan(ABC):
 
     @property
     def table_words(self) -> int:
-        """Numbers in the weights, the normal and all tabulations, for one facet where there are facets."""
-        work = self.work
-        words = work.num_qpts + work.dim * work.facet
+        """Numbers in the weights, the normal, all tabulations and their products, for one facet where there are facets."""
+        work, odd = self.work, self.table_space == "__local"
+        words = work.num_qpts + work.dim * work.facet + sum(count for *_, count in product_words(work))
         # In local memory points stand an odd number of words apart, which are then in different banks.
-        odd = self.table_space == "__local"
         return words + work.num_qpts * sum(work.tables[number].words(work.dim, odd) for number in self.tables)
 
     @cached_property

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from femgpu.kernels.contraction import product_words, products
 from femgpu.kernels.plan import Plan
 
 
@@ -24,13 +25,17 @@ def pack_tables(
     Returns:
         (num_facets or 1, plan.table_words) float64.
     """
+    summed: list[np.ndarray] = []
+    num_points = weights.shape[-1]
+    if plan.work.contracted:
+        summed, weights = list(products(plan.work, weights.ravel(), tabulations)), np.ones(1)
     pieces = [weights] if normals is None else [weights, normals]
     count, odd = 1 if normals is None else len(normals), plan.table_space == "__local"
     for array in (array for number in plan.tables for array in tabulations[number]):
-        points = array.reshape(count, plan.work.num_qpts, -1)
+        points = array.reshape(count, num_points, -1)[:, : plan.work.num_qpts]
         width = points.shape[2]
         pieces.append(np.pad(points, ((0, 0), (0, 0), (0, (width | odd) - width))))
-    packed = np.concatenate([array.reshape(count, -1) for array in pieces], axis=1)
+    packed = np.concatenate([array.reshape(count, -1) for array in (*pieces, *summed)], axis=1)
     assert packed.shape == (count, plan.table_words)
     return packed
 
@@ -57,5 +62,8 @@ def table_text(plan: Plan, tables: np.ndarray) -> str:
             width = words | odd
             lines.append(f"#define TABLE_{letter}{number}(q) ({base} + {start} + (q) * {width})")
             start += work.num_qpts * width
+    for i, j, words in product_words(work):
+        lines.append(f"#define TABLE_P{i}_{j} ({base} + {start})")
+        start += words
     lines += [f"#define TABLE_{letter}(i, q) TABLE_{letter}##i(q)" for letter in "BDH"]
     return "\n".join(lines)

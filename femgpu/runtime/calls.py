@@ -48,6 +48,11 @@ class Calls:
         self._handle = ctypes.c_void_p(queue.int_ptr)
 
     @property
+    def queue(self) -> cl.CommandQueue:
+        """That launches go to now."""
+        return self._queue
+
+    @property
     def raw(self) -> bool:
         """Whether the driver's functions are called directly."""
         return self._library is not None

@@ -17,10 +17,10 @@ from femgpu.errors import DeviceError
 from femgpu.runtime.bindings import Bindings, Holds
 from femgpu.runtime.calls import Calls
 from femgpu.runtime.device import Device
+from femgpu.runtime.fills import Fills
 from femgpu.runtime.programs import Programs
 
 _PROFILING = cl.command_queue_properties.PROFILING_ENABLE
-_ZERO = np.zeros(1, np.uint32)
 
 
 class Runtime:
@@ -59,6 +59,7 @@ class Runtime:
         self.num_launches = self.num_copies = self.num_fills = 0
         self._copy_bandwidth: float | None = None
         self.programs = Programs(context, device)
+        self._fills = Fills(device, self.programs, self.calls)
 
     @property
     def profiling(self) -> bool:
@@ -206,7 +207,7 @@ class Runtime:
     def zero(self, buffer: Any, num_bytes: int) -> None:
         """Fills the buffer with zero bytes, in order of the queue."""
         if num_bytes:
-            cl.enqueue_fill_buffer(self.queue, buffer, _ZERO, 0, num_bytes)
+            self._fills.enqueue(buffer, num_bytes)
             self.num_fills += 1
 
     def copy_bandwidth(self) -> float:
@@ -233,7 +234,7 @@ class Runtime:
         """Median seconds of ten fills of a buffer with zeros, by device events where the queue can record them."""
         with self.profiled():
             self.finish()
-            fill = partial(cl.enqueue_fill_buffer, self.queue, buffer, _ZERO, 0, num_bytes)
+            fill = partial(self._fills.event, buffer, num_bytes)
             return float(np.median([self.seconds(fill) for _ in range(10)]))
 
     def finish(self) -> None:

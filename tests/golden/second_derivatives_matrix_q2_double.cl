@@ -280,7 +280,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // Schedule matrix: element matrices. In the evaluation phase an item stands for (cell, point) and writes what multiplies the basis
 // functions there, in reference coordinates; after the barrier for a tile: ROWS basis functions of one component of the test
 // function times COLUMNS of one component of the direction, whose entries are private and written at the end. A pass takes POINTS
-// points.
+// points. Where points are summed beforehand, a word of the block multiplies that word's table of products of basis functions.
 // Where the matrix is sparse, entries are added to its values: first the group brings what it needs to know of its cells' dofs.
 // Index space: a group serves CELLS cells, or one of PARTS parts of a cell; local id = (cell, component, tile of rows, tile of
 // columns), the last running fastest. Rows and columns are ordered by field, basis function, component.

@@ -76,6 +76,18 @@ def test_launches_copies_and_fills_are_counted(runtime):
     assert (runtime.num_launches, runtime.num_copies, runtime.num_fills) == (4, 5, 1)
 
 
+def test_zeros_by_the_kernel_of_gpus(runtime, monkeypatch):
+    """So many bytes and none more, whatever their number."""
+    monkeypatch.setattr(runtime._fills, "_size", 512)
+    for count in (1, 3, 4, 1023, 100_003):
+        given = np.random.default_rng().integers(1, 2**31, count + 5).astype(np.uint32)
+        buffer = runtime.upload(given)
+        runtime.zero(buffer, 4 * count)
+        found = runtime.read(buffer, np.empty_like(given))
+        assert not found[:count].any() and np.array_equal(found[count:], given[count:])
+        assert runtime.measure_zero(buffer, 4 * count) > 0
+
+
 def test_arguments_replaced_one_by_one(runtime):
     kernel, x, y = axpy(runtime, a=2.0)
     kernel()

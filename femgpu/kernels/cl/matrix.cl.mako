@@ -1,7 +1,7 @@
 // Schedule matrix: element matrices. In the evaluation phase an item stands for (cell, point) and writes what multiplies the basis
 // functions there, in reference coordinates; after the barrier for a tile: ROWS basis functions of one component of the test
 // function times COLUMNS of one component of the direction, whose entries are private and written at the end. A pass takes POINTS
-// points.
+// points. Where points are summed beforehand, a word of the block multiplies that word's table of products of basis functions.
 // Where the matrix is sparse, entries are added to its values: first the group brings what it needs to know of its cells' dofs.
 // Index space: a group serves CELLS cells, or one of PARTS parts of a cell; local id = (cell, component, tile of rows, tile of
 // columns), the last running fastest. Rows and columns are ordered by field, basis function, component.
@@ -146,6 +146,29 @@ ${pull_back(gradient, "block * DIM + d", "words")}\
 % if work.facet:
       const int facet = d_facets[AT_d_facets(begin + own, 0)];
 % endif
+% if work.contracted:
+      TABLE const real *products = TABLE_P0_0;
+% for i, field in enumerate(work.rows):
+% for j, other in enumerate(work.rows):
+% if i or j:
+      if (test_comp >= ${field.offset} && column_tile >= ${plan.first_column_tile(other)}) products = TABLE_P${i}_${j};
+% endif
+% endfor
+% endfor
+      __local const real *s_in = s_blocks + own * POINT_WORDS + (comp * NUM_COMP + trial_comp) * BLOCK_WORDS;
+      real r_block[BLOCK_WORDS];
+      for (int j = 0; j < BLOCK_WORDS; ++j) r_block[j] = s_in[j];
+      TILE_UNROLL
+      for (int m = 0; m < ROWS; ++m)
+        TILE_UNROLL
+        for (int n = 0; n < COLUMNS; ++n) {
+          const int v = min(test_b + m, num_test - 1), t = min(trial_b + n * trial_step, num_trial - 1);
+          real sum = 0;
+          TILE_UNROLL
+          for (int j = 0; j < BLOCK_WORDS; ++j) sum += r_block[j] * products[(j * num_test + v) * num_trial + t];
+          r_tile[m * COLUMNS + n] = (accum)sum;
+        }
+% else:
       for (int p = 0; p < points; ++p) {
         const int q = start + p;
         __local const real *s_in = s_blocks + (own * points + p) * POINT_WORDS + (comp * NUM_COMP + trial_comp) * BLOCK_WORDS;
@@ -188,6 +211,7 @@ ${trial(gradient, "s_k", "sum")}\
           }
         }
       }
+% endif
     }
 % if plan.passes > 1:
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from femgpu.kernels.array import Array
+from femgpu.kernels.contraction import contract
 from femgpu.kernels.plan import Plan, Step, Wish
 from femgpu.kernels.sparse import sparse_arrays
 from femgpu.kernels.work import RowsWork, Work
@@ -226,9 +227,10 @@ class MatrixPlan(Plan):
     @property
     def shape(self) -> str:
         """Items, cells, tiles and points."""
+        points = "points summed beforehand" if self.work.contracted else f"{self.points} points at a time"
         return (
             f"{self.items} items, {self.group_cells} cells per group, tiles of {self.tile_rows} x {self.tile_columns}, "
-            f"{self.points} points at a time, {self.local_bytes} B local"
+            f"{points}, {self.local_bytes} B local"
         )
 
 
@@ -237,7 +239,7 @@ class Matrix:
 
     name = "matrix"
     targets = ("matrix",)
-    parameters = ("rows", "columns", "cells", "points")
+    parameters = ("rows", "columns", "cells", "points", "contracted")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Other targets, reference coordinates, and so many components that those of a point do not fit local memory."""
@@ -256,9 +258,13 @@ class Matrix:
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[MatrixPlan]:
         """Tiles of all basis functions of the test function where these fit registers, in work-groups of the usual size."""
+        if wish.parameter("contracted", 1):
+            work = contract(work)
         most = max(row.num_basis for row in work.rows)
-        rows = min(wish.parameter("rows", _parts(most, _ROWS)), most)
-        columns = min(wish.parameter("columns", max(1, min(most // _NEIGHBOURS, limits.tile // rows))), most)
+        # Without points to loop over, adding an entry is most of its work: small tiles, and more items that add at once.
+        tile, tallest = (limits.tile // 3, _ROWS // 2) if work.contracted else (limits.tile, _ROWS)
+        rows = min(wish.parameter("rows", _parts(most, tallest)), most)
+        columns = min(wish.parameter("columns", max(1, min(most // _NEIGHBOURS, tile // rows))), most)
         plan = MatrixPlan.wished(work, limits, wish, tile_rows=rows, tile_columns=columns, comps=work.num_comp)
         plan = replace(plan, group_limit=min(limits.items, _ITEMS))
         if limits.stack_bytes:
@@ -276,7 +282,7 @@ def _fitted(plan: MatrixPlan, limits: Limits, wish: Wish) -> MatrixPlan:
     cells = wish.parameter("cells", max(1, limits.group // plan.tiles))
     plan = replace(plan, cells=max(1, min(cells, most)))
     staged = replace(plan, staged=True)
-    if not work.facet and staged.table_bytes + staged.point_bytes <= share:
+    if not (work.facet or work.contracted) and staged.table_bytes + staged.point_bytes <= share:
         plan = staged
     most = limits.local_bytes - plan.table_bytes if "points" in dict(wish.parameters) else share - plan.table_bytes
     points = max(1, min(wish.parameter("points", work.num_qpts), work.num_qpts, most // plan.point_bytes))
