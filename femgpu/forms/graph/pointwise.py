@@ -53,4 +53,4 @@ def _reads(graph: Graph, nodes: Iterable[int], locate: Locate, dim: int) -> froz
         if kind == INPUT:
             array, index = locate(*rest)
             found.add((array, component(array, index, dim)))
-    return frozenset(entry for entry in found if entry[0] != "constants")
+    return frozenset(found)

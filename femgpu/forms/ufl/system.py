@@ -11,7 +11,7 @@ from femgpu.errors import FormError
 from femgpu.forms.ufl.check import check_form, check_same_space, rank
 from femgpu.forms.ufl.preprocessing import deep_recursion, ufl_errors
 from femgpu.forms.ufl.show import show
-from femgpu.spaces import Constant, Function, SubFunction
+from femgpu.spaces import Function, SubFunction
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +112,3 @@ def functions_in(form: Any) -> list[Function]:
     """The functions whose vectors a form reads; of a part of a mixed function that one."""
     found = (entry.parent if isinstance(entry, SubFunction) else entry for entry in form.coefficients())
     return [entry for entry in found if isinstance(entry, Function)]
-
-
-def constants_in(form: Any) -> list[Constant]:
-    """The Constants that a form reads."""
-    return [entry for entry in form.constants() if isinstance(entry, Constant)]
