@@ -65,14 +65,15 @@ class Pointwise:
             `f1` (residual, action, functional), `g0` to `g5` (jacobian) or `s` and `c` (state) that are not always zero. The
             caller zeroes the outputs and defines the type `real` and the macro `R(x)`, `((real)(x))`.
         reads: what the body reads: ("u", c) a value of component c, ("u_x", c) and ("u_xx", c) derivatives of it, the
-            same for "w" and "a", where c counts components of all coefficients; ("s", i); ("c", i); ("constants", i);
-            ("x", 0), ("n", 0), ("K", 0), ("det", 0) and ("weight", 0) for any entry of these.
+            same for "w" and "a", where c counts components of all coefficients; ("s", i); ("c", i); ("x", 0), ("n", 0),
+            ("K", 0), ("det", 0) and ("weight", 0) for any entry of these.
         writes: what the body writes: ("f0", c), ("g3", c), ... with c the component of the test function; ("s", i), ("c", i).
         flops: operations per point; 0 for bodies of the user, which are not counted.
         evaluate: the numpy twin, see `evaluate.Evaluation`; None for bodies of the user.
         reference: whether it is in reference coordinates: it applies inverse Jacobian and measure itself.
         size: instructions that the body becomes, about.
         couples: of a jacobian, the components (of the test function, of the direction) that it couples.
+        constants: the entries of `constants` that the body reads.
     """
 
     kind: Kind
@@ -84,6 +85,7 @@ class Pointwise:
     reference: bool = False
     size: int = 0
     couples: frozenset[tuple[int, int]] = frozenset()
+    constants: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from petsc4py import PETSc
@@ -97,12 +97,12 @@ def _inputs(form: Form) -> tuple[bool, list[Function], list[Constant]]:
     if not form.has_jacobian:
         return True, list(form.coefficients), list(form.constants)
     entries = [entry for integral in form.integrals for entry in (integral.action, integral.jacobian) if entry is not None]
-    reads = frozenset().union(*(entry.reads for entry in entries))
-    coefficients = _owners(form.coefficients, form.coefficient_offsets, reads, _COEFFICIENTS)
-    constants = _owners(form.constants, form.constant_offsets, reads, ("constants",))
-    return any(name in _UNKNOWN for name, _ in reads), coefficients, constants
+    reads = {read for entry in entries for read in entry.reads}
+    values = {i for entry in entries for i in entry.constants}
+    coefficients = _owners(form.coefficients, form.coefficient_offsets, {i for name, i in reads if name in _COEFFICIENTS})
+    return any(name in _UNKNOWN for name, _ in reads), coefficients, _owners(form.constants, form.constant_offsets, values)
 
 
-def _owners(entries: Sequence[Any], offsets: Sequence[int], reads: Iterable[tuple[str, int]], arrays: Sequence[str]) -> list[Any]:
-    """Those among the functions or constants whose components are read in any of some arrays."""
-    return [entries[number] for number in sorted({bisect_right(offsets, i) - 1 for name, i in reads if name in arrays})]
+def _owners(entries: Sequence[Any], offsets: Sequence[int], read: set[int]) -> list[Any]:
+    """Those among functions or constants whose components are read."""
+    return [entries[number] for number in sorted({bisect_right(offsets, i) - 1 for i in read})]

@@ -114,10 +114,8 @@ class TimeProblem(NonlinearProblem):
     def linearise(self, x: PETSc.Vec, rate: PETSc.Vec | None = None, shift: float = 0.0) -> None:
         """Moves the Jacobian shift dF/d(du/dt) + dF/du (and what the preconditioner sees) to a state at `t.value`; collective.
 
-        It stays there until the next call or solve; but after `linearise(u.vec)`, without more, it follows u.
-
         Args:
-            x: the state.
+            x: the state; it stays until the next call or solve, but `linearise(u.vec)`, without more, follows u.
             rate: du/dt; default zero.
             shift: derivative of du/dt with respect to u.
         """

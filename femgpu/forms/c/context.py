@@ -72,10 +72,13 @@ class Context:
         reads = {(name, i) for name, entries in found.items() if name in words for i in entries}
         if "u_t" in words and self.rate is not None:
             reads |= {("a", self.rate + i) for i in components}
-        constants = list(range(self.num_constants)) if "constants" in words else []
-        constants += [i for name, i in (("t", self.time), ("u_tShift", self.shift)) if name in words and i is not None]
-        reads |= {("constants", i) for i in constants}
         return frozenset(reads)
+
+    def constants_read(self, bodies: Iterable[Body]) -> frozenset[int]:
+        """The entries of `constants` behind what bodies mention; all of the user's if any is."""
+        words = _words(bodies)
+        named = {i for name, i in (("t", self.time), ("u_tShift", self.shift)) if name in words and i is not None}
+        return frozenset(named.union(range(self.num_constants) if "constants" in words else ()))
 
     def check(self, bodies: Iterable[Body], facet: bool) -> None:
         """Refuses bodies that read or write where there is nothing.

@@ -16,14 +16,14 @@ GEOMETRY = ("K", "det", "weight")
 # Arrays with an entry per point; `constants` has none.
 PER_POINT = ("u", "u_x", "u_xx", *DIRECTION_ARRAYS, "a", "a_x", "a_xx", "x", "n", "s", "c", *GEOMETRY)
 # Arrays that count as a whole in `Pointwise.reads`.
-_WHOLE = ("x", "n", *GEOMETRY)
+_WHOLE = ("x", "n", *GEOMETRY, "constants")
 
 
 def width(array: str, dim: int) -> int:
     """The number of entries that one component takes in an input array; 0 where an array counts as a whole."""
     if array in _WHOLE:
         return 0
-    if array in ("s", "c", "constants"):
+    if array in ("s", "c"):
         return 1
     return int(dim ** SUFFIXES.index(array[1:]))
 
