@@ -15,6 +15,8 @@ from femgpu import leaving
 
 # After which a rank that waits for others looks whether they are there.
 _SECONDS_TO_LOOK = 1.0
+# That a message repeats of what it was given.
+_MOST_CHARACTERS = 60
 
 
 class FemgpuError(RuntimeError):
@@ -70,6 +72,19 @@ def alive(handle: Any, what: str) -> Any:
     if not handle.handle:
         raise DataError(f"{what} was destroyed, or never created; keep it as long as it is used, or make a new one")
     return handle
+
+
+def told(thing: Any) -> str:
+    """How a message names what was given in place of something else: in a few words, however long its own text is."""
+    kind = type(thing).__name__
+    if thing is None:
+        return "None"
+    if isinstance(thing, str | int | float | complex | np.generic):
+        text = repr(thing)
+        return f"{text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + ' ...'} of type {kind}"
+    if type(thing).__module__.startswith("femgpu.") and isinstance(name := getattr(thing, "name", None), str):
+        return f"the {kind} {name}"
+    return f"{'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}"
 
 
 # What ends a program, and is no error.
@@ -128,7 +143,7 @@ def file_path(name: Any) -> Path:
         DataError: for what is none.
     """
     if not isinstance(name, str | os.PathLike):
-        raise DataError(f"the name of a file is {name!r} of type {type(name).__name__}; expected a string or a Path: 'u.vtu'")
+        raise DataError(f"the name of a file is {told(name)}; expected a string or a Path first: femgpu.write('u.vtu', u)")
     return Path(name)
 
 

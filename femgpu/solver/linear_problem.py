@@ -49,7 +49,7 @@ class LinearProblem(NonlinearProblem):
         petsc_options: Mapping[str, Any] | None = None,
     ):
         if u is not None:
-            check_unknown(u)
+            check_unknown(u, "LinearProblem(a, L, bcs, u)")
         system = LinearSystem.of(a, L)
         self.a, self.L = system.a, system.L
         u = Function(system.space) if u is None else u

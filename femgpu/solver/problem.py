@@ -69,7 +69,7 @@ class NonlinearProblem:
         snes: PETSc.SNES | None = None,
         petsc_options: Mapping[str, Any] | None = None,
     ):
-        check_unknown(u)
+        check_unknown(u, "NonlinearProblem(F, u, bcs)")
         if snes is not None and not isinstance(snes, PETSc.SNES):
             raise DataError(f"snes is of type {type(snes).__name__}; expected a PETSc.SNES")
         self._snes = PETSc.SNES().create(comm=u.space.comm) if snes is None else alive(snes, "snes")

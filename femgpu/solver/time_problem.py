@@ -70,7 +70,7 @@ class TimeProblem(NonlinearProblem):
         options_prefix: str = "",
         petsc_options: Mapping[str, Any] | None = None,
     ):
-        check_unknown(u)
+        check_unknown(u, "TimeProblem(F, u, bcs)")
         options.check_prefix(options_prefix)
         let_go(u.space.comm)
         check_time(t, u)

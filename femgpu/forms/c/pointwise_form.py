@@ -22,7 +22,7 @@ from typing import Any
 
 import ufl
 
-from femgpu.errors import FormError, MeshError
+from femgpu.errors import FormError, MeshError, told
 from femgpu.forms.c.bodies import F_NAMES, G_NAMES, Body, Part, read_bodies
 from femgpu.forms.c.context import Context, action_reads, action_writes, couples, writes
 from femgpu.forms.records import Form, Integral, Kind, Pointwise, Read, Write, components
@@ -87,7 +87,7 @@ class PointwiseForm:
         self.groups |= groups
         for name, given in (("aux", aux), ("constants", constants)):
             if not isinstance(given, list | tuple):
-                raise FormError(f"PointwiseForm: {name} is {given!r} of type {type(given).__name__}; expected a list")
+                raise FormError(f"PointwiseForm: {name} is {told(given)}; expected a list")
         self.aux = tuple(aux)
         self.constants = tuple(constants)
         self.t = t
@@ -196,7 +196,7 @@ class PointwiseForm:
 
     def _check_coefficient(self, function: Any) -> None:
         if not isinstance(function, ufl.Coefficient):
-            raise FormError(f"PointwiseForm: aux holds {function!r}; expected Functions")
+            raise FormError(f"PointwiseForm: aux holds {told(function)}; expected Functions")
         check_space(function.ufl_function_space(), f"PointwiseForm: the coefficient {show(function)}")
         domain = function.ufl_function_space().ufl_domain()
         if domain != self.space.ufl_domain():

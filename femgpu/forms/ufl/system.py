@@ -7,7 +7,7 @@ from typing import Any
 
 import ufl
 
-from femgpu.errors import FormError
+from femgpu.errors import FormError, told
 from femgpu.forms.ufl.check import check_form, check_same_space, rank
 from femgpu.forms.ufl.preprocessing import deep_recursion, ufl_errors
 from femgpu.forms.ufl.show import show
@@ -40,7 +40,10 @@ class LinearSystem:
         """
         if is_equation(a):
             if L is not None:
-                raise FormError("L is given beside an equation; expected `a == L`, or a and L apart")
+                raise FormError(
+                    f"{told(L)} stands as L beside an equation; expected LinearProblem(a == L, bcs=bcs, u=u), or a and L apart, "
+                    "LinearProblem(a, L, bcs, u)"
+                )
             a, L = a.lhs, a.rhs
             L = None if isinstance(L, int | float) and L == 0 else L
         if L is None and rank(a) == 2:
