@@ -77,11 +77,9 @@ def alive(handle: Any, what: str) -> Any:
 def told(thing: Any) -> str:
     """How a message names what was given in place of something else: in a few words, however long its own text is."""
     kind = type(thing).__name__
-    if thing is None:
-        return "None"
-    if isinstance(thing, str | int | float | complex | np.generic):
+    if thing is None or isinstance(thing, str | int | float | complex | np.generic):
         text = repr(thing)
-        return f"{text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + ' ...'} of type {kind}"
+        return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]} ..."
     if type(thing).__module__.startswith("femgpu.") and isinstance(name := getattr(thing, "name", None), str):
         return f"the {kind} {name}"
     return f"{'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}"
