@@ -237,8 +237,10 @@ def whole_arrays(what: str, kind: type[FemgpuError]) -> Iterator[None]:
 def petsc_words(error: Exception) -> str:
     """What PETSc says about an error of its own, without the stack of calls before it."""
     lines = [line.partition("] ")[2] for line in str(error).splitlines() if line.startswith("[")]
-    told = [line for line in lines if line and "() at " not in line]
-    return ": ".join(told[-2:]).strip() or str(error)
+    said = [line for line in lines if line and "() at " not in line]
+    # For any type that it does not know PETSc says first where packages are explained.
+    said = [line for line in said[-2:] if "Check for miss-spelling" not in line] or said[-1:]
+    return ": ".join(said).strip() or str(error)
 
 
 def _told(failure: BaseException) -> tuple[str, Any]:

@@ -18,7 +18,7 @@ def check_dm(dm: Any) -> None:
         MeshError: saying what it is.
     """
     if not isinstance(dm, PETSc.DM):
-        raise MeshError(f"a mesh is {told(dm)}; expected a PETSc.DMPlex: femgpu.mesh.box((8, 8)), or V.dm of a function space V")
+        raise MeshError(f"a mesh is {told(dm)}; expected a PETSc.DMPlex: `space.dm` of a function space is one")
     alive(dm, "the DM of the mesh")
 
 

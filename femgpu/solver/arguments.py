@@ -21,7 +21,7 @@ def check_unknown(u: Any, call: str) -> None:
         DataError: when it is none.
     """
     if not isinstance(u, Function):
-        raise DataError(f"the unknown is {told(u)}; expected {call} with u a femgpu.Function in a FunctionSpace or MixedSpace")
+        raise DataError(f"the unknown is {told(u)}; expected a femgpu.Function in a FunctionSpace or MixedSpace: {call}")
 
 
 def check_diagonal(diagonal: Any) -> None:

@@ -158,9 +158,9 @@ def _message(error: PETSc.Error, solver: PETSc.Object) -> str:
             words = [*(found.groups() or ("",)), ""]
             given = _given(text)
             words[1] = f" (given: {given})" if given else ""
-            return f"{remedy.format(*words, p=prefix)} (PETSc: {text})"
+            return f"PETSc: {text}: {remedy.format(*words, p=prefix)}"
     if remedy := type_remedy(_snes(solver)):
-        return f"{remedy} (PETSc: {text})"
+        return f"PETSc: {text}: {remedy}"
     kinds = (*(("ts",) if isinstance(solver, PETSc.TS) else ()), "snes", "ksp", "pc")
     options = ", ".join(f"-{prefix}{kind}_..." for kind in kinds)
     return f"PETSc: {text} (error code {error.ierr}); look at the options {options}"

@@ -35,8 +35,7 @@ class Function(AtPoints, ufl.Coefficient):
     def __init__(self, space: Space, name: str | None = None):
         if not isinstance(space, Space) or space.root is not space:
             raise DataError(
-                f"a Function in {space if isinstance(space, Space) else told(space)}: expected a FunctionSpace or a MixedSpace; "
-                "sub(name).collapse() makes a field one"
+                f"a Function in {told(space)}: expected a FunctionSpace or a MixedSpace; sub(name).collapse() makes a field one"
             )
         self.has_name = name is not None
         name = "u" if name is None else name
