@@ -16,6 +16,7 @@ from typing import Any
 
 from femgpu import doctor, options
 from femgpu.errors import FemgpuError
+from femgpu.version import VERSION
 
 # Columns of tables that go into files or pipes: enough for the longest names of devices.
 _WIDTH = 240
@@ -179,11 +180,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose only own option without a value is --help: -h would swallow PETSc's -help."""
+    """A parser whose only own options without a value are --help and --version: -h would swallow PETSc's -help."""
 
     def __init__(self, **kwargs: Any):
         super().__init__(add_help=False, allow_abbrev=False, **kwargs)
         self.add_argument("--help", action="help", help="shows this")
+        self.add_argument("--version", action="version", version=f"femgpu {VERSION}", help="shows the version")
 
 
 def _command(commands: Any, name: str, help: str, run: Any) -> argparse.ArgumentParser:

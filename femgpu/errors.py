@@ -15,6 +15,8 @@ from femgpu import leaving
 
 # After which a rank that waits for others looks whether they are there.
 _SECONDS_TO_LOOK = 1.0
+# That a message repeats of what it was given.
+_MOST_CHARACTERS = 60
 
 
 class FemgpuError(RuntimeError):
@@ -70,6 +72,17 @@ def alive(handle: Any, what: str) -> Any:
     if not handle.handle:
         raise DataError(f"{what} was destroyed, or never created; keep it as long as it is used, or make a new one")
     return handle
+
+
+def told(thing: Any) -> str:
+    """How a message names what was given in place of something else: in a few words, however long its own text is."""
+    kind = type(thing).__name__
+    if thing is None or isinstance(thing, str | int | float | complex | np.generic):
+        text = repr(thing)
+        return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]} ..."
+    if type(thing).__module__.startswith("femgpu.") and isinstance(name := getattr(thing, "name", None), str):
+        return f"the {kind} {name}"
+    return f"{'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}"
 
 
 # What ends a program, and is no error.
@@ -128,7 +141,7 @@ def file_path(name: Any) -> Path:
         DataError: for what is none.
     """
     if not isinstance(name, str | os.PathLike):
-        raise DataError(f"the name of a file is {name!r} of type {type(name).__name__}; expected a string or a Path: 'u.vtu'")
+        raise DataError(f"the name of a file is {told(name)}; expected a string or a Path first: femgpu.write('u.vtu', u)")
     return Path(name)
 
 
@@ -224,8 +237,10 @@ def whole_arrays(what: str, kind: type[FemgpuError]) -> Iterator[None]:
 def petsc_words(error: Exception) -> str:
     """What PETSc says about an error of its own, without the stack of calls before it."""
     lines = [line.partition("] ")[2] for line in str(error).splitlines() if line.startswith("[")]
-    told = [line for line in lines if line and "() at " not in line]
-    return ": ".join(told[-2:]).strip() or str(error)
+    said = [line for line in lines if line and "() at " not in line]
+    # For any type that it does not know PETSc says first where packages are explained.
+    said = [line for line in said[-2:] if "Check for miss-spelling" not in line] or said[-1:]
+    return ": ".join(said).strip() or str(error)
 
 
 def _told(failure: BaseException) -> tuple[str, Any]:

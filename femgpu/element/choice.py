@@ -24,7 +24,7 @@ def choose_rules(
         kind: "cell" or "exterior_facet".
         degree: the degree that the rules integrate exactly; None asks for the points that PETSc gives an element by itself.
         scheme: one of `SCHEMES`.
-        elements: of the test function's fields: PETSc's points are those of the highest degree.
+        elements: of the fields that are read or tested with: PETSc's points are those of the highest degree.
         order: `-petscfe_default_quadrature_order`: from 0 on PETSc's points of that order, whatever degree and scheme say.
 
     Returns:

@@ -17,7 +17,7 @@ from femgpu.forms.ufl.check import check_inputs, rank
 from femgpu.forms.ufl.expression import lower_expression
 from femgpu.forms.ufl.expression_values import ExpressionValues
 from femgpu.forms.ufl.form import bilinear_form, functional, lower_form
-from femgpu.forms.ufl.system import LinearSystem, constants_in, functions_in, is_equation, residual_form
+from femgpu.forms.ufl.system import LinearSystem, is_equation, residual_form
 from femgpu.spaces import expressions
 
 __all__ = [
@@ -31,9 +31,7 @@ __all__ = [
     "StateSplit",
     "bilinear_form",
     "check_inputs",
-    "constants_in",
     "functional",
-    "functions_in",
     "has_transpose",
     "is_equation",
     "lower_expression",

@@ -73,6 +73,7 @@ class Pointwise:
         reference: whether it is in reference coordinates: it applies inverse Jacobian and measure itself.
         size: instructions that the body becomes, about.
         couples: of a jacobian, the components (of the test function, of the direction) that it couples.
+        constants: the entries of `constants` that the body reads.
     """
 
     kind: Kind
@@ -84,6 +85,7 @@ class Pointwise:
     reference: bool = False
     size: int = 0
     couples: frozenset[tuple[int, int]] = frozenset()
+    constants: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femgpu.element import LagrangeElement
-from femgpu.errors import DataError
+from femgpu.errors import DataError, told
 from femgpu.io import vtk_cells
 from femgpu.mesh import Block, FieldShape, Mesh, set_fields
 from femgpu.mesh.periods import is_periodic
@@ -94,9 +94,7 @@ def check_functions(functions: Sequence[Function | SubFunction]) -> None:
         raise DataError("no function was given; expected at least one: write(path, u)")
     for u in functions:
         if not isinstance(u, Function | SubFunction):
-            raise DataError(
-                f"{u!r} of type {type(u).__name__} was given; expected Functions: interpolate or project other things first"
-            )
+            raise DataError(f"{told(u)} was given; expected Functions: interpolate or project other things first")
     names = [u.name for u in functions]
     for u in functions:
         if len(u.space.fields) > 1:

@@ -67,7 +67,7 @@ class Motion:
         Raises:
             MeshError: when cells are inverted now, or coordinates are of another element; the mesh keeps what it had.
         """
-        if not meet(self._mpi, any(self._is_new(vec) for vec in self._vectors())):
+        if not meet(self._mpi, self.touched()):
             return False
         image = self._image()
         with collective(self._mpi):
@@ -81,6 +81,10 @@ class Motion:
             for follow in self.followers:
                 follow()
         return moved
+
+    def touched(self) -> bool:
+        """Whether this rank has written to a vector of coordinates since the last `update`, maybe what was there."""
+        return any(self._is_new(vec) for vec in self._vectors())
 
     def _holders(self) -> list[PETSc.DMPlex]:
         dms = (self._user_dm.alive(), self._dm, *(clone() for clone in self._clones))

@@ -7,7 +7,7 @@ from typing import Any
 
 from petsc4py import PETSc
 
-from femgpu.errors import MeshError, alive
+from femgpu.errors import MeshError, alive, told
 from femgpu.mesh.coordinates import coordinate_degree
 
 
@@ -18,9 +18,7 @@ def check_dm(dm: Any) -> None:
         MeshError: saying what it is.
     """
     if not isinstance(dm, PETSc.DM):
-        raise MeshError(
-            f"a mesh is {dm!r} of type {type(dm).__name__}; expected a PETSc.DMPlex: `space.dm` of a function space is one"
-        )
+        raise MeshError(f"a mesh is {told(dm)}; expected a PETSc.DMPlex: `space.dm` of a function space is one")
     alive(dm, "the DM of the mesh")
 
 

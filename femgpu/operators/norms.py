@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI
 
 from femgpu.element import basix_rule
-from femgpu.errors import DataError, collective, meet
+from femgpu.errors import DataError, collective, meet, told
 from femgpu.forms import ExpressionValues
 from femgpu.forms.ufl import builders
 from femgpu.mesh import Mesh
@@ -38,9 +38,7 @@ def norm(u: Any, kind: str = "L2", degree: int | None = None, options_prefix: st
     if isinstance(u, SubFunction):
         u = u.collapse()
     if not isinstance(u, Function):
-        raise DataError(
-            f"the l2 norm of {u!r} of type {type(u).__name__}; expected a Function or a field of one, which has a vector"
-        )
+        raise DataError(f"the l2 norm of {told(u)}; expected a Function or a field of one, which has a vector")
     meet(u.space.mesh.mpi)
     return float(u.vec.norm())
 
@@ -66,7 +64,7 @@ def error_norm(u: Any, exact: Any = 0.0, kind: str = "L2", degree: int | None = 
         FormError: for what is not supported.
     """
     if kind not in KINDS:
-        raise DataError(f"norm of kind {kind!r}; expected one of {', '.join(KINDS)}, or l2 for femgpu.norm")
+        raise DataError(f"norm of kind {told(kind)}; expected one of {', '.join(KINDS)}, or l2 for femgpu.norm")
     mesh, k = builders.mesh_and_degree(u, "u")
     error = u - builders.as_expression(exact, mesh, tuple(u.ufl_shape), k, "the exact solution")
     degree = max(2 * (k + 1) + 2, 2 * builders.mesh_and_degree(error, "the error")[1]) if degree is None else degree

@@ -210,6 +210,14 @@ def _read(vector: str, array: str, space: Space | None, offset: int, pointwise: 
             yield FieldData(name, vector, array, first, field, value, gradient, hessian)
 
 
+def _coefficients_read(form: Form, integral: Integral) -> list[Field]:
+    """The fields of coefficients that an integral reads."""
+    found = []
+    for function, first in zip(form.coefficients, form.coefficient_offsets, strict=False):
+        found += [data.field for entry in integral.pointwise for data in _read("a", "a", function.space, first, entry)]
+    return found
+
+
 def make_terms(form: Form, settings: Settings) -> list[Term]:
     """Splits a form's integrals by subdomain, cell type, facet type, and by affine and other cells; collective.
 
@@ -240,7 +248,8 @@ def _terms(form: Form, integral: Integral, mesh: Mesh, block: Block, order: int)
     """The terms of one integral on the cells of one type: affine cells, the others, and both again for each type of facet."""
     cells, facets = _cells(integral, mesh, block)
     space = form.unknown.space if form.space is None and form.unknown is not None else form.space
-    elements = [block.coord_element] if space is None else [field.elements[block.index] for field in space.fields]
+    fields = [*(() if space is None else space.fields), *(_coefficients_read(form, integral) if integral.degree is None else ())]
+    elements = [field.elements[block.index] for field in fields] or [block.coord_element]
     for affine in (True, False):
         bent = block.coord_element.map_degree if integral.estimated and not affine else 0
         degree = None if integral.degree is None else integral.degree + bent

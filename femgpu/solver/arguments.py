@@ -6,20 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from femgpu.errors import DataError
+from femgpu.errors import DataError, told
 from femgpu.spaces import Constant, Function
 
 
-def check_unknown(u: Any) -> None:
+def check_unknown(u: Any, call: str) -> None:
     """Refuses what is no Function.
+
+    Args:
+        u: what was given.
+        call: how the caller is called, for the message.
 
     Raises:
         DataError: when it is none.
     """
     if not isinstance(u, Function):
-        raise DataError(
-            f"the unknown is {u!r} of type {type(u).__name__}; expected a femgpu.Function in a FunctionSpace or MixedSpace"
-        )
+        raise DataError(f"the unknown is {told(u)}; expected a femgpu.Function in a FunctionSpace or MixedSpace: {call}")
 
 
 def check_diagonal(diagonal: Any) -> None:
@@ -39,4 +41,4 @@ def check_time(t: Any, u: Function) -> None:
         DataError: when it is not.
     """
     if t is not None and (not isinstance(t, Constant) or t.ufl_shape or t.ufl_domain() != u.space.ufl_domain()):
-        raise DataError(f"t is {t!r}; expected a scalar femgpu.Constant of the unknown's mesh: femgpu.Constant(dm, 0.0)")
+        raise DataError(f"t is {told(t)}; expected a scalar femgpu.Constant of the unknown's mesh: femgpu.Constant(dm, 0.0)")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.errors import DataError, FormError
+from femgpu.errors import DataError, FormError, told
 from femgpu.spaces import DirichletBC, Function, MixedSpace, SubSpace
 
 
@@ -46,12 +46,12 @@ def as_tuple(bcs: Conditions) -> tuple[Any, ...]:
         DataError: for anything else.
     """
     found = () if bcs is None else (bcs,) if isinstance(bcs, DirichletBC) else bcs
-    if not isinstance(found, Iterable) or isinstance(found, str):
-        raise DataError(f"bcs is {bcs!r}; expected a list of femgpu.DirichletBC(space, value, region)")
+    if not isinstance(found, Iterable) or isinstance(found, str | Function):
+        raise DataError(f"bcs is {told(bcs)}; expected a list of femgpu.DirichletBC(space, value, region)")
     found = tuple(found)
     for bc in found:
         if not isinstance(bc, DirichletBC | HeldField):
-            raise DataError(f"bcs holds {bc!r}; expected femgpu.DirichletBC(space, value, region)")
+            raise DataError(f"bcs holds {told(bc)}; expected femgpu.DirichletBC(space, value, region)")
     return found
 
 

@@ -109,4 +109,4 @@ def operator_of(mat: PETSc.Mat) -> GlobalOperator | None:
     context = mat.getPythonContext() if mat.getType() == PETSc.Mat.Type.PYTHON else None
     if isinstance(context, FormMatrix):
         return context.operator(mat)
-    return context.operator if isinstance(context, JacobianContext) else None
+    return context.current() if isinstance(context, JacobianContext) else None

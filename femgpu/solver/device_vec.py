@@ -62,18 +62,31 @@ class Staging:
             store(self.runtime, self._output, vec)
 
     def check(self, vec: Any) -> None:
-        """Refuses other vectors than T-vectors; the same verdict on all ranks, which all know how a vector is distributed."""
-        if not isinstance(vec, PETSc.Vec) or not vec.handle:
-            what = "one that was destroyed" if isinstance(vec, PETSc.Vec) else f"of type {type(vec).__name__}"
-            raise DataError(f"a vector of dofs is {what}; expected a PETSc.Vec like u.vec: u.vec.duplicate()")
-        if vec.getLocalSize() == self.num_owned and len(self._ranges) == 2:
-            return
-        ranges = vec.getOwnershipRanges() if vec.comm.size > 1 else np.array([0, vec.getSize()])
-        if not np.array_equal(ranges, self._ranges):
-            raise DataError(
-                f"a vector of {vec.getSize()} entries that begin on the ranks at {list(map(int, ranges[:-1]))}; expected "
-                f"{int(self._ranges[-1])} at {list(map(int, self._ranges[:-1]))}, like u.vec: u.vec.duplicate()"
-            )
+        """Refuses other vectors than T-vectors, see `check_vector`."""
+        check_vector(vec, self._ranges)
+
+
+def check_vector(vec: Any, expected: npt.NDArray[Any]) -> None:
+    """Refuses what is no vector of a distribution; the same verdict on all ranks, which all know how a vector is distributed.
+
+    Args:
+        vec: what was given.
+        expected: (num_ranks + 1,) where each rank's entries begin.
+
+    Raises:
+        DataError: for another type, a vector that was destroyed, and other sizes.
+    """
+    if not isinstance(vec, PETSc.Vec) or not vec.handle:
+        what = "one that was destroyed" if isinstance(vec, PETSc.Vec) else f"of type {type(vec).__name__}"
+        raise DataError(f"a vector of dofs is {what}; expected a PETSc.Vec like u.vec: u.vec.duplicate()")
+    if len(expected) == 2 and vec.getLocalSize() == expected[1]:
+        return
+    ranges = vec.getOwnershipRanges() if vec.comm.size > 1 else np.array([0, vec.getSize()])
+    if not np.array_equal(ranges, expected):
+        raise DataError(
+            f"a vector of {vec.getSize()} entries that begin on the ranks at {list(map(int, ranges[:-1]))}; expected "
+            f"{int(expected[-1])} at {list(map(int, expected[:-1]))}, like u.vec: u.vec.duplicate()"
+        )
 
 
 def load(runtime: Runtime, vec: PETSc.Vec, buffer: Any) -> None:

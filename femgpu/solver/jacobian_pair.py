@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from petsc4py import PETSc
 
 from femgpu import petsc_c
@@ -9,6 +11,8 @@ from femgpu.errors import DeviceError, OptionError
 from femgpu.operators.device import on_device
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian, create_difference, create_matfree
+from femgpu.solver.state_watch import StateWatch
+from femgpu.spaces import Function
 
 # Preconditioners that need no entries of the matrix.
 _NO_ENTRIES = ("none", "jacobi", "shell", "python", "ksp", "mat")
@@ -26,9 +30,10 @@ class JacobianPair:
     Args:
         snes: the solver, with its prefix.
         operator: the operators.
-        template: a T-vector.
+        u: the unknown.
 
     Attributes:
+        watch: says whether the matrices are those of now.
         amat: what KSP multiplies with: a python Mat, an assembled one (AIJ, or as `-mat_type` says), or a difference of residuals
             where the form has no Jacobian.
         pmat: what the preconditioner sees.
@@ -38,21 +43,24 @@ class JacobianPair:
         OptionError: where the options ask for entries of a Jacobian that the form does not have.
     """
 
-    def __init__(self, snes: PETSc.SNES, operator: GlobalOperator, template: PETSc.Vec):
+    def __init__(self, snes: PETSc.SNES, operator: GlobalOperator, u: Function):
         self._operator = operator
-        self._template = template
+        self._template = template = u.vec
+        self.watch = StateWatch(operator.local, u, snes)
         self._prefix = snes.getOptionsPrefix() or ""
         self._known = operator.local.form.has_jacobian
         self._settings = operator.local.settings
         self._assembled: AssembledJacobian | None = None
         self.targets = ["residual"]
         if self._known:
-            self.amat = create_matfree(operator, template)
+            self.amat = create_matfree(operator, template, self.watch)
+            self._base = template  # the operators keep the state
         else:
             self._refuse_entries()
             # Rounding errors of the residual, relative: what a difference quotient has to stand above.
             error = 2.2e-16 if self._settings.precision == "double" else 1e-7
             self.amat = create_difference(snes, template, error)
+            self._base = template.duplicate()
             # No PC knows a matrix that is a difference of residuals; the options may still name one.
             snes.getKSP().getPC().setType(PETSc.PC.Type.NONE)
         self.pmat = self.amat
@@ -101,21 +109,40 @@ class JacobianPair:
         if kind == "assembled":
             self.amat = self.pmat
 
-    def update(self, x: PETSc.Vec, J: PETSc.Mat, P: PETSc.Mat) -> None:
+    def update(self, x: PETSc.Vec, J: PETSc.Mat, P: PETSc.Mat, at_u: bool = False) -> None:
         """Brings the matrices to the state x, to which the operators have been moved.
 
         Args:
             x: the state.
             J: what the solver holds as `amat`.
             P: what the solver holds as `pmat`.
+            at_u: whether x is the unknown, which the matrices then follow.
         """
         if not self._known:
-            petsc_c.difference_at(self.amat, x)
+            if x.handle != self._base.handle:
+                x.copy(self._base)
+            petsc_c.difference_at(self.amat, self._base)
             self._operator.linearised = True
         if self._assembled is not None:
             self._assembled.fill()
         for mat in {J.handle: J, P.handle: P}.values():
             mat.assemble()
+        self.watch.note(at_u)
+
+    def follow(self, linearise: Callable[[PETSc.Vec], None]) -> None:
+        """Brings the matrices to u, where they are to be there, and to mesh, coefficients and constants as they are; collective.
+
+        Args:
+            linearise: moves all to a state.
+        """
+        if not self._operator.linearised:
+            linearise(self._template)
+        elif not self.watch.iterating() and self.watch.changed():
+            if self.watch.at_u:
+                linearise(self._template)
+            else:
+                self._operator.local.update()
+                self.update(self._base, self.amat, self.pmat)
 
     def _refuse_entries(self) -> None:
         """A difference of residuals has no entries to assemble."""

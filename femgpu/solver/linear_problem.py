@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mpi4py import MPI
 from petsc4py import PETSc
 
-from femgpu.forms import LinearSystem, constants_in, functions_in
+from femgpu.forms import LinearSystem
 from femgpu.solver.arguments import check_unknown
 from femgpu.solver.conditions import Conditions
 from femgpu.solver.problem import NonlinearProblem
@@ -50,12 +49,9 @@ class LinearProblem(NonlinearProblem):
         petsc_options: Mapping[str, Any] | None = None,
     ):
         if u is not None:
-            check_unknown(u)
+            check_unknown(u, "LinearProblem(a, L, bcs, u)")
         system = LinearSystem.of(a, L)
         self.a, self.L = system.a, system.L
-        self._inputs = functions_in(self.a), constants_in(self.a)
-        self._seen: Any = None
-        self._outdated = True
         u = Function(system.space) if u is None else u
         super().__init__(system.residual(u), u, bcs, options_prefix=options_prefix, petsc_options=petsc_options)
 
@@ -66,8 +62,7 @@ class LinearProblem(NonlinearProblem):
 
     def insert_boundary_values(self, x: PETSc.Vec) -> None:
         """Sets the prescribed entries of a T-vector to their values, evaluated anew; collective."""
-        self._look()
-        if self._outdated:
+        if self._pair.watch.changed():
             self.operator.refresh()
         else:
             self.operator.refresh_values()
@@ -80,17 +75,5 @@ class LinearProblem(NonlinearProblem):
         super()._attach()
 
     def _form_jacobian(self, snes: PETSc.SNES, x: PETSc.Vec, J: PETSc.Mat, P: PETSc.Mat) -> None:
-        self._look()
-        if self._outdated:
+        if self._pair.watch.changed():
             super()._form_jacobian(snes, x, J, P)
-            self._outdated = False
-
-    def _look(self) -> None:
-        """Notices, on all ranks together, whether what the bilinear form reads has changed, or the mesh has moved."""
-        mesh = self.u.space.mesh
-        mesh.update()
-        functions, constants = self._inputs
-        states = [function.vec.stateGet() for function in functions]
-        now = mesh.motion.moves, states, [constant.flat.tolist() for constant in constants]
-        self._outdated |= mesh.mpi.allreduce(now != self._seen, op=MPI.LOR)
-        self._seen = now

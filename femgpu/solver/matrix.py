@@ -2,34 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
 from femgpu import log, petsc_c
-from femgpu.errors import OptionError, alive, collective
+from femgpu.errors import OptionError, collective
 from femgpu.forms import has_transpose
 from femgpu.operators import Assembly, Columns, Groups, is_symmetric
+from femgpu.solver.device_vec import check_vector
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.shared_rows import SharedRows
+from femgpu.solver.state_watch import StateWatch
 
 # Types of matrices whose arrays are written as they stand.
 _AIJ = ("", "aij", "seqaij", "mpiaij")
 
 
 class Jacobian(PETSc.Mat):
-    """A Mat that refuses vectors that were destroyed, where PETSc ends the process."""
+    """A Mat whose products, in the user's own lines, follow the unknown, and take no vectors that do not fit.
+
+    Attributes:
+        follow: brings the matrix to the state that it is to have, before each product; collective.
+    """
+
+    follow: Callable[[], None] = staticmethod(lambda: None)
 
     def mult(self, x: PETSc.Vec, y: PETSc.Vec) -> None:
         """Y = A x."""
-        super().mult(alive(x, "the vector x of y = J x"), alive(y, "the vector y of y = J x"))
+        self._prepare(x, y)
+        super().mult(x, y)
 
     def multTranspose(self, x: PETSc.Vec, y: PETSc.Vec) -> None:  # noqa: N802
         """Y = A^T x."""
-        super().multTranspose(alive(x, "the vector x of y = J^T x"), alive(y, "the vector y of y = J^T x"))
+        self._prepare(x, y)
+        super().multTranspose(x, y)
+
+    def multAdd(self, x: PETSc.Vec, v: PETSc.Vec, y: PETSc.Vec) -> None:  # noqa: N802
+        """Y = v + A x."""
+        self._prepare(x, v, y)
+        super().multAdd(x, v, y)
+
+    def multTransposeAdd(self, x: PETSc.Vec, v: PETSc.Vec, y: PETSc.Vec) -> None:  # noqa: N802
+        """Y = v + A^T x."""
+        self._prepare(x, v, y)
+        super().multTransposeAdd(x, v, y)
+
+    def getDiagonal(self, result: PETSc.Vec | None = None) -> PETSc.Vec:  # noqa: N802
+        """The diagonal of A."""
+        self._prepare(*(() if result is None else (result,)))
+        return super().getDiagonal(result)
 
     def __mul__(self, x: PETSc.Vec | float) -> PETSc.Vec | PETSc.Mat:
-        return super().__mul__(alive(x, "the vector x of J * x") if isinstance(x, PETSc.Vec) else x)
+        self._prepare(*((x,) if isinstance(x, PETSc.Vec) else ()))
+        return super().__mul__(x)
+
+    def _prepare(self, *vecs: PETSc.Vec) -> None:
+        ranges = self.getOwnershipRanges()
+        for vec in vecs:
+            check_vector(vec, ranges)
+        self.follow()
 
 
 class JacobianContext:
@@ -38,28 +72,40 @@ class JacobianContext:
     Args:
         operator: the operators; `linearise` sets the state.
         template: a T-vector whose type `createVecs` follows.
+        watch: notices that the state is not that of now; None: who owns the state sees to that.
 
     Attributes:
         multTranspose: y = J^T x, None where there is no matrix-free transpose (second derivatives of the direction).
     """
 
-    def __init__(self, operator: GlobalOperator, template: PETSc.Vec):
+    def __init__(self, operator: GlobalOperator, template: PETSc.Vec, watch: StateWatch | None = None):
         self.operator = operator
         self.template = template
+        self._watch = watch
         form = operator.local.form
         # PETSc asks the context whether it has a transpose.
         self.multTranspose = (self.mult if is_symmetric(form) else self._transposed) if has_transpose(form) else None
 
+    def current(self) -> GlobalOperator:
+        """The operators at the state of now; collective.
+
+        Raises:
+            SolverError: when what the Jacobian reads has changed since that state was set.
+        """
+        if self._watch is not None:
+            self._watch.check()
+        return self.operator
+
     def mult(self, mat: PETSc.Mat, x: PETSc.Vec, y: PETSc.Vec) -> None:
         """Y = J x."""
-        self.operator.action(x, y)
+        self.current().action(x, y)
 
     def _transposed(self, mat: PETSc.Mat, x: PETSc.Vec, y: PETSc.Vec) -> None:
-        self.operator.action(x, y, "transposed")
+        self.current().action(x, y, "transposed")
 
     def getDiagonal(self, mat: PETSc.Mat, d: PETSc.Vec) -> None:  # noqa: N802
         """D = diagonal of J."""
-        self.operator.diagonal(d)
+        self.current().diagonal(d)
 
     def scale(self, mat: PETSc.Mat, factor: float) -> None:
         """Multiplies J by a number, until it is evaluated anew; TS does that where it solves for initial rates."""
@@ -71,18 +117,18 @@ class JacobianContext:
 
     def duplicate(self, mat: PETSc.Mat, copy: bool) -> PETSc.Mat:
         """Another Mat on the same operators; it shares the state."""
-        return create_matfree(self.operator, self.template)
+        return create_matfree(self.operator, self.template, self._watch)
 
 
-def create_matfree(operator: GlobalOperator, template: PETSc.Vec) -> PETSc.Mat:
-    """A python Mat over the Jacobian action."""
+def create_matfree(operator: GlobalOperator, template: PETSc.Vec, watch: StateWatch | None = None) -> Jacobian:
+    """A python Mat over the Jacobian action, see `JacobianContext`."""
     sizes = template.getSizes()
-    mat = Jacobian().createPython((sizes, sizes), JacobianContext(operator, template), comm=template.getComm())
+    mat = Jacobian().createPython((sizes, sizes), JacobianContext(operator, template, watch), comm=template.getComm())
     mat.setUp()
     return mat
 
 
-def create_difference(snes: PETSc.SNES, template: PETSc.Vec, error: float) -> PETSc.Mat:
+def create_difference(snes: PETSc.SNES, template: PETSc.Vec, error: float) -> Jacobian:
     """A Mat of type mffd over the solver's residual; the options -mat_mffd_* with the solver's prefix apply.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Any
 
 from petsc4py import PETSc
 
-from femgpu.errors import DataError, alive, collective
+from femgpu.errors import DataError, alive, collective, told
 
 
 def give_nullspace(mats: Sequence[PETSc.Mat], nullspace: PETSc.NullSpace, transpose: PETSc.NullSpace | None) -> None:
@@ -48,7 +48,7 @@ def give_near_nullspace(mats: Sequence[PETSc.Mat], nullspace: PETSc.NullSpace) -
 def _check(mats: Sequence[PETSc.Mat], nullspace: Any) -> None:
     if not isinstance(nullspace, PETSc.NullSpace):
         raise DataError(
-            f"a null space is {nullspace!r} of type {type(nullspace).__name__}; expected a PETSc.NullSpace: "
+            f"a null space is {told(nullspace)}; expected a PETSc.NullSpace: "
             "femgpu.constant_modes(space), femgpu.rigid_body_modes(space)"
         )
     alive(nullspace, "the null space")

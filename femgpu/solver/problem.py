@@ -69,7 +69,7 @@ class NonlinearProblem:
         snes: PETSc.SNES | None = None,
         petsc_options: Mapping[str, Any] | None = None,
     ):
-        check_unknown(u)
+        check_unknown(u, "NonlinearProblem(F, u, bcs)")
         if snes is not None and not isinstance(snes, PETSc.SNES):
             raise DataError(f"snes is of type {type(snes).__name__}; expected a PETSc.SNES")
         self._snes = PETSc.SNES().create(comm=u.space.comm) if snes is None else alive(snes, "snes")
@@ -114,19 +114,23 @@ class NonlinearProblem:
 
     @property
     def jacobian(self) -> PETSc.Mat:
-        """The matrix that KSP multiplies with, at the state of the last `linearise` or solve; before any, at u; collective.
+        """The matrix that KSP multiplies with; collective.
 
-        Mesh, coefficients and constants are those of when one asks for it: a matrix that one has kept follows them when one asks
-        again, and the state by `linearise`. (A difference of residuals, where the form gives no Jacobian, then moves to u.)
+        It is that of u, mesh, coefficients and constants as they are, also where they changed after it was taken: its products
+        (`mult` and the like, `getDiagonal`) move it there first, as this property does. The state is another than u after
+        `linearise(x)` with a vector other than `u.vec`, until the next `linearise` or solve; inside a solve PETSc rules it.
+
+        A KSP that the user runs multiplies with the matrix as it was taken. Where u, or a coefficient that it reads, has changed
+        since, a matrix-free one raises a SolverError there: take `problem.jacobian` again before each solve. An assembled one
+        (-femgpu_jacobian assembled), and a difference of residuals, are there what they were when last asked for.
 
         Rows and columns of prescribed dofs are zero but for s on the diagonal, the mean of the other rows' diagonal entries:
         `assemble_jacobian(diagonal=...)` gives a matrix with another number there, for eigenproblems say.
         """
-        if not self.operator.linearised:
-            self.linearise(self.u.vec)
-        elif self.operator.local.update():
-            self._pair.update(self.u.vec, self._pair.amat, self._pair.pmat)
-        return self._pair.amat
+        amat = self._pair.amat
+        amat.follow = lambda: self._pair.follow(self.linearise)
+        amat.follow()
+        return amat
 
     def assemble_jacobian(self, x: PETSc.Vec | None = None, diagonal: float | None = None) -> PETSc.Mat:
         """The Jacobian at a state as a new AIJ matrix, which stays as it is; collective. Moves the problem's own there, too.
@@ -163,7 +167,10 @@ class NonlinearProblem:
         self.operator.residual(x, f)
 
     def linearise(self, x: PETSc.Vec) -> None:
-        """Moves the Jacobian (and what the preconditioner sees) to the state x; collective."""
+        """Moves the Jacobian (and what the preconditioner sees) to the state x; collective.
+
+        A state other than `u.vec` itself stays until the next call or solve, see `jacobian`.
+        """
         self._form_jacobian(self.snes, x, self._pair.amat, self._pair.pmat)
 
     def insert_boundary_values(self, x: PETSc.Vec) -> None:
@@ -248,7 +255,7 @@ class NonlinearProblem:
             self.snes.reset()
         self.snes.setDM(self.u.space.dm)
         self.snes.setFunction(self._form_function, self._residual_vec)
-        self._pair = JacobianPair(self.snes, self.operator, self.u.vec)
+        self._pair = JacobianPair(self.snes, self.operator, self.u)
         if self._own:
             refuse_types(self.snes)
             with petsc_errors(self.snes, reading=True):
@@ -276,7 +283,7 @@ class NonlinearProblem:
     def _form_jacobian(self, snes: PETSc.SNES, x: PETSc.Vec, J: PETSc.Mat, P: PETSc.Mat) -> None:
         if self.form.has_jacobian:
             self.operator.linearise(x)
-        self._pair.update(x, J, P)
+        self._pair.update(x, J, P, self._pair.watch.is_u(x))
 
     def _advice(self) -> str:
         return advice(self.snes, self.form, self.operator.any_rows, self.form.has_jacobian and self.operator.is_zero())

@@ -190,7 +190,7 @@ class AssembledPC:
             if isinstance(context, FormMatrix):
                 return context.operator(mat)
             if isinstance(context, JacobianContext):
-                return context.operator
+                return context.current()
         dm = pc.getDM()
         if self._bound is None:
             if not dm.handle:

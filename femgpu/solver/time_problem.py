@@ -70,7 +70,7 @@ class TimeProblem(NonlinearProblem):
         options_prefix: str = "",
         petsc_options: Mapping[str, Any] | None = None,
     ):
-        check_unknown(u)
+        check_unknown(u, "TimeProblem(F, u, bcs)")
         options.check_prefix(options_prefix)
         let_go(u.space.comm)
         check_time(t, u)
@@ -115,11 +115,12 @@ class TimeProblem(NonlinearProblem):
         """Moves the Jacobian shift dF/d(du/dt) + dF/du (and what the preconditioner sees) to a state at `t.value`; collective.
 
         Args:
-            x: the state.
+            x: the state; it stays until the next call or solve, but `linearise(u.vec)`, without more, follows u.
             rate: du/dt; default zero.
             shift: derivative of du/dt with respect to u.
         """
         self._integrator.linearise(x, self._zero(rate), shift)
+        self._pair.watch.note(x.handle == self.u.vec.handle and rate is None and shift == 0.0)
 
     def insert_boundary_values(self, x: PETSc.Vec) -> None:
         """Sets the prescribed entries of a T-vector to their values at `t.value`, evaluated anew; collective."""
@@ -257,7 +258,7 @@ class TimeProblem(NonlinearProblem):
     def _attach(self) -> None:
         """Hands callbacks and matrices to TS, and reads its options."""
         self._integrator.attach(self._stage, self._residual_vec, self._monitor)
-        self._pair = JacobianPair(self.snes, self.operator, self.u.vec)
+        self._pair = JacobianPair(self.snes, self.operator, self.u)
         self._integrator.read_options()
         self._pair.choose(self.snes)
         self._integrator.connect(self._pair)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
-from femgpu.errors import DataError, MeshError, collective
+from femgpu.errors import DataError, MeshError, collective, told
 from femgpu.mesh.regions import BOUNDARY, choose
 from femgpu.spaces.constant import Constant
 from femgpu.spaces.expressions import ExpressionValues, expression_values, is_expression, write_nodal
@@ -49,7 +49,8 @@ class DirichletBC:
         if not isinstance(space, SingleSpace):
             names = ", ".join(f"sub({field.name!r})" for field in getattr(space, "fields", ()))
             raise DataError(
-                f"a boundary condition on {space}: expected a FunctionSpace" + (f" or a field: {names}" if names else "")
+                f"a boundary condition on {space if names else told(space)}: expected a FunctionSpace first, "
+                "DirichletBC(V, value, region)" + (f", or a field: {names}" if names else "")
             )
         if component is not None and component not in range(space.num_comp):
             raise DataError(f"component {component!r} of a space with {space.num_comp} components; they count from 0")

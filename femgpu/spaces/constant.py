@@ -9,7 +9,7 @@ import numpy.typing as npt
 import ufl
 from petsc4py import PETSc
 
-from femgpu.errors import DataError
+from femgpu.errors import DataError, told
 from femgpu.mesh import Mesh
 from femgpu.spaces.space import ufl_mesh
 
@@ -78,4 +78,8 @@ def _numbers(value: Any) -> npt.NDArray[np.float64]:
             raise TypeError(f"of type {type(value).__name__}")
         return np.array(value, np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"Constant {value!r}: expected a number or an array of numbers ({error})") from None
+        why = f"; {error}" if isinstance(value, list | tuple | np.ndarray) else ""
+        raise DataError(
+            f"the value of a Constant is {told(value)}; expected a number or an array of numbers, after the mesh: "
+            f"femgpu.Constant(dm, 2.0){why}"
+        ) from None

@@ -11,7 +11,7 @@ import ufl
 from petsc4py import PETSc
 
 from femgpu import petsc_c
-from femgpu.errors import DataError, alive, meet
+from femgpu.errors import DataError, alive, meet, told
 from femgpu.mesh.garbage import clean_up
 from femgpu.spaces.field import Field, copy_nodes
 from femgpu.spaces.interpolation import interpolate
@@ -35,7 +35,7 @@ class Function(AtPoints, ufl.Coefficient):
     def __init__(self, space: Space, name: str | None = None):
         if not isinstance(space, Space) or space.root is not space:
             raise DataError(
-                f"a Function in {space}: expected a FunctionSpace or a MixedSpace; sub(name).collapse() makes a field one"
+                f"a Function in {told(space)}: expected a FunctionSpace or a MixedSpace; sub(name).collapse() makes a field one"
             )
         self.has_name = name is not None
         name = "u" if name is None else name

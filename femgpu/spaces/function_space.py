@@ -9,7 +9,7 @@ import numpy as np
 from petsc4py import PETSc
 
 from femgpu.element import LagrangeElement
-from femgpu.errors import FormError, agree, collective
+from femgpu.errors import DataError, FormError, agree, collective
 from femgpu.mesh import Mesh
 from femgpu.mesh.restriction import FieldShape, given_section, set_fields
 from femgpu.spaces.field import Field
@@ -60,6 +60,13 @@ class FunctionSpace(SingleSpace):
         field = Field("u", 0, shape, elements, offsets)
         super().__init__(mesh, dm, (field,), num_local, UFLLagrange(ufl_cell(mesh), degree, shape, continuous))
 
+    def sub(self, index: Any) -> Any:
+        """Raises a DataError: only the fields of a MixedSpace have spaces of their own."""
+        raise DataError(
+            f"sub({index!r}) of {self}, which has no fields; expected the space itself, in conditions on one component "
+            "DirichletBC(V, value, region, component=0), or fields of a femgpu.MixedSpace: W.sub('velocity')"
+        )
+
     @cached_property
     def unconstrained(self) -> FunctionSpace:
         """The same space on a section without constraints; the first access is collective."""
@@ -78,7 +85,7 @@ def _checked(family: str, degree: Any) -> tuple[int, bool]:
     """Degree and continuity of a family."""
     if family not in _CONTINUOUS + _BROKEN:
         legal = ", ".join(_CONTINUOUS + _BROKEN)
-        raise FormError(f"element family {family!r}: expected one of {legal}")
+        raise FormError(f"element family {family!r}: expected one of {legal}, then the degree: FunctionSpace(dm, 'Lagrange', 1)")
     if not isinstance(degree, int | np.integer) or not 0 <= degree <= _MOST_DEGREE:
         raise FormError(f"degree {degree!r} of family {family!r}: expected an integer from 0 to {_MOST_DEGREE}")
     if degree == 0 and family in _CONTINUOUS:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.errors import DataError, collective, whole_arrays
+from femgpu.errors import DataError, collective, told, whole_arrays
 from femgpu.spaces.constant import Constant
 from femgpu.spaces.expressions import expression_values, is_expression, write_nodal
 from femgpu.spaces.space import SingleSpace
@@ -68,14 +68,14 @@ def shaped_values(source: Any, points: npt.NDArray[np.float64], shape: tuple[int
     with whole_arrays(f"the function that gives {what}", DataError):
         raw = source(np.ascontiguousarray(points.T)) if callable(source) else source
     if raw is None or isinstance(raw, str | bytes):
-        raise DataError(f"{what} are {raw!r}; expected numbers, {num_comp} per node")
+        raise DataError(f"{what} are {told(raw)}; expected numbers, {num_comp} per node")
     try:
         values = np.asarray(_spread(raw, num_points) if callable(source) and _has_arrays(raw) else raw)
         if np.iscomplexobj(values):
             raise DataError(f"{what} are complex; this PETSc has real scalars: expected real numbers, for example their .real")
         values = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{what} are {raw!r}; expected numbers, {num_comp} per node ({error})") from None
+        raise DataError(f"{what} are {told(raw)}; expected numbers, {num_comp} per node ({error})") from None
     if values.shape in ((), tuple(shape)) or (not callable(source) and values.size == num_comp):
         values = np.broadcast_to(values.reshape(-1, 1), (num_comp, num_points))
     legal = [(num_comp, num_points), (*shape, num_points)] + ([(num_points,)] if num_comp == 1 else [])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from femgpu.errors import FormError
+from femgpu.errors import FormError, told
 from femgpu.mesh.restriction import FieldShape, set_fields
 from femgpu.spaces.field import Field
 from femgpu.spaces.function_space import FunctionSpace
@@ -98,7 +98,8 @@ class SubSpace(SingleSpace):
 
 def _check(spaces: Any) -> None:
     if not isinstance(spaces, Mapping) or not spaces:
-        raise FormError(f"MixedSpace({spaces!r}): expected a mapping of names to FunctionSpaces, {{'velocity': V, 'pressure': Q}}")
+        what = "nothing" if spaces == {} else told(spaces)
+        raise FormError(f"a MixedSpace of {what}; expected a mapping of names to FunctionSpaces: {{'velocity': V, 'pressure': Q}}")
     for name, space in spaces.items():
         if not isinstance(name, str) or not name.isidentifier():
             raise FormError(f"field name {name!r}: expected letters, digits and underscores, as options can be called")

@@ -10,10 +10,12 @@ from petsc4py import PETSc
 from ufl import ds, dx, grad, inner
 
 import femgpu
-from femgpu.errors import FormError
+from femgpu.errors import FemgpuError, FormError
 
 TEXT = (Path(__file__).parents[2] / "docs" / "ufl.md").read_text()
-ROWS = re.findall(r"^\| `(.*?)` \| `(.*?)` \| `(.*?)` \|$", TEXT, re.MULTILINE)
+ROWS, HABITS = (
+    re.findall(r"^\| `(.*?)` \| `(.*?)` \| `(.*?)` \|$", part, re.MULTILINE) for part in TEXT.split("# Coming from DOLFINx")
+)
 
 
 @pytest.fixture(scope="module")
@@ -27,13 +29,14 @@ def names():
         f.interpolate(source)
         return f
 
+    femgpu.mesh.mark(dm, "left", lambda x: x[0] < 1e-9)
     v, a_thousand = ufl.TestFunction(V), [femgpu.Constant(dm, 1.0) for _ in range(1000)]
     modules = {"femgpu": femgpu, "ufl": ufl, "np": np, "ds": ds, "dx": dx, "grad": grad, "inner": inner}
     return modules | {"dm": dm, "V": V, "u": u, "w": w, "other": other, "v": v, "on_my_mesh": on_my_mesh, "a_thousand": a_thousand}
 
 
 def test_the_table_is_read():
-    assert len(ROWS) == TEXT.count("| `") / 3 == 12
+    assert (len(ROWS), len(HABITS)) == (18, 9) and TEXT.count("\n| `") == 27
 
 
 @pytest.mark.parametrize("line, said, instead", ROWS, ids=[row[0] for row in ROWS])
@@ -41,6 +44,18 @@ def test_rows(names, line, said, instead):
     with pytest.raises((ValueError, TypeError, RecursionError), match=re.escape(said)):
         eval(line, names)
     femgpu.assemble(eval(instead, names))
+
+
+@pytest.mark.parametrize("line, said, instead", HABITS, ids=[row[0] for row in HABITS])
+def test_habits(names, line, said, instead, tmp_path):
+    V, u, v = (names[name] for name in ("V", "u", "v"))
+    W, trial = femgpu.FunctionSpace(names["dm"], "Lagrange", 1, shape=2), ufl.TrialFunction(V)
+    forms = {"F": u * v * dx, "a": trial * v * dx, "L": v * dx, "bcs": [femgpu.DirichletBC(V, 0.0)]}
+    names = names | forms | {"W": W, "path": tmp_path / "u.vtu"}
+    with pytest.raises((FemgpuError, AttributeError), match=re.escape(said)) as caught:
+        exec(line, names)
+    assert len(str(caught.value)) < 220
+    exec(instead, names)
 
 
 def test_zeros_that_reach_femgpu(names):

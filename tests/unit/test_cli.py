@@ -14,6 +14,7 @@ from femgpu.bench import assembly, ex12, launch, report
 from femgpu.bench.residual import Timing
 from femgpu.cli import main
 from femgpu.runtime import costs
+from femgpu.version import VERSION
 
 ROOT = Path(__file__).parents[2]
 _SCRIPT = """
@@ -99,6 +100,12 @@ def test_devices_are_listed(capsys, set_options):
     set_options(femgpu_device="no such device")
     assert main(["devices"]) == 1
     assert "no device has this in its name" in capsys.readouterr().err
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0 and capsys.readouterr().out == f"femgpu {VERSION}\n"
 
 
 @pytest.mark.parametrize(

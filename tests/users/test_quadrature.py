@@ -86,6 +86,29 @@ def test_norms_count_both_functions():
     assert femgpu.error_norm(u, exact) == pytest.approx(11**-0.5, rel=1e-12)
 
 
+def test_pointwise_forms_count_the_coefficients_that_they_read(set_options):
+    """The means of x^8, and boundary integrals of it, by bodies that square a coefficient of degree 4 against degree 0."""
+    dm = femgpu.mesh.box((2, 1), cell="quadrilateral")
+    a, other, V = *(femgpu.Function(femgpu.FunctionSpace(dm, "Lagrange", k)) for k in (4, 7)), femgpu.FunctionSpace(dm, "DG", 0)
+    a.interpolate(lambda x: (x[0] + x[1]) ** 4)
+    square, u = dict(f0="f0[0] = -a[0] * a[0];"), femgpu.Function(V)
+
+    def sums(aux=(a,), prefix="", **more):
+        problem = femgpu.NonlinearProblem(femgpu.PointwiseForm(V, aux=list(aux), **more), u, options_prefix=prefix)
+        problem.residual(u.vec, f := u.vec.duplicate())
+        return -f.sum(), [term.quadrature.name for term in problem.operator.local.terms]
+
+    inside, on_right = (2**10 - 2) / 90, (2**9 - 1) / 9
+    assert sums(**square) == (pytest.approx(inside, rel=1e-13), ["petsc4"])
+    assert sums((a, other), **square, facets={2: square})[0] == pytest.approx(inside + on_right, rel=1e-13)
+    # What is not read does not count, and options overrule.
+    assert sums((other,), f0="f0[0] = -1.0;") == (pytest.approx(1.0), ["petsc0"])
+    set_options("one_", petscfe_default_quadrature_order=0)
+    found, rules = sums(prefix="one_", **square)
+    assert rules == ["petsc0"] and found == pytest.approx((0.75**8 + 1.25**8) / 2)
+    assert sums(**square, degree=3)[0] != pytest.approx(inside, rel=1e-3)
+
+
 def degree_of(form, u=None):
     """The degree that a form's only integral takes, and what was said about it."""
     degrees._warn.cache_clear()

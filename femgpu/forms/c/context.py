@@ -74,6 +74,12 @@ class Context:
             reads |= {("a", self.rate + i) for i in components}
         return frozenset(reads)
 
+    def constants_read(self, bodies: Iterable[Body]) -> frozenset[int]:
+        """The entries of `constants` behind what bodies mention; all of the user's if any is."""
+        words = _words(bodies)
+        named = {i for name, i in (("t", self.time), ("u_tShift", self.shift)) if name in words and i is not None}
+        return frozenset(named.union(range(self.num_constants) if "constants" in words else ()))
+
     def check(self, bodies: Iterable[Body], facet: bool) -> None:
         """Refuses bodies that read or write where there is nothing.
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import ufl
 
-from femgpu.errors import FormError, MeshError
+from femgpu.errors import FormError, MeshError, told
 from femgpu.forms.c.bodies import F_NAMES, G_NAMES, Body, Part, read_bodies
 from femgpu.forms.c.context import Context, action_reads, action_writes, couples, writes
 from femgpu.forms.records import Form, Integral, Kind, Pointwise, Read, Write, components
@@ -56,7 +56,8 @@ class PointwiseForm:
             "boundary" for all facets: `{3: dict(f0="..."), ("inlet", "outlet"): dict(f0="...", g0="...")}`. A facet in two
             regions counts twice.
         t: the Constant behind `t`; default: t is 0.
-        degree: quadrature degree; default: PETSc's points.
+        degree: of the quadrature; default: PETSc's points for the highest degree k of V's fields and what is read of `aux`: k + 1
+            per direction, exact to degree 2k + 1. -petscfe_default_quadrature_order overrules both.
 
     Raises:
         FormError: naming the argument that is not what is expected.
@@ -86,7 +87,7 @@ class PointwiseForm:
         self.groups |= groups
         for name, given in (("aux", aux), ("constants", constants)):
             if not isinstance(given, list | tuple):
-                raise FormError(f"PointwiseForm: {name} is {given!r} of type {type(given).__name__}; expected a list")
+                raise FormError(f"PointwiseForm: {name} is {told(given)}; expected a list")
         self.aux = tuple(aux)
         self.constants = tuple(constants)
         self.t = t
@@ -195,7 +196,7 @@ class PointwiseForm:
 
     def _check_coefficient(self, function: Any) -> None:
         if not isinstance(function, ufl.Coefficient):
-            raise FormError(f"PointwiseForm: aux holds {function!r}; expected Functions")
+            raise FormError(f"PointwiseForm: aux holds {told(function)}; expected Functions")
         check_space(function.ufl_function_space(), f"PointwiseForm: the coefficient {show(function)}")
         domain = function.ufl_function_space().ufl_domain()
         if domain != self.space.ufl_domain():
@@ -274,14 +275,14 @@ def _aux_fields(function: Any, starts: Mapping[Any, int]) -> list[tuple[int, int
 
 def _residual(context: Context, bodies: list[Body]) -> Pointwise | None:
     written = frozenset().union(*map(writes, bodies))
-    return _counted("residual", context.residual(bodies), context.reads(bodies), written)
+    return _counted("residual", context.residual(bodies), context.reads(bodies), written, context.constants_read(bodies))
 
 
 def _jacobian(context: Context, bodies: list[Body]) -> Pointwise | None:
     if not bodies:
         return None
     written = frozenset().union(*map(writes, bodies))
-    found = _counted("jacobian", context.jacobian(bodies), context.reads(bodies), written)
+    found = _counted("jacobian", context.jacobian(bodies), context.reads(bodies), written, context.constants_read(bodies))
     return replace(found, couples=frozenset().union(*map(couples, bodies)))
 
 
@@ -290,9 +291,10 @@ def _action(context: Context, bodies: list[Body], transposed: bool = False) -> P
         return None
     reads = context.reads(bodies).union(*(action_reads(body, transposed) for body in bodies))
     written = frozenset().union(*(action_writes(body, transposed) for body in bodies))
-    return _counted("action", context.action(bodies, transposed), reads, written)
+    return _counted("action", context.action(bodies, transposed), reads, written, context.constants_read(bodies))
 
 
-def _counted(kind: Kind, body: str, reads: frozenset[Read], written: frozenset[Write]) -> Pointwise:
+def _counted(kind: Kind, body: str, reads: frozenset[Read], written: frozenset[Write], constants: frozenset[int]) -> Pointwise:
     """The record of C text, whose operators say how long its program becomes."""
-    return Pointwise(kind, body, reads, written, flops=0, size=sum(body.count(operator) for operator in "+-*/<>?("))
+    size = sum(body.count(operator) for operator in "+-*/<>?(")
+    return Pointwise(kind, body, reads, written, flops=0, size=size, constants=constants)

@@ -23,16 +23,18 @@ def pointwise(kind: Kind, evaluation: Evaluation, dim: int, reference: bool = Fa
     """
     graph, roots, locate = evaluation.graph, evaluation.roots, evaluation.locate
     nodes = [node for _, _, node in roots]
+    reads, constants = _reads(graph, nodes, locate, dim)
     return Pointwise(
         kind=kind,
         body=print_body(graph, roots, locate),
-        reads=_reads(graph, nodes, locate, dim),
+        reads=reads,
         writes=frozenset((name, index // prod(evaluation.shapes[name][1:])) for name, index, _ in roots),
         flops=graph.flops(nodes),
         size=graph.size(nodes),
         evaluate=evaluation,
         reference=reference,
         couples=_couples(evaluation) if kind == "jacobian" else frozenset(),
+        constants=constants,
     )
 
 
@@ -45,12 +47,16 @@ def _couples(evaluation: Evaluation) -> frozenset[tuple[int, int]]:
     return frozenset(found)
 
 
-def _reads(graph: Graph, nodes: Iterable[int], locate: Locate, dim: int) -> frozenset[Read]:
-    """The input arrays and components that nodes need, as in `Pointwise.reads`."""
+def _reads(graph: Graph, nodes: Iterable[int], locate: Locate, dim: int) -> tuple[frozenset[Read], frozenset[int]]:
+    """The input arrays and components that nodes need, as in `Pointwise.reads`, and their entries of `constants`."""
     found: set[Read] = set()
+    constants: set[int] = set()
     for node in graph.live(nodes):
         kind, *rest = graph.nodes[node]
         if kind == INPUT:
             array, index = locate(*rest)
-            found.add((array, component(array, index, dim)))
-    return frozenset(entry for entry in found if entry[0] != "constants")
+            if array == "constants":
+                constants.add(index)
+            else:
+                found.add((array, component(array, index, dim)))
+    return frozenset(found), frozenset(constants)

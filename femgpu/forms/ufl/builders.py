@@ -9,7 +9,7 @@ import ufl
 from ufl.algorithms.analysis import extract_coefficients
 from ufl.domain import extract_domains
 
-from femgpu.errors import DataError
+from femgpu.errors import DataError, told
 from femgpu.forms.ufl.check import polynomial_degree
 from femgpu.forms.ufl.show import show
 from femgpu.mesh import Mesh
@@ -48,7 +48,7 @@ def as_expression(source: Any, mesh: Mesh, shape: tuple[int, ...], degree: int, 
             raise TypeError("nothing was given")
         values = np.asarray(source, np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{what} is {source!r}; expected a UFL expression, a callable of x or numbers ({error})") from None
+        raise DataError(f"{what} is {told(source)}; expected a UFL expression, a callable of x or numbers ({error})") from None
     _check_shape(values.shape or tuple(shape), shape, what)
     return Constant(dm, np.broadcast_to(values, shape))
 

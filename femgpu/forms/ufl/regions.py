@@ -63,9 +63,10 @@ def check_regions(form: Any, what: str) -> None:
         if isinstance(other, int) != isinstance(region, int):
             name, value = (region, other) if isinstance(region, str) else (other, region)
             default = f"{measure}({value}, subdomain_data={LABELS[integral.integral_type()]!r})"
+            of_label = f"{measure}({value}, subdomain_data={name!r})"
+            meant = default if of_label == default else f"{default} for the number, or {of_label} for a value of the label {name!r}"
             raise FormError(
-                f"{what}: equal integrands over the region {name!r} and over the number {value}; write {default} for the "
-                f"number, or {measure}({value}, subdomain_data={name!r}) where a value of the label {name!r} is meant: UFL takes "
+                f"{what}: equal integrands over the region {name!r} and over the number {value}; write {meant}: UFL takes "
                 f"{measure}(({name!r}, {value})) for the sum of both: {show(integral.integrand())}"
             )
 

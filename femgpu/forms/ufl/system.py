@@ -7,11 +7,11 @@ from typing import Any
 
 import ufl
 
-from femgpu.errors import FormError
+from femgpu.errors import FormError, told
 from femgpu.forms.ufl.check import check_form, check_same_space, rank
 from femgpu.forms.ufl.preprocessing import deep_recursion, ufl_errors
 from femgpu.forms.ufl.show import show
-from femgpu.spaces import Constant, Function, SubFunction
+from femgpu.spaces import Function, SubFunction
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,10 @@ class LinearSystem:
         """
         if is_equation(a):
             if L is not None:
-                raise FormError("L is given beside an equation; expected `a == L`, or a and L apart")
+                raise FormError(
+                    f"{told(L)} stands as L beside an equation; expected LinearProblem(a == L, bcs=bcs, u=u), or a and L apart, "
+                    "LinearProblem(a, L, bcs, u)"
+                )
             a, L = a.lhs, a.rhs
             L = None if isinstance(L, int | float) and L == 0 else L
         if L is None and rank(a) == 2:
@@ -112,8 +115,3 @@ def functions_in(form: Any) -> list[Function]:
     """The functions whose vectors a form reads; of a part of a mixed function that one."""
     found = (entry.parent if isinstance(entry, SubFunction) else entry for entry in form.coefficients())
     return [entry for entry in found if isinstance(entry, Function)]
-
-
-def constants_in(form: Any) -> list[Constant]:
-    """The Constants that a form reads."""
-    return [entry for entry in form.constants() if isinstance(entry, Constant)]
