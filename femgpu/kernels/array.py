@@ -77,7 +77,7 @@ class Layout:
                 words move together.
         """
         if self.lattice and permutation is not None:
-            groups = array.reshape(len(array), len(permutation), -1)
+            groups = array.reshape(len(array), len(permutation), array.shape[1] // len(permutation))
             array = groups[:, permutation].reshape(array.shape)
         num_cells, words = array.shape
         if self.order == "cell":

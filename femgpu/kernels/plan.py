@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 
 from femgpu.errors import PlanError
 from femgpu.kernels.array import Array, Layout
+from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Ceiling, Limits
 
@@ -24,58 +25,6 @@ CONSTANT_TABLE_BYTES = 32768
 DOT_SLOTS = 1024
 # What kernels reach of the ceilings, and how much of the shorter of memory traffic and arithmetic does not hide behind the longer.
 SHARE_BYTES, SHARE_FLOPS, OVERLAP = 0.85, 0.3, 0.3
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What the options and the mesh ask of a plan.
-
-    Attributes:
-        precision: one of `PRECISIONS`.
-        geometry: one of `GEOMETRIES`: inverse Jacobians from memory, or rebuilt from coordinates.
-        scatter: one of `SCATTERS`: atomic adds into the L-vector, or each cell its own entries.
-        parameters: of the schedule that is asked for by name, as (name, value) pairs.
-    """
-
-    precision: str = "double"
-    geometry: str = "stored"
-    scatter: str = "evector"
-    parameters: tuple[tuple[str, int], ...] = ()
-
-    def parameter(self, name: str, default: int) -> int:
-        """The value asked for, or the default."""
-        return dict(self.parameters).get(name, default)
-
-
-@dataclass(frozen=True)
-class Step:
-    """One launch.
-
-    Attributes:
-        name: of the kernel function.
-        shell: the template that it is rendered from, `cl/<shell>.cl.mako`.
-        arrays: the arguments after `first` and `count`, in order.
-        local: arrays in local memory, per work-group.
-        items: work-items per work-group.
-        group_cells: cells of one work-group, or parts of cells.
-        parts: parts of a cell that stand as cells, for example the rows of its matrix.
-        barriers: per work-group.
-        macros: sizes that the shell uses, beyond those of every kernel.
-    """
-
-    name: str
-    shell: str
-    arrays: tuple[Array, ...]
-    local: tuple[Array, ...] = ()
-    items: int = 64
-    group_cells: int = 64
-    parts: int = 1
-    barriers: int = 0
-    macros: tuple[tuple[str, int], ...] = ()
-
-    def global_size(self, count: int) -> int:
-        """Work-items to launch for a number of cells."""
-        return -(-count * self.parts // self.group_cells) * self.items
 
 
 @dataclass(frozen=True)
@@ -134,6 +83,11 @@ class Plan(ABC):
         return "__global"
 
     @property
+    def lines(self) -> bool:
+        """Whether kernels work with 1D tabulations, in the program's text, in place of full ones."""
+        return False
+
+    @property
     def sums_dots(self) -> bool:
         """Whether the kernel sums direction times result, too, where it is given a buffer for that (role ("dots",))."""
         return False
@@ -142,6 +96,24 @@ class Plan(ABC):
     def layout(self) -> Layout:
         """Of arrays that neighbouring items read together."""
         return Layout("block", self.block) if self.block > 1 else Layout()
+
+    @property
+    def node_layout(self) -> Layout:
+        """Of such arrays whose words belong to nodes: basis functions may stand in the order of the tensor product."""
+        return self.layout
+
+    def place(self, num_basis: int, num_comp: int, b: str, c: str) -> str:
+        """Where component c of basis function b stands among a cell's private coefficients, in C."""
+        return b if (num_comp, c) == (1, "0") else f"{b} * {num_comp} + {c}"
+
+    def each(self, name: str, count: str) -> str:
+        """The head of a loop over nodes of a cell, in C."""
+        return f"for (int {name} = 0; {name} < {count}; ++{name})"
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Files of functions that the shells use: of the cell's map, and of a tabulated basis."""
+        return ("geometry.cl", "basis.cl")
 
     @property
     def needs_coords(self) -> bool:
@@ -233,7 +205,7 @@ class Plan(ABC):
             words[field.vector] = words.get(field.vector, 0) + field.size
         for field in work.fields:
             if work.source == "evector":
-                own = replace(layout, together=field.num_comp)
+                own = replace(self.node_layout, together=field.num_comp)
                 arrays.append(Array(f"d_{field.name}", "scalar", ("entries", field.name), field.size, own))
                 continue
             if field.vector in words:
@@ -244,7 +216,7 @@ class Plan(ABC):
         if self.needs_coords:
             size = work.num_coord_basis
             arrays.append(Array("d_coords", "real", ("coords",), size * work.dim))
-            arrays.append(Array("d_coord_offsets", "int", ("coord_offsets",), size, layout))
+            arrays.append(Array("d_coord_offsets", "int", ("coord_offsets",), size, self.node_layout))
         if work.facet:
             arrays.append(Array("d_facets", "int", ("facets",), 1, Layout()))
         return arrays
@@ -280,12 +252,12 @@ class Plan(ABC):
                 arrays.append(Array("d_dots", "double", ("dots",), written=True))
         elif work.sums:
             for i, row in enumerate(work.rows):
-                own = replace(layout, together=row.num_comp)
+                own = replace(self.node_layout, together=row.num_comp)
                 arrays.append(Array(f"d_out{i}", "scalar", ("out", i), row.size, own, written=True))
         return arrays
 
     def _offsets(self, name: str, field: str, masked: bool, words: int, moves: int = 1) -> Array:
-        return Array(name, "int", ("offsets", field, masked), words, self.layout, moves=int(moves))
+        return Array(name, "int", ("offsets", field, masked), words, self.node_layout, moves=int(moves))
 
     def __str__(self) -> str:
         """One line for `-femgpu_view`."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from femgpu.errors import PlanError
-from femgpu.kernels.plan import CONSTANT_TABLE_BYTES, Plan, Step, Wish
+from femgpu.kernels.plan import CONSTANT_TABLE_BYTES, Plan
+from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
 
@@ -74,6 +75,7 @@ class Cell:
 
     name = "cell"
     targets = ("residual", "action", "diagonal", "functional", "state")
+    facets = True
     parameters = ("group_size",)
 
     def refuses(self, work: Work, limits: Limits) -> str:
@@ -83,6 +85,10 @@ class Cell:
         if work.reference and work.target == "diagonal":
             return "schedule cell computes a diagonal in physical coordinates only"
         return ""
+
+    def volunteers(self, work: Work, limits: Limits) -> bool:
+        """Whatever it serves."""
+        return True
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[CellPlan]:
         """Work-groups as large as the device likes them, then half and twice that."""

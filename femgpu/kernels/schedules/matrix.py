@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import ClassVar
 
 from femgpu.kernels.array import Array
-from femgpu.kernels.plan import Plan, Step, Wish
+from femgpu.kernels.plan import Plan
 from femgpu.kernels.sparse import sparse_arrays
+from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.work import RowsWork, Work
 from femgpu.model import Limits
 
@@ -237,6 +238,7 @@ class Matrix:
 
     name = "matrix"
     targets = ("matrix",)
+    facets = True
     parameters = ("rows", "columns", "cells", "points")
 
     def refuses(self, work: Work, limits: Limits) -> str:
@@ -253,6 +255,10 @@ class Matrix:
                 f"{limits.local_bytes} per work-group: use -femgpu_jacobian matfree and a preconditioner that asks for no matrix"
             )
         return ""
+
+    def volunteers(self, work: Work, limits: Limits) -> bool:
+        """Whatever it serves."""
+        return True
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[MatrixPlan]:
         """Tiles of all basis functions of the test function where these fit registers, in work-groups of the usual size."""

@@ -10,7 +10,8 @@ from typing import ClassVar
 
 from femgpu.errors import PlanError
 from femgpu.kernels.array import Array
-from femgpu.kernels.plan import GEOMETRIES, Plan, Step, Wish
+from femgpu.kernels.plan import GEOMETRIES, Plan
+from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
 
@@ -148,6 +149,7 @@ class Transposed:
 
     name = "transposed"
     targets = ("residual", "action")
+    facets = True
     parameters = ("blocks", "batches")
 
     def refuses(self, work: Work, limits: Limits) -> str:
@@ -163,6 +165,10 @@ class Transposed:
                 "work-group: use -femgpu_schedule cell"
             )
         return ""
+
+    def volunteers(self, work: Work, limits: Limits) -> bool:
+        """Whatever it serves."""
+        return True
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[TransposedPlan]:
         """Work-groups of about 128 items in four batches, then other numbers of batches and blocks."""

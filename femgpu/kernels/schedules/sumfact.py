@@ -1,0 +1,105 @@
+"""Schedule sumfact (paper 000): cells that are products of intervals, one direction after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from femgpu.errors import PlanError
+from femgpu.kernels.schedules.cell import CellPlan
+from femgpu.kernels.schedules.sumfact_group import SumfactGroupPlan
+from femgpu.kernels.schedules.sumfact_item import LANES, SumfactPlan
+from femgpu.kernels.step import Wish
+from femgpu.kernels.work import Work
+from femgpu.model import Limits
+
+# Whether `auto` may take it where items run side by side.
+_MEASURED_ON_GPUS = False
+# Bytes of private arrays up to which the default plan takes more cells side by side: they should stay in a core's own cache.
+_CACHE_BYTES = 1 << 18
+
+
+class Sumfact:
+    """The schedule: residuals, actions, functionals and states over cells that are products of intervals."""
+
+    name = "sumfact"
+    targets = ("residual", "action", "functional", "state")
+    facets = False
+    parameters = ("group_size", "lanes", "items", "cells", "derivatives")
+
+    def refuses(self, work: Work, limits: Limits) -> str:
+        """Facets, other targets, other cells and rules, and cells that are larger than a stack."""
+        if work.target not in self.targets:
+            return f"schedule sumfact computes no {work.target}; use schedule cell or matrix"
+        if work.facet:
+            return "schedule sumfact serves cells, not facets; use schedule cell"
+        if work.tensor is None:
+            return (
+                f"schedule sumfact needs cells, elements and a rule that are products of 1D ones, which those of this {work.cell} "
+                "are not; use schedule cell"
+            )
+        needed = SumfactPlan(work, geometry="recomputed").private_bytes
+        if limits.stack_bytes and needed > limits.stack_bytes:
+            return f"schedule sumfact needs {needed} bytes for one cell; a stack has {limits.stack_bytes}: use schedule cell"
+        return ""
+
+    def volunteers(self, work: Work, limits: Limits) -> bool:
+        """Where it takes fewer operations than schedule cell; not yet where items run side by side."""
+        if self.refuses(work, limits) or (limits.unroll and not _MEASURED_ON_GPUS):
+            return False
+        return SumfactPlan(work).flops < CellPlan(work).flops
+
+    def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactPlan]:
+        """Cells of an item, and items that share cells; these first where items run side by side."""
+        asked = set(dict(wish.parameters))
+        alone, shared = asked & {"group_size", "lanes"}, asked & {"items", "cells"}
+        if alone and shared:
+            given, other = ("=N,".join(sorted(names)) for names in (alone, shared))
+            raise PlanError(
+                f"-femgpu_schedule sumfact:{given}=N,{other}=N: an item has cells or cells have items; give one of both"
+            )
+        of_items, of_groups = self._of_items(work, limits, wish), self._of_groups(work, limits, wish)
+        if alone:
+            yield from of_items
+        elif shared or limits.unroll:
+            yield from of_groups
+            yield from of_items
+        else:
+            yield from of_items
+            yield from of_groups
+
+    def _of_items(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactPlan]:
+        """As many cells side by side as a core's cache holds where items do not run side by side, then fewer."""
+        asked, group = wish.parameter("lanes", 0), wish.parameter("group_size", 0)
+        if not 0 <= group <= limits.items:
+            raise PlanError(f"-femgpu_schedule sumfact:group_size={group}: the device allows 1 to {limits.items} work-items")
+        plan = SumfactPlan.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 0))
+        if asked:
+            sizes = [asked]
+        elif limits.unroll:
+            sizes = [1]
+        else:
+            sizes = [lanes for lanes in reversed(LANES) if lanes == 1 or lanes * plan.private_bytes <= _CACHE_BYTES]
+        if limits.stack_bytes:
+            # What is larger than a thread's stack ends the process.
+            fitting = [lanes for lanes in LANES if lanes * plan.private_bytes <= limits.stack_bytes]
+            sizes = list(dict.fromkeys(min(lanes, max(fitting, default=1)) for lanes in sizes))
+        for lanes in sizes:
+            items = group or max(1, min(limits.group // lanes, limits.items))
+            yield replace(plan, lanes=lanes, group_size=items)
+
+    def _of_groups(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactGroupPlan]:
+        """An item for each line of points, and cells for a work-group of the device's liking; none where one does not fit."""
+        if work.target not in ("residual", "action"):
+            return
+        plan = SumfactGroupPlan.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 0))
+        assert work.tensor is not None
+        most = limits.items
+        if limits.stack_bytes:
+            # Where a kernel has barriers, the arrays of a whole work-group stand there, and a larger group ends the process.
+            most = max(1, min(most, limits.stack_bytes // (8 * plan.stack_words)))
+        items = min(wish.parameter("items", work.tensor.q1d ** (work.dim - 1)), most)
+        cells = wish.parameter("cells", max(1, limits.group // items))
+        cells = min(cells, most // items, limits.local_bytes // plan.needed_bytes)
+        if cells:
+            yield replace(plan, items=items, cells=cells)
