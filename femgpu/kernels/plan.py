@@ -23,6 +23,8 @@ _BYTES = {"float": 4, "double": 8, "int": 4, "int4": 16, "uint": 4, "ushort": 2,
 CONSTANT_TABLE_BYTES = 32768
 # Numbers that the direction times the result of an action is summed into, so that few adds meet at one.
 DOT_SLOTS = 1024
+# Numbers that compilers keep for an item between two loops over the items of a work-group: places, ends of loops, sums.
+BESIDE_WORDS = 64
 # What kernels reach of the ceilings, and how much of the shorter of memory traffic and arithmetic does not hide behind the longer.
 SHARE_BYTES, SHARE_FLOPS, OVERLAP = 0.85, 0.3, 0.3
 
@@ -76,6 +78,18 @@ class Plan(ABC):
     @abstractmethod
     def shape(self) -> str:
         """Items, blocks and the like in words."""
+
+    @property
+    def private_bytes(self) -> int:
+        """Bytes of an item's private arrays and of what a compiler keeps beside them, about.
+
+        PoCL gives every item of a work-group arrays of its own, all of them on the stack of the thread that runs the group.
+        """
+        work = self.work
+        words = sum(field.size + field.num_comp * (1 + work.dim + work.dim**2 * field.hessian) for field in work.fields)
+        words += 4 * work.dim**3 + 2 * work.num_comp * (1 + work.dim) + work.num_state + 2 * work.num_cell_state
+        words += work.num_coord_basis * work.dim if self.needs_coords else 0
+        return 8 * (words + BESIDE_WORDS)
 
     @property
     def table_space(self) -> str:

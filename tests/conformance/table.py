@@ -36,9 +36,17 @@ class Serves:
 
     def drawn(self, rng):
         """Random values of all parameters that may be given together."""
-        sets = [self.instead[i] for i in rng.permutation(len(self.instead))[1:]]
-        left = {name for names in sets for name in names}
-        return [(name, int(rng.choice(values))) for name, values in self.parameters.items() if name not in left]
+        given = self._together()
+        return [(name, int(rng.choice(self.parameters[name]))) for name in given[rng.integers(len(given))]]
+
+    def largest(self):
+        """The largest values of all parameters that may be given together, for each such choice."""
+        return [tuple((name, self.parameters[name][-1]) for name in names) for names in self._together()]
+
+    def _together(self):
+        """Names of parameters that may be given together."""
+        rest = [name for name in self.parameters if all(name not in names for names in self.instead)]
+        return [(*names, *rest) for names in self.instead or ((),)]
 
     def must(self, work, degree):
         targets = self.reference if work.reference else self.targets

@@ -1,5 +1,7 @@
 """Every schedule does what the table says it does, and does it right: every entry, whatever the plan and the number of cells."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,6 +12,7 @@ from conformance.guarded import Guarded
 from conformance.samples import FORMS, HIGH, HIGHEST, LOW, draw, is_prime, make_problem, make_settings
 from conformance.table import MUST, limits_of
 from conformance.trial import Trial, make_task, stored_tasks
+from conftest import CHILD_ENVIRONMENT
 from petsc4py import PETSc
 
 from femgpu.element import tensor_factors
@@ -78,19 +81,28 @@ def test_unrolled_plans_are_right(seed, rng, runtime, number):
     check_sample(runtime, sample, rng)
 
 
-def test_large_groups_fit_the_device(rng, runtime):
+@pytest.mark.parametrize("element", [("tetrahedron", 3), ("hexahedron", 3)])
+def test_large_groups_fit_the_device(rng, runtime, element):
     """Under PoCL private arrays of a whole group stand on a thread's stack: groups must be cut to what fits."""
-    sample = SimpleNamespace(element=("tetrahedron", 3), num_comp=3, form="all", shape="affine", points="many")
+    sample = SimpleNamespace(element=element, num_comp=3, form="all", shape="affine", points="many")
     problem = make_problem(sample, rng)
     (term,) = make_terms(problem.form, make_settings(sample))
-    task = make_task("residual", term, problem, Arithmetic("double", "recomputed"))
-    work = make_work(term, "residual", task.pointwise)
-    for schedule in (schedule for schedule in SCHEDULES if not schedule.refuses(work, runtime.device.limits)):
-        largest = tuple((name, values[-1]) for name, values in MUST[schedule.name].parameters.items())
-        plan = next(iter(schedule.plans(work, runtime.device.limits, Wish("double", "recomputed", parameters=largest))))
-        trial = Trial(runtime, task, plan, rng.integers(term.num_cells, size=101))
-        trial.launch()
-        trial.check()
+    limits, work = runtime.device.limits, make_work(term, "residual", term.integral.residual)
+    for schedule in (schedule for schedule in SCHEDULES if not schedule.refuses(work, limits)):
+        task = make_task("residual", term, problem, Arithmetic("double", "recomputed", MUST[schedule.name].lines))
+        for largest in MUST[schedule.name].largest():
+            plan = next(iter(schedule.plans(work, limits, Wish("double", "recomputed", parameters=largest))))
+            trial = Trial(runtime, task, plan, rng.integers(term.num_cells, size=101))
+            trial.launch()
+            trial.check()
+
+
+def test_large_groups_fit_the_smallest_stacks():
+    """Those that threads get where `ulimit -s` says unlimited; overflows end the process."""
+    test = f"{__file__}::{test_large_groups_fit_the_device.__name__}"
+    command = f"ulimit -S -s 2048; exec {sys.executable} -m pytest -q -p no:cacheprovider -n 0 {test}"
+    done = subprocess.run(["bash", "-c", command], env=CHILD_ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(("items", "cells", "parts"), [(1024, 2, 1), (40, 1, 3), (1024, 0, 3)])

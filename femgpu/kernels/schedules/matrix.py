@@ -177,12 +177,11 @@ class MatrixPlan(Plan):
         return 4 * self.work.num_rows if self.work.place else 0
 
     @property
-    def stack_words(self) -> int:
-        """Private numbers of an item, about: what PoCL puts on a thread's stack for every item of a group."""
+    def private_bytes(self) -> int:
+        """Derivatives of the pointwise function and a tile, too."""
         work = self.work
-        words = sum(field.size + field.num_comp * (1 + work.dim + work.dim**2 * field.hessian) for field in work.fields)
-        words += work.num_comp**2 * self.block_words + work.num_coord_basis * work.dim + 4 * work.dim**3
-        return words + self.tile_rows * self.tile_columns + 2 * self.tile_columns * (1 + work.dim)
+        words = work.num_comp**2 * self.block_words + self.tile_rows * self.tile_columns
+        return super().private_bytes + 8 * (words + 2 * self.tile_columns * (1 + work.dim))
 
     def _outputs(self) -> list[Array]:
         return sparse_arrays(self.work, self.layout) if self.work.place else super()._outputs()
@@ -266,10 +265,7 @@ class Matrix:
         rows = min(wish.parameter("rows", _parts(most, _ROWS)), most)
         columns = min(wish.parameter("columns", max(1, min(most // _NEIGHBOURS, limits.tile // rows))), most)
         plan = MatrixPlan.wished(work, limits, wish, tile_rows=rows, tile_columns=columns, comps=work.num_comp)
-        plan = replace(plan, group_limit=min(limits.items, _ITEMS))
-        if limits.stack_bytes:
-            # Where a kernel has barriers, the arrays of a whole work-group stand there, and a larger group ends the process.
-            plan = replace(plan, group_limit=max(1, min(plan.group_limit, limits.stack_bytes // (8 * plan.stack_words))))
+        plan = replace(plan, group_limit=min(limits.abreast(plan.private_bytes), _ITEMS))
         yield _fitted(plan, limits, wish)
 
 

@@ -79,14 +79,12 @@ class Sumfact:
         elif limits.unroll:
             sizes = [1]
         else:
-            sizes = [lanes for lanes in reversed(LANES) if lanes == 1 or lanes * plan.private_bytes <= _CACHE_BYTES]
-        if limits.stack_bytes:
-            # What is larger than a thread's stack ends the process.
-            fitting = [lanes for lanes in LANES if lanes * plan.private_bytes <= limits.stack_bytes]
-            sizes = list(dict.fromkeys(min(lanes, max(fitting, default=1)) for lanes in sizes))
-        for lanes in sizes:
-            items = group or max(1, min(limits.group // lanes, limits.items))
-            yield replace(plan, lanes=lanes, group_size=items)
+            sizes = [lanes for lanes in reversed(LANES) if lanes == 1 or lanes * plan.cell_bytes <= _CACHE_BYTES]
+        plans = [replace(plan, lanes=lanes) for lanes in LANES]
+        fitting = [plan.lanes for plan in plans if not limits.stack_bytes or plan.private_bytes <= limits.stack_bytes]
+        for lanes in dict.fromkeys(min(lanes, max(fitting, default=1)) for lanes in sizes):
+            plan = replace(plan, lanes=lanes)
+            yield replace(plan, group_size=min(group or max(1, limits.group // lanes), limits.abreast(plan.private_bytes)))
 
     def _of_groups(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactGroupPlan]:
         """An item for each line of points, and cells for a work-group of the device's liking; none where one does not fit."""
@@ -94,10 +92,7 @@ class Sumfact:
             return
         plan = SumfactGroupPlan.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 0))
         assert work.tensor is not None
-        most = limits.items
-        if limits.stack_bytes:
-            # Where a kernel has barriers, the arrays of a whole work-group stand there, and a larger group ends the process.
-            most = max(1, min(most, limits.stack_bytes // (8 * plan.stack_words)))
+        most = limits.abreast(plan.private_bytes)
         items = min(wish.parameter("items", work.tensor.q1d ** (work.dim - 1)), most)
         cells = wish.parameter("cells", max(1, limits.group // items))
         cells = min(cells, most // items, limits.local_bytes // plan.needed_bytes)

@@ -10,6 +10,7 @@ from itertools import chain, zip_longest
 from femgpu.errors import PlanError
 from femgpu.kernels.array import Array
 from femgpu.kernels.contractions import Contraction, phases
+from femgpu.kernels.plan import BESIDE_WORDS
 from femgpu.kernels.schedules.sumfact_item import SumfactPlan, Sums
 from femgpu.kernels.step import Step
 
@@ -97,11 +98,13 @@ class SumfactGroupPlan(SumfactPlan):
         return self.work.maps and self.work.affine and self.geometry == "recomputed"
 
     @property
-    def stack_words(self) -> int:
-        """Private numbers of an item, about."""
+    def private_bytes(self) -> int:
+        """A line for each contraction, which compilers do not let share their lines; what belongs to a point."""
         work = self.work
+        steps = sum(map(len, self.evaluation)) + sum(map(len, self.integration))
         comps = sum(field.num_comp for field in work.fields) + work.num_comp
-        return 2 * self.longest + comps * (1 + work.dim + work.dim**2 * work.second) + 6 * work.dim**2 + work.num_state
+        point = comps * (1 + work.dim + work.dim**2 * work.second) + 4 * work.dim**3 + work.num_state + work.num_cell_state
+        return 8 * (steps * self.longest + point + BESIDE_WORDS)
 
 
 def _together(given: Iterable[tuple[Sums, list[Contraction]]]) -> list[list[tuple[Sums, Contraction]]]:

@@ -12,6 +12,7 @@ from typing import ClassVar
 from femgpu.errors import PlanError
 from femgpu.kernels.array import Layout
 from femgpu.kernels.contractions import Contraction, Order, Sizes, collocates, evaluation, integration
+from femgpu.kernels.plan import BESIDE_WORDS
 from femgpu.kernels.schedules.cell import CellPlan
 from femgpu.kernels.step import Step
 
@@ -171,12 +172,19 @@ class SumfactPlan(CellPlan):
         return found
 
     @property
-    def private_bytes(self) -> int:
-        """Of an item's arrays, about."""
+    def cell_bytes(self) -> int:
+        """Of a cell's private arrays."""
         inputs = sum(sums.words + sums.coefficients * (not sums.aliased) for sums in self.fields)
         outputs = sum(sums.words + sums.coefficients * (not sums.aliased) for sums in self.rows)
         scratch = sum(self.scratch.values())
-        return self.lanes * (self.itemsize("real") * (inputs + scratch) + self.itemsize("accum") * (outputs + scratch))
+        return self.itemsize("real") * (inputs + scratch) + self.itemsize("accum") * (outputs + scratch)
+
+    @property
+    def private_bytes(self) -> int:
+        """Cells side by side, and what belongs to a point of one of them."""
+        work = self.work
+        point = (1 + work.num_comp + sum(field.num_comp for field in work.fields)) * work.dim**2 * (1 + work.second)
+        return self.lanes * (self.cell_bytes + 8 * work.dim**2) + 8 * (BESIDE_WORDS + point + work.num_state)
 
     @property
     def flops(self) -> int:

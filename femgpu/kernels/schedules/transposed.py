@@ -104,14 +104,6 @@ class TransposedPlan(Plan):
         """Bytes of `cell_local`."""
         return sum(array.words * self.itemsize(array.ctype) for array in self.cell_local)
 
-    @property
-    def stack_words(self) -> int:
-        """Private numbers of an item, about: what PoCL puts on a thread's stack for every item of a group."""
-        work = self.work
-        words = sum(field.size + field.num_comp * (1 + work.dim + work.dim**2 * field.hessian) for field in work.fields)
-        words += 3 * work.dim**2 + 2 * work.num_comp * (1 + work.dim)
-        return words + (work.num_coord_basis * work.dim if self.needs_coords else 0)
-
     def steps(self) -> tuple[Step, ...]:
         """One launch."""
         cells = self.batch_cells * self.group_chunks
@@ -181,10 +173,7 @@ class Transposed:
             group_limit=limits.items,
             local_limit=limits.local_bytes,
         )
-        if limits.stack_bytes:
-            # Where a kernel has barriers, the arrays of a whole work-group stand there, and a larger group ends the process.
-            fitting = max(1, limits.stack_bytes // (8 * plan.stack_words))
-            plan = replace(plan, group_limit=min(limits.items, fitting))
+        plan = replace(plan, group_limit=limits.abreast(plan.private_bytes))
         default = max(1, _ITEMS // plan.block_size)
         plan = replace(plan, num_blocks=wish.parameter("blocks", default))
         yield plan
