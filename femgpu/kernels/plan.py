@@ -120,6 +120,15 @@ class Plan(ABC):
         """Where component c of basis function b stands among a cell's private coefficients, in C."""
         return b if (num_comp, c) == (1, "0") else f"{b} * {num_comp} + {c}"
 
+    def place_of_node(self, b: str, d: str) -> str:
+        """The same for the coordinates of node b."""
+        return self.place(self.work.num_coord_basis, self.work.dim, b, d)
+
+    @property
+    def keeps_coefficients(self) -> bool:
+        """Whether coefficients still stand there when the results are written."""
+        return True
+
     def each(self, name: str, count: str) -> str:
         """The head of a loop over nodes of a cell, in C."""
         return f"for (int {name} = 0; {name} < {count}; ++{name})"

@@ -149,7 +149,7 @@ def _coefficient(work: Work, field: FieldWork, cell: str, i: str) -> str:
 def _direction(plan: Plan, number: int, row: RowsWork) -> str:
     """The expression for component c of basis function b of the direction in the rows of a field, zero where prescribed."""
     work, comps = plan.work, row.num_comp
-    for field in work.fields:
+    for field in work.fields if plan.keeps_coefficients else ():
         if field.array == "w" and (field.offset, field.table, field.num_comp) == (row.offset, row.table, comps):
             return f"r_{field.name}_e[{plan.place(field.num_basis, comps, 'b', 'c')}]"
     name = f"test{number}"

@@ -60,9 +60,16 @@ MUST = {
         TENSOR_CELLS,
         False,
         15,
-        {"group_size": range(1, 97), "lanes": LANES, "items": range(1, 65), "cells": range(1, 9), "derivatives": (1, 2)},
+        {
+            "group_size": range(1, 97),
+            "lanes": LANES,
+            "items": range(1, 65),
+            "cells": range(1, 9),
+            "pencils": range(1, 9),
+            "derivatives": (1, 2),
+        },
         lines=True,
-        instead=(("group_size", "lanes"), ("items", "cells")),
+        instead=(("group_size", "lanes"), ("items", "cells"), ("pencils",)),
     ),
     "cell": Serves(
         tuple(target for target in TARGETS if target != "matrix"),

@@ -214,7 +214,9 @@ inline void integrate(const int rows, const int columns, const int row_step, con
 // What `basis.cl` computes from tables at a point is read and written here as sums over the lattice: word `slot` of place p of one cell
 // is e[(slot * NUM_QPTS + p) * LANES]; slots as in `contractions.py`.
 // LATTICE is the address space.
+#ifndef AT_POINT
 #define AT_POINT(slot, p) (((slot) * NUM_QPTS + (p)) * LANES)
+#endif
 #define TABLE_B(i, q) place
 #define TABLE_D(i, q) place
 #define TABLE_H(i, q) place

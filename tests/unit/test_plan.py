@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from femgpu import runtime
 from femgpu.element import Factors, Tensor
 from femgpu.errors import PlanError
-from femgpu.kernels import FieldWork, RowsWork, Table, Wish, Work, render, schedule_named, vector_kernels
-from femgpu.kernels.schedules import CellPlan, MatrixPlan, SumfactGroupPlan, SumfactPlan, TransposedPlan
+from femgpu.kernels import SECOND, FieldWork, RowsWork, Table, Wish, Work, render, schedule_named, vector_kernels
+from femgpu.kernels.schedules import CellPlan, MatrixPlan, SumfactGroupPlan, SumfactPencilPlan, SumfactPlan, TransposedPlan
 from femgpu.kernels.schedules.transposed import LEAST_ITEMS
 from femgpu.model import Beta, Limits
 
@@ -109,11 +109,18 @@ def test_barriers_and_local_memory_of_sum_factorisation():
         # Derivatives along the directions are independent one way, and add to the same the other way.
         assert [len(plan.evaluation), len(plan.integration)] == [4, 6]
         assert plan.local_bytes == 2 * plan.needed_bytes == 2 * 8 * 2 * (4 + 1 + 2) * num_comp * 64
-    with pytest.raises(PlanError, match="sumfact:lanes=N,items=N: an item has cells or cells have items; give one of both"):
+        # A lattice for each component of the field, two for the row's other directions; rows of an odd number of words.
+        pencils = SumfactPencilPlan(plan.work, cells=2, derivatives=2)
+        assert pencils.serves and pencils.items == 16
+        assert pencils.local_bytes == 2 * pencils.needed_bytes == 2 * 8 * (1 + 2) * num_comp * 5 * 16
+    assert not replace(pencils, work=replace(plan.work, writes=SECOND)).serves
+    with pytest.raises(PlanError, match="sumfact:lanes=N,items=N: an item has cells, or cells have items or pencils; give one"):
         next(schedule_named("sumfact").plans(plan.work, Limits(), Wish(parameters=(("lanes", 4), ("items", 4)))))
     wish = Wish(parameters=(("items", 16), ("cells", 100)))
     plans = schedule_named("sumfact").plans(plan.work, Limits(local_bytes=plan.needed_bytes * 3), wish)
     assert next(plans).cells == 3
+    (default, *_) = schedule_named("sumfact").plans(pencils.work, Limits(unroll=2048, group=128, local_bytes=1 << 17), Wish())
+    assert type(default) is SumfactPencilPlan and (default.items, default.cells) == (16, 8)
 
 
 def test_beta_model_of_the_paper():
@@ -491,6 +498,26 @@ CASES = {
             cells=4,
         ),
         "for (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
+    ),
+    "sumfact_pencils_action_q2_gauss_double": (
+        sumfact(
+            3,
+            4,
+            3,
+            2,
+            plan=SumfactPencilPlan,
+            target="action",
+            coord_table=1,
+            affine=False,
+            geometry="recomputed",
+            scatter="atomic",
+            fields=(field("w", "w", 27),),
+            rows=(RowsWork(0, 0, 27, 1, beside="w"),),
+            derivatives=2,
+            unroll=2048,
+            cells=8,
+        ),
+        "f0[0] = w[0];\nfor (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
     ),
     "state_p1_double": (
         cell(

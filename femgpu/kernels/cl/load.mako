@@ -22,5 +22,5 @@
 % if plan.needs_coords:
   UNROLL
   ${plan.each("b", "NUM_COORD_BASIS")}
-    for (int d = 0; d < DIM; ++d) r_x_e[${plan.place(work.num_coord_basis, work.dim, "b", "d")}] = d_coords[d_coord_offsets[AT_d_coord_offsets(cell, b)] + d];
+    for (int d = 0; d < DIM; ++d) r_x_e[${plan.place_of_node("b", "d")}] = d_coords[d_coord_offsets[AT_d_coord_offsets(cell, b)] + d];
 % endif

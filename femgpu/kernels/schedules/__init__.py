@@ -9,6 +9,7 @@ from femgpu.kernels.schedules.schedule import Schedule
 from femgpu.kernels.schedules.sumfact import Sumfact
 from femgpu.kernels.schedules.sumfact_group import SumfactGroupPlan
 from femgpu.kernels.schedules.sumfact_item import SumfactPlan
+from femgpu.kernels.schedules.sumfact_pencils import SumfactPencilPlan
 from femgpu.kernels.schedules.transposed import Transposed, TransposedPlan
 
 # In the order in which `auto` asks them.
@@ -36,6 +37,7 @@ __all__ = [
     "Schedule",
     "Sumfact",
     "SumfactGroupPlan",
+    "SumfactPencilPlan",
     "SumfactPlan",
     "Transposed",
     "TransposedPlan",

@@ -9,6 +9,7 @@ from femgpu.errors import PlanError
 from femgpu.kernels.schedules.cell import CellPlan
 from femgpu.kernels.schedules.sumfact_group import SumfactGroupPlan
 from femgpu.kernels.schedules.sumfact_item import LANES, SumfactPlan
+from femgpu.kernels.schedules.sumfact_pencils import SumfactPencilPlan
 from femgpu.kernels.step import Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
@@ -19,13 +20,17 @@ _MEASURED_ON_GPUS = False
 _CACHE_BYTES = 1 << 18
 
 
+# Parameters that may be given together: cells of an item, items of a cell, pencils.
+_KINDS = ({"group_size", "lanes"}, {"items", "cells"}, {"pencils"})
+
+
 class Sumfact:
     """The schedule: residuals, actions, functionals and states over cells that are products of intervals."""
 
     name = "sumfact"
     targets = ("residual", "action", "functional", "state")
     facets = False
-    parameters = ("group_size", "lanes", "items", "cells", "derivatives")
+    parameters = ("group_size", "lanes", "items", "cells", "pencils", "derivatives")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Facets, other targets, other cells and rules, and cells that are larger than a stack."""
@@ -52,21 +57,20 @@ class Sumfact:
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactPlan]:
         """Cells of an item, and items that share cells; these first where items run side by side."""
         asked = set(dict(wish.parameters))
-        alone, shared = asked & {"group_size", "lanes"}, asked & {"items", "cells"}
-        if alone and shared:
-            given, other = ("=N,".join(sorted(names)) for names in (alone, shared))
+        given = [names for names in _KINDS if asked & names]
+        if len(given) > 1:
+            said = ",".join(f"{name}=N" for names in given for name in sorted(asked & names))
             raise PlanError(
-                f"-femgpu_schedule sumfact:{given}=N,{other}=N: an item has cells or cells have items; give one of both"
+                f"-femgpu_schedule sumfact:{said}: an item has cells, or cells have items or pencils; give one of these"
             )
-        of_items, of_groups = self._of_items(work, limits, wish), self._of_groups(work, limits, wish)
-        if alone:
-            yield from of_items
-        elif shared or limits.unroll:
-            yield from of_groups
-            yield from of_items
-        else:
-            yield from of_items
-            yield from of_groups
+        kinds = [self._of_items(work, limits, wish), self._of_groups(work, limits, wish), self._of_pencils(work, limits, wish)]
+        if given:
+            # What is asked for first, which may not serve; then a cell for each item, which always does.
+            kinds = [kinds[_KINDS.index(given[0])], kinds[0]]
+        elif limits.unroll:
+            kinds.reverse()
+        for kind in dict.fromkeys(kinds):
+            yield from kind
 
     def _of_items(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactPlan]:
         """As many cells side by side as a core's cache holds where items do not run side by side, then fewer."""
@@ -98,3 +102,13 @@ class Sumfact:
         cells = min(cells, most // items, limits.local_bytes // plan.needed_bytes)
         if cells:
             yield replace(plan, items=items, cells=cells)
+
+    def _of_pencils(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactPencilPlan]:
+        """An item for each pencil, and cells for a work-group of the device's liking; none where one does not fit."""
+        plan = SumfactPencilPlan.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 2), block=1)
+        if not plan.serves:
+            return
+        most = min(limits.abreast(plan.private_bytes) // plan.items, limits.local_bytes // plan.needed_bytes)
+        cells = min(wish.parameter("pencils", max(1, limits.group // plan.items)), most)
+        if cells:
+            yield replace(plan, cells=cells)
