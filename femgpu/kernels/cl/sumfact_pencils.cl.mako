@@ -12,7 +12,7 @@ kinds = (("real", plan.lattices), ("accum", plan.rows))
 #define AT_POINT(slot, p) (slot)
 #define PENCIL_UNROLL _Pragma("unroll${'' if plan.unrolls_line else ' 1'}")
 // Loops over components and numbers of a line, which stand in registers where all of them are unrolled.
-#define SHORT _Pragma("unroll")
+#define SHORT${' _Pragma("unroll")' if plan.unroll else ""}
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 // target[r] = sum_c matrix[r * row_step + c * column_step] source[c]
 <%def name="contraction(name, type)">\

@@ -94,7 +94,7 @@ class Sumfact:
         """An item for each line of points, and cells for a work-group of the device's liking; none where one does not fit."""
         if work.target not in ("residual", "action"):
             return
-        plan = SumfactGroupPlan.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 0))
+        plan = SumfactGroupPlan.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 0), block=1)
         assert work.tensor is not None
         most = limits.abreast(plan.private_bytes)
         items = min(wish.parameter("items", work.tensor.q1d ** (work.dim - 1)), most)
