@@ -59,7 +59,7 @@ class Case:
 def make(form, cell, num_cells, **values):
     """A case; what it has no name for is an option."""
     own = {name: values.pop(name) for name in [field.name for field in dataclasses.fields(Case)] if name in values}
-    return Case(form, cell, num_cells, **own, options={"qdata": "recompute", **values})
+    return Case(form, cell, num_cells, **own, options={"qdata": "recompute", "schedule": "cell", **values})
 
 
 STORE = {"qdata": "store"}
@@ -171,7 +171,7 @@ def compute(case):
         runtime.write(getattr(operator, name), rng.uniform(-1, 1, size).astype(operator.scalar))
     for target in case.targets:
         getattr(operator, "matrices" if target == "matrix" else target)()
-        schedule = "matrix" if target == "matrix" else case.options.get("schedule", "cell").partition(":")[0]
+        schedule = "matrix" if target == "matrix" else case.options["schedule"].partition(":")[0]
         assert {made.plan.schedule for made in operator.prepare(target)} == {schedule}
 
 

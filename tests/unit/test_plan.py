@@ -94,7 +94,11 @@ def test_operations_of_sum_factorisation():
         ]
         assert counts == [18 * 2 * n**4, 12 * 2 * n**4]
         assert schedule_named("sumfact").volunteers(plain.work, Limits())
-        assert not schedule_named("sumfact").volunteers(plain.work, Limits(unroll=1000))
+        gpu = Limits(unroll=1000, local_bytes=1 << 17)
+        assert schedule_named("sumfact").volunteers(plain.work, gpu)
+        # Pencils are for residuals and actions, and for what fits local memory.
+        assert not schedule_named("sumfact").volunteers(replace(plain.work, target="state"), gpu)
+        assert not schedule_named("sumfact").volunteers(plain.work, replace(gpu, local_bytes=1024))
     # A field of few functions has less to contract before all directions are at the points.
     few = sumfact(3, 8, 2)
     assert not few.fields[0].collocates and replace(few, derivatives=2).fields[0].collocates
@@ -120,8 +124,12 @@ def test_barriers_and_local_memory_of_sum_factorisation():
     wish = Wish(parameters=(("items", 16), ("cells", 100)))
     plans = schedule_named("sumfact").plans(plan.work, Limits(local_bytes=plan.needed_bytes * 3), wish)
     assert next(plans).cells == 3
-    (default, *_) = schedule_named("sumfact").plans(pencils.work, Limits(unroll=2048, group=128, local_bytes=1 << 17), Wish())
+    gpu = Limits(unroll=2048, group=128, local_bytes=1 << 17)
+    (default, *_) = schedule_named("sumfact").plans(pencils.work, gpu, Wish())
     assert type(default) is SumfactPencilPlan and (default.items, default.cells) == (16, 8)
+    # Registers hold a cell of degree 1.
+    (default, *_) = schedule_named("sumfact").plans(sumfact(3, 2, 2).work, gpu, Wish())
+    assert type(default) is SumfactPlan and (default.lanes, default.group_size) == (1, 128)
 
 
 def test_beta_model_of_the_paper():

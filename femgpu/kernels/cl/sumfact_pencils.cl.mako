@@ -131,7 +131,7 @@ ${stage("evaluate", "real", f"l_{sums.name}", axis, sums, False)}\
       real before[N];
       read_evaluate(${sums.sizes.p1d}, ${strides[last]}, l_${sums.name} + c * SLAB + at, before);
       evaluate(${plan.q1d}, ${sums.sizes.p1d}, ${sums.sizes.p1d}, 1, LINE_B${sums.sizes.table}, before, r_${sums.name}_line + c * ${plan.q1d});
-% if plan.derives(sums):
+% if plan.derives(sums) or not plan.unrolls_line:
       write_evaluate(${plan.q1d}, ${strides[last]}, r_${sums.name}_line + c * ${plan.q1d}, l_${sums.name} + c * SLAB + at);
 % endif
 % endif
@@ -185,7 +185,7 @@ ${stage("evaluate", "real", f"l_{sums.name}", axis, sums, False)}\
       real r_${sums.name}_e[${plan.slots(sums)}];
 % if sums.orders:
       SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
-        r_${sums.name}_e[c] = r_${sums.name}_line[c * ${plan.q1d} + n];
+        r_${sums.name}_e[c] = ${f"r_{sums.name}_line[c * {plan.q1d} + n]" if plan.unrolls_line else f"l_{sums.name}[c * SLAB + at + n * {strides[last]}]"};
 % if plan.derives(sums):
 % for axis in range(work.dim):
         real sum${axis} = 0;
@@ -244,8 +244,11 @@ ${stage("evaluate", "real", f"l_{sums.name}", axis, sums, False)}\
 % for sums in plan.rows:
 % if sums.orders:
       SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
-% if plan.values(sums):
+% if plan.values(sums) and plan.unrolls_line:
         r_${sums.name}_line[c * ${plan.q1d} + n] += r_${sums.name}_e[c];
+% elif plan.values(sums):
+        // Registers have no changing numbers.
+        SHORT for (int m = 0; m < ${plan.q1d}; ++m) r_${sums.name}_line[c * ${plan.q1d} + m] += m == n ? r_${sums.name}_e[c] : 0;
 % endif
 % if plan.derives(sums):
 % for axis in range(last):
