@@ -187,12 +187,8 @@ class _Case:
         """(num_cells, num_rows) the action on an E-vector of that shape."""
         given, out, product = self._given, self._out, self.term.element(self.term.rows[0]).product
         assert given.layout is not None and out.layout is not None and product is not None
-        lattice = product[1]
-        self.runtime.write(self._buffers[given.role], given.layout.pack(direction.astype(self._scalar), lattice))
+        self.runtime.write(self._buffers[given.role], given.layout.pack(direction.astype(self._scalar), product[1]))
         self.application()
         flat = np.empty(out.layout.size(*direction.shape), self._scalar)
         self.runtime.read(self._buffers[out.role], flat)
-        result = out.layout.unpack(flat, *direction.shape).astype(float)
-        if out.layout.lattice:
-            result = result[:, np.argsort(lattice)]
-        return result
+        return out.layout.unpack(flat, len(direction), out.words, product[1]).astype(float)

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from femgpu.errors import DataError, FormError
-from femgpu.kernels import Plan
+from femgpu.kernels import Array, Plan
 from femgpu.model import Beta
 from femgpu.operators import twin
 from femgpu.operators.application import Application
@@ -18,6 +19,7 @@ from femgpu.operators.ways import choose_plan
 from femgpu.operators.work import make_work
 from femgpu.options import Settings
 from femgpu.solver import NonlinearProblem
+from femgpu.spaces import Field
 
 # A result is compared with the numpy twin on this many cells from either end and the middle.
 _SAMPLE = 1000
@@ -97,14 +99,15 @@ class ResidualBench:
         for array in plan.arguments():
             if array.role[0] == "entries":
                 data = fields[array.role[1]]
-                buffers[array.role] = self._upload((array, scalar), lambda d=data, a=array: a.layout.pack(self._entries(d, scalar)))
+                buffers[array.role] = self._upload((array, scalar), lambda d=data, a=array: self._packed(a, d, scalar))
         (out,) = (array for array in plan.arguments() if array.role == ("out", 0))
         assert out.layout is not None
         size = out.layout.size(self.term.num_cells, out.words)
         result = self._upload(("out", size, scalar), lambda: np.full(size, np.nan, scalar))
         application = self._application(plan, buffers | {out.role: result})
         times = application.measure(5, 15, 0.2)
-        values = out.layout.unpack(self.runtime.read(result, np.empty(size, scalar)), self.term.num_cells, out.words)
+        flat = self.runtime.read(result, np.empty(size, scalar))
+        values = out.layout.unpack(flat, self.term.num_cells, out.words, self._lattice(self.term.rows[0]))
         return self._timing("evector", plan, times, self._check(values, plan.precision))
 
     def fused(self, settings: Settings) -> Timing:
@@ -145,6 +148,16 @@ class ResidualBench:
         values = self.problem.form.constant_values()
         real = real_type(settings.precision)
         return self._upload(("constants", real), lambda: np.append(values, 0).astype(real))
+
+    def _packed(self, array: Array, data: FieldData, scalar: Any) -> np.ndarray:
+        """A field's coefficients as a kernel reads them."""
+        assert array.layout is not None
+        return array.layout.pack(self._entries(data, scalar), self._lattice(data.field))
+
+    def _lattice(self, field: Field) -> npt.NDArray[np.int32] | None:
+        """The node at each place of the tensor product; None where the element is none."""
+        product = self.term.element(field).product
+        return None if product is None else product[1]
 
     def _entries(self, data: FieldData, scalar: Any) -> np.ndarray:
         """(num_cells, words) a field's coefficients, cell by cell."""

@@ -1,9 +1,10 @@
 """Kernels as text and numbers: what is computed (`Work`), how (`Plan`), and its rendering into OpenCL C. No device, no mesh."""
 
 from femgpu.kernels.array import Array, Layout
-from femgpu.kernels.plan import DOT_SLOTS, TYPES, Plan, Step, Wish
+from femgpu.kernels.plan import DOT_SLOTS, TYPES, Plan
 from femgpu.kernels.render import render
 from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule_named
+from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.tables import pack_tables
 from femgpu.kernels.transfers import CG_STEPS, entry_kernels, krylov_kernels, sparse_kernels, vector_kernels
 from femgpu.kernels.work import SECOND, FieldWork, RowsWork, Table, Work

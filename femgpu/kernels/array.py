@@ -77,7 +77,7 @@ class Layout:
                 words move together.
         """
         if self.lattice and permutation is not None:
-            groups = array.reshape(len(array), len(permutation), -1)
+            groups = array.reshape(len(array), len(permutation), array.shape[1] // len(permutation))
             array = groups[:, permutation].reshape(array.shape)
         num_cells, words = array.shape
         if self.order == "cell":
@@ -91,12 +91,17 @@ class Layout:
             packed[full, :, :rest] = array[full * self.block :].reshape(rest, count, together).swapaxes(0, 1)
         return packed.reshape(-1)
 
-    def unpack(self, flat: np.ndarray, num_cells: int, words: int) -> np.ndarray:
-        """The way back: (num_cells, words), without a permutation undone."""
+    def unpack(self, flat: np.ndarray, num_cells: int, words: int, permutation: npt.NDArray[np.int32] | None = None) -> np.ndarray:
+        """The way back: (num_cells, words), in the order of the element where the permutation is given."""
         if self.order == "cell":
-            return flat.reshape(num_cells, words)
-        split = flat.reshape(-1, words // self.together, self.block, self.together)
-        return split.swapaxes(1, 2).reshape(-1, words)[:num_cells]
+            array = flat.reshape(num_cells, words)
+        else:
+            split = flat.reshape(-1, words // self.together, self.block, self.together)
+            array = split.swapaxes(1, 2).reshape(-1, words)[:num_cells]
+        if self.lattice and permutation is not None:
+            groups = array.reshape(num_cells, len(permutation), words // len(permutation))
+            array = groups[:, np.argsort(permutation)].reshape(num_cells, words)
+        return array
 
 
 @dataclass(frozen=True)

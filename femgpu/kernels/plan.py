@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 from femgpu.errors import PlanError
 from femgpu.kernels.array import Array, Layout
 from femgpu.kernels.contraction import product_words
+from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Ceiling, Limits
 
@@ -23,60 +24,10 @@ _BYTES = {"float": 4, "double": 8, "int": 4, "int4": 16, "uint": 4, "ushort": 2,
 CONSTANT_TABLE_BYTES = 32768
 # Numbers that the direction times the result of an action is summed into, so that few adds meet at one.
 DOT_SLOTS = 1024
+# Numbers that compilers keep for an item between two loops over the items of a work-group: places, ends of loops, sums.
+BESIDE_WORDS = 64
 # What kernels reach of the ceilings, and how much of the shorter of memory traffic and arithmetic does not hide behind the longer.
 SHARE_BYTES, SHARE_FLOPS, OVERLAP = 0.85, 0.3, 0.3
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What the options and the mesh ask of a plan.
-
-    Attributes:
-        precision: one of `PRECISIONS`.
-        geometry: one of `GEOMETRIES`: inverse Jacobians from memory, or rebuilt from coordinates.
-        scatter: one of `SCATTERS`: atomic adds into the L-vector, or each cell its own entries.
-        parameters: of the schedule that is asked for by name, as (name, value) pairs.
-    """
-
-    precision: str = "double"
-    geometry: str = "stored"
-    scatter: str = "evector"
-    parameters: tuple[tuple[str, int], ...] = ()
-
-    def parameter(self, name: str, default: int) -> int:
-        """The value asked for, or the default."""
-        return dict(self.parameters).get(name, default)
-
-
-@dataclass(frozen=True)
-class Step:
-    """One launch.
-
-    Attributes:
-        name: of the kernel function.
-        shell: the template that it is rendered from, `cl/<shell>.cl.mako`.
-        arrays: the arguments after `first` and `count`, in order.
-        local: arrays in local memory, per work-group.
-        items: work-items per work-group.
-        group_cells: cells of one work-group, or parts of cells.
-        parts: parts of a cell that stand as cells, for example the rows of its matrix.
-        barriers: per work-group.
-        macros: sizes that the shell uses, beyond those of every kernel.
-    """
-
-    name: str
-    shell: str
-    arrays: tuple[Array, ...]
-    local: tuple[Array, ...] = ()
-    items: int = 64
-    group_cells: int = 64
-    parts: int = 1
-    barriers: int = 0
-    macros: tuple[tuple[str, int], ...] = ()
-
-    def global_size(self, count: int) -> int:
-        """Work-items to launch for a number of cells."""
-        return -(-count * self.parts // self.group_cells) * self.items
 
 
 @dataclass(frozen=True)
@@ -130,9 +81,26 @@ class Plan(ABC):
         """Items, blocks and the like in words."""
 
     @property
+    def private_bytes(self) -> int:
+        """Bytes of an item's private arrays and of what a compiler keeps beside them, about.
+
+        PoCL gives every item of a work-group arrays of its own, all of them on the stack of the thread that runs the group.
+        """
+        work = self.work
+        words = sum(field.size + field.num_comp * (1 + work.dim + work.dim**2 * field.hessian) for field in work.fields)
+        words += 4 * work.dim**3 + 2 * work.num_comp * (1 + work.dim) + work.num_state + 2 * work.num_cell_state
+        words += work.num_coord_basis * work.dim if self.needs_coords else 0
+        return 8 * (words + BESIDE_WORDS)
+
+    @property
     def table_space(self) -> str:
         """Where tabulations stand: `__global`, an argument; `__constant`, in the program's text; `__local`, a copy, `s_tables`."""
         return "__global"
+
+    @property
+    def lines(self) -> bool:
+        """Whether kernels work with 1D tabulations, in the program's text, in place of full ones."""
+        return False
 
     @property
     def sums_dots(self) -> bool:
@@ -143,6 +111,33 @@ class Plan(ABC):
     def layout(self) -> Layout:
         """Of arrays that neighbouring items read together."""
         return Layout("block", self.block) if self.block > 1 else Layout()
+
+    @property
+    def node_layout(self) -> Layout:
+        """Of such arrays whose words belong to nodes: basis functions may stand in the order of the tensor product."""
+        return self.layout
+
+    def place(self, num_basis: int, num_comp: int, b: str, c: str) -> str:
+        """Where component c of basis function b stands among a cell's private coefficients, in C."""
+        return b if (num_comp, c) == (1, "0") else f"{b} * {num_comp} + {c}"
+
+    def place_of_node(self, b: str, d: str) -> str:
+        """The same for the coordinates of node b."""
+        return self.place(self.work.num_coord_basis, self.work.dim, b, d)
+
+    @property
+    def keeps_coefficients(self) -> bool:
+        """Whether coefficients still stand there when the results are written."""
+        return True
+
+    def each(self, name: str, count: str) -> str:
+        """The head of a loop over nodes of a cell, in C."""
+        return f"for (int {name} = 0; {name} < {count}; ++{name})"
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Files of functions that the shells use: of the cell's map, and of a tabulated basis."""
+        return ("geometry.cl", "basis.cl")
 
     @property
     def needs_coords(self) -> bool:
@@ -233,7 +228,7 @@ class Plan(ABC):
             words[field.vector] = words.get(field.vector, 0) + field.size
         for field in work.fields:
             if work.source == "evector":
-                own = replace(layout, together=field.num_comp)
+                own = replace(self.node_layout, together=field.num_comp)
                 arrays.append(Array(f"d_{field.name}", "scalar", ("entries", field.name), field.size, own))
                 continue
             if field.vector in words:
@@ -244,7 +239,7 @@ class Plan(ABC):
         if self.needs_coords:
             size = work.num_coord_basis
             arrays.append(Array("d_coords", "real", ("coords",), size * work.dim))
-            arrays.append(Array("d_coord_offsets", "int", ("coord_offsets",), size, layout))
+            arrays.append(Array("d_coord_offsets", "int", ("coord_offsets",), size, self.node_layout))
         if work.facet:
             arrays.append(Array("d_facets", "int", ("facets",), 1, Layout()))
         return arrays
@@ -280,12 +275,12 @@ class Plan(ABC):
                 arrays.append(Array("d_dots", "double", ("dots",), written=True))
         elif work.sums:
             for i, row in enumerate(work.rows):
-                own = replace(layout, together=row.num_comp)
+                own = replace(self.node_layout, together=row.num_comp)
                 arrays.append(Array(f"d_out{i}", "scalar", ("out", i), row.size, own, written=True))
         return arrays
 
     def _offsets(self, name: str, field: str, masked: bool, words: int, moves: int = 1) -> Array:
-        return Array(name, "int", ("offsets", field, masked), words, self.layout, moves=int(moves))
+        return Array(name, "int", ("offsets", field, masked), words, self.node_layout, moves=int(moves))
 
     def __str__(self) -> str:
         """One line for `-femgpu_view`."""

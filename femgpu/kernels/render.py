@@ -10,8 +10,9 @@ import numpy as np
 from mako.lookup import TemplateLookup
 
 from femgpu.errors import PlanError
-from femgpu.kernels.plan import DOT_SLOTS, Plan, Step
+from femgpu.kernels.plan import DOT_SLOTS, Plan
 from femgpu.kernels.source import FOLDER, source, type_macros
+from femgpu.kernels.step import Step
 from femgpu.kernels.tables import table_text
 from femgpu.kernels.work import SECOND, FieldWork, RowsWork, Work
 
@@ -49,8 +50,7 @@ def render(plan: Plan, body: str, tables: np.ndarray) -> str:
         *([f"#define PLACE {plan.work.place}", source("places.cl")] if plan.work.place else []),
         *([f"#define DOT_SLOTS {DOT_SLOTS}", source("dots.cl")] if plan.sums_dots else []),
         table_text(plan, tables),
-        source("basis.cl"),
-        source("geometry.cl"),
+        *(source(name) for name in plan.sources),
         _LOOKUP.get_template("pointwise.cl.mako").render(inputs=_inputs(plan.work), outputs=outputs, body=_indent(body)),
         _kernel(plan, steps[0], outputs),
     ]
@@ -83,7 +83,7 @@ def _kernel(plan: Plan, step: Step, outputs: tuple[str, ...]) -> str:
         stages_geometry=any(array.name == "s_geometry" for array in step.local),
         apply_blocks=partial(_apply_blocks, work),
         coefficient=partial(_coefficient, work),
-        direction=partial(_direction, work),
+        direction=partial(_direction, plan),
     )
     return "\n".join([f"#define GROUP_SIZE {step.items}", *macros, text])
 
@@ -146,15 +146,15 @@ def _coefficient(work: Work, field: FieldWork, cell: str, i: str) -> str:
     return f"IS_PRESCRIBED({mark}, {i} % {comps}) ? R(0) : (real)d_{field.vector}[NODE({mark}) + {i} % {comps}]"
 
 
-def _direction(work: Work, number: int, row: RowsWork, i: str) -> str:
-    """The expression for word i of a cell's coefficients of the direction in the rows of a field, zero where prescribed."""
-    for field in work.fields:
-        if field.array == "w" and (field.offset, field.table, field.num_comp) == (row.offset, row.table, row.num_comp):
-            return f"r_{field.name}_e[{i}]"
+def _direction(plan: Plan, number: int, row: RowsWork) -> str:
+    """The expression for component c of basis function b of the direction in the rows of a field, zero where prescribed."""
+    work, comps = plan.work, row.num_comp
+    for field in work.fields if plan.keeps_coefficients else ():
+        if field.array == "w" and (field.offset, field.table, field.num_comp) == (row.offset, row.table, comps):
+            return f"r_{field.name}_e[{plan.place(field.num_basis, comps, 'b', 'c')}]"
     name = f"test{number}"
-    return _coefficient(
-        work, FieldWork(name, "w", "w", row.offset, row.table, row.num_basis, row.num_comp, masked=row.masked), "cell", i
-    )
+    field = FieldWork(name, "w", "w", row.offset, row.table, row.num_basis, comps, masked=row.masked)
+    return _coefficient(work, field, "cell", f"(b * {comps} + c)")
 
 
 def _apply_blocks(work: Work, block: str) -> str:

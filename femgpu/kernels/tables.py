@@ -1,4 +1,8 @@
-"""Weights, normals and tabulations as a program sees them: an argument, or __constant numbers in its text."""
+"""Weights, normals and tabulations as a program sees them: an argument, or __constant numbers in its text.
+
+Where the tabulations are products of 1D ones (`Plan.lines`) these stand in their place, always in the text: a degree of 15 has less
+than a thousand numbers.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +51,8 @@ def table_text(plan: Plan, tables: np.ndarray) -> str:
         plan: the plan.
         tables: what `pack_tables` makes.
     """
+    if plan.lines:
+        return _line_text(plan)
     work, odd, lines = plan.work, plan.table_space == "__local", [f"#define TABLE {plan.table_space}"]
     if plan.table_space == "__constant":
         numbers = ", ".join(f"R({float(value).hex()})" for value in tables.ravel())
@@ -67,3 +73,41 @@ def table_text(plan: Plan, tables: np.ndarray) -> str:
         start += words
     lines += [f"#define TABLE_{letter}(i, q) TABLE_{letter}##i(q)" for letter in "BDH"]
     return "\n".join(lines)
+
+
+def _line_text(plan: Plan) -> str:
+    """The 1D rule and the elements' 1D matrices (q1d, p1d), and at which place of the rule each point of the lattice stands."""
+    work = plan.work
+    assert work.tensor is not None
+    tensor, (order,) = work.tensor, work.tensor.lattice
+    arrays = {"LINE_W": tensor.weights, "LINE_D": tensor.D}
+    for number in plan.tables:
+        factors = tensor.factors[number]
+        arrays |= {f"LINE_B{number}": factors.B, f"LINE_D{number}": factors.D}
+        arrays |= {f"LINE_H{number}": factors.H} if work.tables[number].second else {}
+    if work.affine and plan.needs_coords and plan.geometry == "recomputed":
+        # Gradients of the coordinates' basis at one point, where the map is as everywhere.
+        one = tensor.factors[work.coord_table]
+        B, D = one.B[:1], one.D[:1]
+        parts = [[D if axis == along else B for axis in range(work.dim)] for along in range(work.dim)]
+        arrays["LINE_MAP"] = np.stack([_product(part) for part in parts], axis=1)
+    lines: list[str] = []
+    numbers: list[str] = []
+    for name, array in arrays.items():
+        lines.append(f"#define {name} (d_lines + {len(numbers)})")
+        numbers += [f"R({value.hex()})" for value in array.ravel().tolist()]
+    lines.insert(0, f"#define TABLE {plan.table_space}\n__constant real d_lines[{len(numbers)}] = {{{', '.join(numbers)}}};")
+    weights = [f"LINE_W[(p) / {tensor.q1d**axis} % {tensor.q1d}]" for axis in range(work.dim)]
+    lines.append(f"#define LATTICE_W(p) ({' * '.join(weights)})")
+    if (order == np.arange(len(order))).all():
+        return "\n".join([*lines, "#define RULE(p) (p)"])
+    points = ", ".join(map(str, order.tolist()))
+    return "\n".join([*lines, f"__constant int d_rule[{len(order)}] = {{{points}}};", "#define RULE(p) d_rule[p]"])
+
+
+def _product(factors: list[np.ndarray]) -> np.ndarray:
+    """All products of one number of each array, those of the first array follow each other."""
+    found = np.ones(1)
+    for array in factors:
+        found = np.outer(array, found).ravel()
+    return found

@@ -14,7 +14,7 @@ class Limits:
     Attributes:
         items: largest work-group.
         local_bytes: local memory of a work-group.
-        stack_bytes: private arrays of a work-group in kernels with barriers, where these stand on a thread's stack; 0: no limit.
+        stack_bytes: private arrays of all items of a work-group, where these stand on a thread's stack; 0: no limit.
         atomics: how a kernel adds to global memory: `ptx` instructions, or `cas` loops of compare and exchange.
         native_atomics: whether adding to double precision numbers in global memory is fast.
         mma: whether the tensor core takes double precision.
@@ -37,3 +37,11 @@ class Limits:
     block: int = 1
     group: int = 64
     ceiling: Ceiling = CPU
+
+    def abreast(self, private_bytes: int) -> int:
+        """Most items of a work-group, by what each of them keeps; at least 1. A larger group would end the process.
+
+        Args:
+            private_bytes: of an item.
+        """
+        return max(1, min(self.items, self.stack_bytes // private_bytes)) if self.stack_bytes else self.items

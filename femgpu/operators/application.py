@@ -147,7 +147,9 @@ def field_names(term: Term, pointwise: Pointwise) -> dict[str, Field]:
 
 
 def term_tables(term: Term, plan: Plan, pointwise: Pointwise) -> np.ndarray:
-    """(num_facets or 1, plan.table_words) weights, normals and tabulations."""
+    """(num_facets or 1, plan.table_words) weights, normals and tabulations; nothing where the plan has 1D ones."""
+    if plan.lines:
+        return np.zeros((1, 0))
     elements = term.elements(term.fields(pointwise))
     tabulations = {number: term.tabulate(elements[number], plan.work.tables[number].second) for number in plan.tables}
     return pack_tables(plan, term.weights, term.normals, tabulations)

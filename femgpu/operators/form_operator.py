@@ -291,7 +291,7 @@ class FormOperator:
 
     def _gather(self, applications: list[Application]) -> GatherSum:
         """The sums over the E-vector's segments of some terms; targets with the same terms share the lists."""
-        chosen = tuple((self.terms.index(application.term), application.plan.layout) for application in applications)
+        chosen = tuple((self.terms.index(application.term), application.plan.node_layout) for application in applications)
         if chosen not in self._sums:
             self._sums[chosen] = GatherSum(
                 self.runtime, self.terms, chosen, self._e_vector(), self.settings.precision, self._prescribed, self.mask

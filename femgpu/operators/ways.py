@@ -78,6 +78,8 @@ def choose_plan(work: Work, term: Term, settings: Settings, limits: Limits) -> C
     """
     refusals: list[str] = []
     for entry, parameters in _asked(settings):
+        if entry.name != settings.first_schedule[0] and not entry.volunteers(work, limits):
+            continue
         refusal = entry.refuses(work, limits)
         if not refusal:
             wish = make_wish(term, work, settings, limits, parameters)
@@ -85,7 +87,7 @@ def choose_plan(work: Work, term: Term, settings: Settings, limits: Limits) -> C
             if plan is None:
                 raise PlanError(f"schedule {entry.name} serves the {work.target} and has no plan for it")
             return Choice(plan, tuple(refusals))
-        if work.target in entry.targets:
+        if work.target in entry.targets and (entry.facets or not work.facet):
             if entry.name == settings.schedule_name:
                 raise PlanError(f"-femgpu_schedule {settings.schedule}: {refusal}")
             refusals.append(refusal)

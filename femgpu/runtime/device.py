@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import warnings
 from dataclasses import dataclass
@@ -15,11 +16,14 @@ from femgpu.model import Limits, ceiling
 
 # Local memory that NVIDIA's driver accepts per work-group although it reports 48 KB (measured on an H200).
 _NVIDIA_LOCAL_BYTES = 200 * 1024
-# Half of the smallest stack that a thread of the C library gets by default: PoCL puts a work-group's private arrays there.
-_STACK_BYTES = 1 << 20
+# Private arrays of a work-group that plans may count on where threads have stacks of 8 MB: half of them, for what kernels need
+# beside these arrays is not known exactly.
+_STACK_BYTES = 4 << 20
 # Instructions of a point up to which its loops are unrolled, which bounds builds: the slowest of the drivers' kernels then takes
 # 2.95 s of processor time on an H200's node; with 3072, 28 took more than 3 s, up to 8.6 (`docs/benchmarks`, build).
 _UNROLL = 2048
+# More than `pthread_attr_t` has anywhere.
+_ATTRIBUTE_BYTES = 256
 # Of an index of a device, leading zeros and all.
 _DIGITS = 9
 # Numbers in double precision that a GPU's item accumulates in registers, of which it has 255 of 32 bits.
@@ -69,7 +73,7 @@ class Device:
         return Limits(
             items=self.max_group,
             local_bytes=self.local_bytes,
-            stack_bytes=0 if self.is_gpu else _STACK_BYTES,
+            stack_bytes=0 if self.is_gpu else min(_STACK_BYTES, _thread_stack() // 2),
             atomics="ptx" if self.is_nvidia else "cas",
             native_atomics=self.is_nvidia,
             mma=self.is_nvidia and top.mma,
@@ -109,6 +113,18 @@ def describe(handle: cl.Device, index: int) -> Device:
         local_bytes=max(handle.local_mem_size, _NVIDIA_LOCAL_BYTES if nvidia else 0),
         max_group=handle.max_work_group_size,
     )
+
+
+def _thread_stack() -> int:
+    """Bytes of a new thread's stack unless it is told otherwise (`ulimit -s`), as PoCL's threads are made.
+
+    These are made when anybody first asks for devices; Open MPI's hwloc does when MPI starts, so that more cannot be arranged.
+    """
+    library, attributes, size = ctypes.CDLL(None), ctypes.create_string_buffer(_ATTRIBUTE_BYTES), ctypes.c_size_t()
+    library.pthread_attr_init(attributes)
+    library.pthread_attr_getstacksize(attributes, ctypes.byref(size))
+    library.pthread_attr_destroy(attributes)
+    return size.value
 
 
 def devices() -> list[tuple[Device, cl.Device]]:

@@ -261,6 +261,29 @@ MUTANTS = {
     "constants of double in float": of_plans(
         text("#define R(x) ((real)(x))", "#define R(x) ((real)(float)(x))"), limits="unrolled"
     ),
+    "cells side by side past the last one": of_plans(
+        text("lane < LANES && begin + lane <= last; ++lane", "lane < LANES; ++lane"), element=("quadrilateral", 1)
+    ),
+    "points of the lattice taken for the rule's": of_plans(
+        text("const int q = RULE(place);", "const int q = place;"), element=("quadrilateral", 2)
+    ),
+    "a direction's sum overwrites another's": of_plans(text("adds ? target", "0 ? target"), element=("quadrilateral", 2)),
+    "weight of the lattice's last point": of_plans(
+        text(
+            "#define TABLE_W(q) LATTICE_W(place)",
+            "#define TABLE_W(q) (LATTICE_W(place) * (place + 1 < NUM_QPTS ? R(1) : R(1.0001)))",
+        ),
+        element=("hexahedron", 1),
+    ),
+    "second derivatives without their symmetry": of_plans(
+        text("min(k, l)) * DIM + max(k, l)", "k) * DIM + l"), element=("quadrilateral", 2), form="second"
+    ),
+    "coordinates of an affine cell by another's table": of_plans(
+        text("LINE_MAP[b * DIM + k]", "LINE_MAP[b * DIM + (k + 1) % DIM]"),
+        element=("quadrilateral", 2),
+        shape="affine",
+        geometry="recomputed",
+    ),
     "gather_sum assigns": of_operators(
         text("d_l[NODE(d_nodes[node]) + c] += (scalar)sum", "d_l[NODE(d_nodes[node]) + c] = (scalar)sum")
     ),

@@ -1,7 +1,7 @@
 """Runs the kernels of tiny cases under the simulator oclgrind, which says on stderr which access is out of bounds, races with
 another or reads what nobody has written; the name of each case stands there before.
 
-Run by test_oclgrind.py in a process that finds no other OpenCL platform.
+Run by test_oclgrind.py in a process that finds no other OpenCL platform; arguments name some of them.
 """
 
 import dataclasses
@@ -59,14 +59,17 @@ class Case:
 def make(form, cell, num_cells, **values):
     """A case; what it has no name for is an option."""
     own = {name: values.pop(name) for name in [field.name for field in dataclasses.fields(Case)] if name in values}
-    return Case(form, cell, num_cells, **own, options={"qdata": "recompute", **values})
+    return Case(form, cell, num_cells, **own, options={"qdata": "recompute", "schedule": "cell", **values})
 
 
 STORE = {"qdata": "store"}
+ADDS = {"scatter": "atomic"}
 TRANSPOSED = {"schedule": "transposed", "targets": ("residual", "action")}
 # Batches of three cells where there are three basis functions, and one or three points: two in a chunk.
 BATCHES = {**TRANSPOSED, "num_blocks": 1, "num_batches": 2}
 MATRIX = {"targets": ("matrix",), "quadrature": 4}
+SUMFACT = {"targets": ("residual", "action"), "quadrature": 4}
+PENCILS = {**SUMFACT, "schedule": "sumfact:pencils=2"}
 CASES = {
     # One item more than a block has cells.
     "cell": make("nonlinear", "triangle", 3, schedule="cell:group_size=33"),
@@ -92,6 +95,11 @@ CASES = {
     "matrix": make("nonlinear", "triangle", 5, num_comp=2, **MATRIX, schedule="matrix:rows=2,columns=2,cells=3,points=2"),
     "matrix, CPU": make("nonlinear", "quadrilateral", 3, gpu=False, **MATRIX, schedule="matrix:rows=3,cells=2,points=5"),
     "matrix, parts": make("stiffness", "triangle", 2, degree=3, num_comp=2, **MATRIX, schedule="matrix:rows=1,columns=1,points=4"),
+    "sumfact": make("nonlinear", "quadrilateral", 3, degree=2, gpu=False, **SUMFACT, schedule="sumfact:lanes=2,group_size=2"),
+    "sumfact, groups": make("nonlinear", "hexahedron", 3, **SUMFACT, schedule="sumfact:items=4,cells=2"),
+    "sumfact, pencils": make("inputs", "hexahedron", 3, geometry="recomputed", **PENCILS),
+    "sumfact, masked": make("nonlinear", "quadrilateral", 2, num_comp=2, precision="mixed", masked=True, **PENCILS, **ADDS),
+    "sumfact, pencils, stored": make("stiffness", "quadrilateral", 3, degree=3, gpu=False, **PENCILS, **STORE),
     "facets": make("facets", "triangle", 3, degree=2),
     "facets, atomic": make("facets", "hexahedron", 2, num_comp=3, precision="mixed", masked=True, scatter="atomic"),
     "second derivatives": make("second", "quadrilateral", 3, degree=2),
@@ -163,7 +171,7 @@ def compute(case):
         runtime.write(getattr(operator, name), rng.uniform(-1, 1, size).astype(operator.scalar))
     for target in case.targets:
         getattr(operator, "matrices" if target == "matrix" else target)()
-        schedule = "matrix" if target == "matrix" else case.options.get("schedule", "cell").partition(":")[0]
+        schedule = "matrix" if target == "matrix" else case.options["schedule"].partition(":")[0]
         assert {made.plan.schedule for made in operator.prepare(target)} == {schedule}
 
 
@@ -213,6 +221,8 @@ BARRIER, GUARD, MASK = (
 ADD = "#define atomic_add_scalar(p, x) *(p) += (x)\n"
 RACE, OUT_OF_BOUNDS = "data race at local memory", "Invalid read of size 4 at global memory"
 FAULTS = {
+    "no barrier between directions": Fault("sumfact, pencils", f"{BARRIER}\n  if (a < 3 && b < 2)", "if (a < 3 && b < 2)", RACE),
+    "no barrier before the rows of pencils": Fault("sumfact, pencils", f"{BARRIER}\n  if (inside) {{", "if (inside) {", RACE),
     "no barrier before the points": Fault("transposed", f"{BARRIER}\n\n    // evaluation", "// evaluation", RACE),
     "no barrier before the rows": Fault("transposed", f"{BARRIER}\n\n    // integration", "// integration", RACE),
     "no barrier before the tiles": Fault("matrix", f"{BARRIER}\n\n    // integration", "// integration", RACE),
@@ -275,7 +285,7 @@ def main():
     assert runtime.device.platform == "Oclgrind", runtime.device
     runtime.__class__ = AccountedRuntime
     runtime.programs.threads = 0  # the simulator ends where two programs are built at once
-    for name, (run, *arguments) in RUNS.items():
+    for name, (run, *arguments) in ((name, RUNS[name]) for name in sys.argv[1:] or RUNS):
         print(f"== {name}", file=sys.stderr, flush=True)
         launches = runtime.num_launches
         run(*arguments)

@@ -4,8 +4,11 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
+from conformance.lines import line_tables, line_weights
 from conformance.roundoff import Bounded, contract, table
 from conformance.running_error import evaluate, own_roundings
+
+from femgpu.element import tensor_factors
 
 
 class Points:
@@ -26,9 +29,11 @@ class Points:
     def __init__(self, term, arithmetic):
         self.term, self.arithmetic = term, arithmetic
         self.shape = (term.num_cells, term.quadrature.num_qpts)
+        self.lines = arithmetic.lines and term.facets is None and tensor_factors(term.quadrature, ()) is not None
         self.inverse, self.measure = self._geometry()
         self.normals = None
-        self.rule = table(self._spread(term.weights))
+        weights = self._spread(term.weights)
+        self.rule = line_weights(term, weights, arithmetic.unit) if self.lines else table(weights)
         if term.normals is not None:
             length, self.normals = self._facets()
             self.measure *= length
@@ -54,7 +59,8 @@ class Points:
         return self._bases[key]
 
     def _basis(self, element, second, reference):
-        values, gradients, *more = (table(np.abs(self._spread(array))) for array in self.term.tabulate(element, second))
+        tables = self._tables(element, second)
+        values, gradients, *more = (Bounded(np.abs(self._spread(array.value)), self._spread(array.error)) for array in tables)
         inverse, dim = abs(self.inverse), self.term.dim
         values = Bounded(values.value, values.error + values.value)
         if reference:
@@ -106,7 +112,7 @@ class Points:
 
     def _interpolate(self, data, vector, reference):
         term, dim = self.term, self.term.dim
-        values, gradients, *more = (table(array) for array in term.tabulate(term.element(data.field), data.hessian))
+        values, gradients, *more = self._tables(term.element(data.field), data.hessian)
         local = self.arithmetic.given(vector[term.offsets(data.field)[:, :, None] + np.arange(data.field.num_comp)])
         if reference:
             parts = zip((values, gradients, *more), ("", "k", "kl"), strict=False)
@@ -119,6 +125,13 @@ class Points:
             hessians -= contract("eqcm,eqmkl->eqckl", physical, self._bend, roundings=dim)
         hessians = contract("eqki,eqckl,eqlj->eqcij", self.inverse, hessians, self.inverse, roundings=dim**2 + 2)
         return self._at_points(values, "", local), physical, hessians
+
+    def _tables(self, element, second):
+        """Values, gradients and, if asked for, second derivatives of an element with errors, facets first."""
+        arrays = self.term.tabulate(element, second)
+        if self.lines:
+            return line_tables(self.term, element, arrays, self.arithmetic.unit)
+        return [table(array) for array in arrays]
 
     def _at_points(self, tabulated, axes, local):
         """Sums over a basis, (cell, point, comp, axes), of a table (facet, point, basis, axes) and values (cell, basis, comp)."""
@@ -136,12 +149,12 @@ class Points:
     @cached_property
     def _coordinates(self):
         """(cell, point, dim)."""
-        return self._at_points(table(self.term.tabulate(self.term.coord_element, False)[0]), "", self._nodes)
+        return self._at_points(self._tables(self.term.coord_element, False)[0], "", self._nodes)
 
     @cached_property
     def _bend(self):
         """(cell, point, dim, dim, dim) second derivatives of the map."""
-        return self._at_points(table(self.term.tabulate(self.term.coord_element, True)[2]), "kl", self._nodes)
+        return self._at_points(self._tables(self.term.coord_element, True)[2], "kl", self._nodes)
 
     def _geometry(self):
         """Inverse Jacobian (cell, point, dim, dim) and determinant (cell, point)."""
@@ -150,10 +163,10 @@ class Points:
         inverse, det = values[..., :-1].reshape(*self.shape, dim, dim), values[..., -1]
         if self.arithmetic.geometry == "stored":
             return table(inverse), table(det)
-        tabulated = term.tabulate(term.coord_element, False)[1]
+        tabulated = self._tables(term.coord_element, False)[1]
         if term.affine:
-            tabulated = np.broadcast_to(tabulated[:, :1], tabulated.shape)
-        jacobian = self._at_points(table(tabulated), "k", self._nodes)
+            tabulated = tabulated[:, :1].spread(*tabulated.value.shape)
+        jacobian = self._at_points(tabulated, "k", self._nodes)
         absolute = np.abs(inverse)
         own_inverse, own_det = _inversion(jacobian.value, self.arithmetic.unit)
         error = np.einsum("eqkd,eqdl,eqlm->eqkm", absolute, jacobian.error, absolute, optimize=True)

@@ -22,10 +22,12 @@ class Arithmetic:
         precision: "double", "single" or "mixed".
         geometry: "stored", rounded once; or "recomputed" from the coordinates, which loses as many digits as cells are
             smaller than their distance from the origin.
+        lines: whether it works with 1D tabulations, one direction after the other.
     """
 
     precision: str
     geometry: str = "stored"
+    lines: bool = False
 
     @property
     def unit(self):

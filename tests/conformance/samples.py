@@ -19,6 +19,7 @@ FORMS = ("all", "mass", "stiffness", "gradients", "boundary", "facets", "fields"
 # What has degree 1 to 4.
 LOW = [*itertools.product(ALL_CELLS, range(1, 5)), *itertools.product(MIXED, range(1, 3))]
 HIGH = [*itertools.product(ALL_CELLS, range(5, 9))]
+HIGHEST = [("quadrilateral", degree) for degree in range(9, 16)]
 # Numbers of cells of the meshes: the twin computes each of them once, however often a kernel does.
 _CELLS = 5
 

@@ -1,9 +1,12 @@
 """What each schedule must serve, so that refusing is no way to pass, and the limits of devices that plans are drawn for."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from random_meshes import ALL_CELLS
 
+from femgpu.element.reference import TENSOR_CELLS
+from femgpu.kernels.schedules.sumfact_item import LANES
 from femgpu.kernels.work import TARGETS
 
 
@@ -17,7 +20,9 @@ class Serves:
         cells: types of cells.
         facets: whether integrals over facets.
         degree: up to which.
-        parameters: values of its parameters, from and to.
+        parameters: values of its parameters, increasing.
+        lines: whether its plans work with 1D tabulations.
+        instead: sets of parameters of which one is given.
     """
 
     targets: tuple[str, ...]
@@ -25,7 +30,23 @@ class Serves:
     cells: tuple[str, ...]
     facets: bool
     degree: int
-    parameters: dict[str, tuple[int, int]]
+    parameters: dict[str, Sequence[int]]
+    lines: bool = False
+    instead: tuple[tuple[str, ...], ...] = ()
+
+    def drawn(self, rng):
+        """Random values of all parameters that may be given together."""
+        given = self._together()
+        return [(name, int(rng.choice(self.parameters[name]))) for name in given[rng.integers(len(given))]]
+
+    def largest(self):
+        """The largest values of all parameters that may be given together, for each such choice."""
+        return [tuple((name, self.parameters[name][-1]) for name in names) for names in self._together()]
+
+    def _together(self):
+        """Names of parameters that may be given together."""
+        rest = [name for name in self.parameters if all(name not in names for names in self.instead)]
+        return [(*names, *rest) for names in self.instead or ((),)]
 
     def must(self, work, degree):
         targets = self.reference if work.reference else self.targets
@@ -33,16 +54,33 @@ class Serves:
 
 
 MUST = {
+    "sumfact": Serves(
+        ("residual", "action", "functional", "state"),
+        ("residual", "action", "functional", "state"),
+        TENSOR_CELLS,
+        False,
+        15,
+        {
+            "group_size": range(1, 97),
+            "lanes": LANES,
+            "items": range(1, 65),
+            "cells": range(1, 9),
+            "pencils": range(1, 9),
+            "derivatives": (1, 2),
+        },
+        lines=True,
+        instead=(("group_size", "lanes"), ("items", "cells"), ("pencils",)),
+    ),
     "cell": Serves(
         tuple(target for target in TARGETS if target != "matrix"),
         ("residual", "action", "functional", "state"),
         ALL_CELLS,
         True,
         8,
-        {"group_size": (1, 96)},
+        {"group_size": range(1, 97)},
     ),
     "transposed": Serves(
-        ("residual", "action"), ("residual", "action"), ALL_CELLS, False, 8, {"blocks": (1, 8), "batches": (1, 9)}
+        ("residual", "action"), ("residual", "action"), ALL_CELLS, False, 8, {"blocks": range(1, 9), "batches": range(1, 10)}
     ),
     "matrix": Serves(
         ("matrix",),
@@ -50,7 +88,7 @@ MUST = {
         ALL_CELLS,
         True,
         8,
-        {"rows": (1, 12), "columns": (1, 6), "cells": (1, 9), "points": (1, 9)},
+        {"rows": range(1, 13), "columns": range(1, 7), "cells": range(1, 10), "points": range(1, 10)},
     ),
 }
 

@@ -51,14 +51,15 @@ def ratios(probe, schedule, targets, scatter="gather"):
 def test_points_are_added_in_double_precision(cell, kind, rng, monkeypatch):
     """Right kernels stay within the bounds; the same with sums in single precision do not."""
     probe = points_probe(cell, kind, 0, rng)
-    cases = {name: [target for target in TARGETS if target in must.targets] for name, must in MUST.items()}
+    served = {name: must for name, must in MUST.items() if cell in must.cells}
+    cases = {name: [target for target in TARGETS if target in must.targets] for name, must in served.items()}
     for schedule, targets in cases.items():
         found = ratios(probe, schedule, targets)
         assert all(ratio <= 1 for ratio in found.values()), found
     replace_text(monkeypatch.setattr, "typedef ACCUM accum;", "typedef REAL accum;")
     for schedule, targets in cases.items():
         found = ratios(probe, schedule, targets)
-        assert all(ratio > 1 for ratio in found.values()), found
+        assert not any(ratio <= 1 for ratio in found.values()), found
 
 
 def check_functional(probe):
@@ -70,7 +71,7 @@ def check_functional(probe):
     runtime = Guarded(for_comm("", probe.form.space.mesh.mpi))
     for schedule in SCHEDULES:
         work = make_work(term, "functional", task.pointwise)
-        if "functional" in MUST[schedule.name].targets:
+        if MUST[schedule.name].must(work, 1):
             plan = next(iter(schedule.plans(work, runtime.device.limits, Wish("mixed"))))
             trial = Trial(runtime, task, plan, range(term.num_cells))
             trial.launch()

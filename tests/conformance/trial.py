@@ -182,7 +182,8 @@ class Trial:
         if kind == "entries":
             data = next(data for data in self.term.fields(task.pointwise) if data.name == role[1])
             dofs = self.term.offsets(data.field)[:, :, None] + np.arange(data.field.num_comp)
-            return array.layout.pack(task.vectors[data.vector][dofs].reshape(count, array.words)).astype(self._dtype(array))
+            values = task.vectors[data.vector][dofs].reshape(count, array.words)
+            return array.layout.pack(values, self._lattice(data.field)).astype(self._dtype(array))
         if kind == "constants":
             return np.concatenate([task.constants, np.full(1, np.nan)]).astype(self._dtype(array))
         if kind == "out" and array.layout is None:
@@ -222,11 +223,18 @@ class Trial:
         if role in expected:
             return expected[role]
         row = self.plan.work.rows[role[1]]
-        return expected["rows",][:, row.first_row : row.first_row + row.size]
+        columns = np.arange(row.first_row, row.first_row + row.size).reshape(row.num_basis, row.num_comp)
+        lattice = self._lattice(self.term.rows[role[1]]) if self.arrays[role].layout.lattice else None
+        return expected["rows",][:, (columns if lattice is None else columns[lattice]).ravel()]
+
+    def _lattice(self, field):
+        """The number of the node at each place of the tensor product; None on other cells."""
+        product = self.term.element(field).product
+        return None if product is None else product[1]
 
     @property
     def arithmetic(self):
-        return Arithmetic(self.plan.precision, self.plan.geometry)
+        return Arithmetic(self.plan.precision, self.plan.geometry, self.plan.lines)
 
 
 def _assert_near(wanted, got, plan):

@@ -358,7 +358,11 @@ def test_builds_of_petsc_that_do_not_fit(monkeypatch, name, kind, said):
     [
         ("petscfe_num_blocks", "-1", "expected an integer of at least 0"),
         ("petscfe_num_batches", "many", "expected an integer"),
-        ("femgpu_schedule", "sideways", r"expected one of auto, cell\[:group_size=N\], transposed\[:blocks=N,batches=N\]"),
+        (
+            "femgpu_schedule",
+            "sideways",
+            r"expected one of auto, sumfact\[:group_size=N,lanes=N,.*\], cell\[:group_size=N\], transposed\[",
+        ),
         ("femgpu_deterministic", "perhaps", "expected nothing, or one of 1, true"),
         ("femgpu_shedule", "cell", "did you mean -femgpu_schedule.*-femgpu_precision"),
     ],

@@ -68,8 +68,82 @@ inline void atomic_add_scalar(__global scalar *p, scalar x) {
 #define TABLE_B(i, q) TABLE_B##i(q)
 #define TABLE_D(i, q) TABLE_D##i(q)
 #define TABLE_H(i, q) TABLE_H##i(q)
+// Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
+
+// Inverts J; returns the determinant.
+inline real invert(const real *J, real *J_inv) {
+#if DIM == 1
+  J_inv[0] = R(1) / J[0];
+  return J[0];
+#elif DIM == 2
+  const real det = J[0] * J[3] - J[1] * J[2];
+  const real scale = R(1) / det;
+  J_inv[0] = J[3] * scale;
+  J_inv[1] = -J[1] * scale;
+  J_inv[2] = -J[2] * scale;
+  J_inv[3] = J[0] * scale;
+  return det;
+#else
+  const real c0 = J[4] * J[8] - J[5] * J[7];
+  const real c1 = J[5] * J[6] - J[3] * J[8];
+  const real c2 = J[3] * J[7] - J[4] * J[6];
+  const real det = J[0] * c0 + J[1] * c1 + J[2] * c2;
+  const real scale = R(1) / det;
+  J_inv[0] = c0 * scale;
+  J_inv[1] = (J[2] * J[7] - J[1] * J[8]) * scale;
+  J_inv[2] = (J[1] * J[5] - J[2] * J[4]) * scale;
+  J_inv[3] = c1 * scale;
+  J_inv[4] = (J[0] * J[8] - J[2] * J[6]) * scale;
+  J_inv[5] = (J[2] * J[3] - J[0] * J[5]) * scale;
+  J_inv[6] = c2 * scale;
+  J_inv[7] = (J[1] * J[6] - J[0] * J[7]) * scale;
+  J_inv[8] = (J[0] * J[4] - J[1] * J[3]) * scale;
+  return det;
+#endif
+}
+
+// Outward unit normal n = J^-T N / |J^-T N| of a facet from that of the reference facet, N; returns |J^-T N|.
+inline real facet_normal(TABLE const real *N, const real *J_inv, real *n) {
+  real square = 0;
+  for (int d = 0; d < DIM; ++d) {
+    n[d] = 0;
+    for (int k = 0; k < DIM; ++k) n[d] += J_inv[k * DIM + d] * N[k];
+    square += n[d] * n[d];
+  }
+  const real length = sqrt(square);
+  for (int d = 0; d < DIM; ++d) n[d] /= length;
+  return length;
+}
+
+// out[k] = weight sum_d J_inv[k, d] f1[d]: the flux in reference coordinates, ready for D^T
+inline void pull_back_flux(const real *J_inv, const real weight, const real *f1, real *out) {
+  for (int k = 0; k < DIM; ++k) {
+    real sum = 0;
+    for (int d = 0; d < DIM; ++d) sum += J_inv[k * DIM + d] * f1[d];
+    out[k] = weight * sum;
+  }
+}
+
+// In cells whose map bends: out[c, k, l] -= sum_m gradient[c, m] d^2 x_m / dX_k dX_l
+inline void subtract_map(const int num_comp, const real *gradient, const real *map_xx, real *out) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int m = 0; m < DIM; ++m)
+      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] -= gradient[c * DIM + m] * map_xx[m * DIM * DIM + i];
+}
+
+// out[i, j] = sum_kl J_inv[k, i] h[k, l] J_inv[l, j]
+inline void push_hessian(const real *J_inv, const real *h, real *out) {
+  for (int i = 0; i < DIM; ++i)
+    for (int j = 0; j < DIM; ++j) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k)
+        for (int l = 0; l < DIM; ++l) sum += J_inv[k * DIM + i] * h[k * DIM + l] * J_inv[l * DIM + j];
+      out[i * DIM + j] = sum;
+    }
+}
+
 // Actions of a tabulated basis at one point. Tables: B (num_basis), D (num_basis, DIM) of that point, in reference
-// coordinates; coefficients e (num_basis, num_comp). J_inv[k * DIM + d] = dX_k / dx_d.
+// coordinates; coefficients e (num_basis, num_comp).
 
 // value[c] = sum_b B[b] e[b, c]
 inline void interpolate_value(const int num_basis, const int num_comp, TABLE const real *B, const real *e, real *value) {
@@ -102,15 +176,6 @@ inline void interpolate_gradient(const int num_basis, const int num_comp, TABLE 
       gradient[c * DIM + d] = 0;
       for (int k = 0; k < DIM; ++k) gradient[c * DIM + d] += reference[k] * J_inv[k * DIM + d];
     }
-  }
-}
-
-// out[k] = weight sum_d J_inv[k, d] f1[d]: the flux in reference coordinates, ready for D^T
-inline void pull_back_flux(const real *J_inv, const real weight, const real *f1, real *out) {
-  for (int k = 0; k < DIM; ++k) {
-    real sum = 0;
-    for (int d = 0; d < DIM; ++d) sum += J_inv[k * DIM + d] * f1[d];
-    out[k] = weight * sum;
   }
 }
 
@@ -165,24 +230,6 @@ inline void reference_hessian(const int num_basis, const int num_comp, TABLE con
       for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] += H[b * DIM * DIM + i] * e[b * num_comp + c];
 }
 
-// In cells whose map bends: out[c, k, l] -= sum_m gradient[c, m] d^2 x_m / dX_k dX_l
-inline void subtract_map(const int num_comp, const real *gradient, const real *map_xx, real *out) {
-  for (int c = 0; c < num_comp; ++c)
-    for (int m = 0; m < DIM; ++m)
-      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] -= gradient[c * DIM + m] * map_xx[m * DIM * DIM + i];
-}
-
-// out[i, j] = sum_kl J_inv[k, i] h[k, l] J_inv[l, j]
-inline void push_hessian(const real *J_inv, const real *h, real *out) {
-  for (int i = 0; i < DIM; ++i)
-    for (int j = 0; j < DIM; ++j) {
-      real sum = 0;
-      for (int k = 0; k < DIM; ++k)
-        for (int l = 0; l < DIM; ++l) sum += J_inv[k * DIM + i] * h[k * DIM + l] * J_inv[l * DIM + j];
-      out[i * DIM + j] = sum;
-    }
-}
-
 // hessian[i, j] of basis function b in physical coordinates; gradient is its physical gradient, map_xx that of the cell's map
 inline void basis_hessian(TABLE const real *H, const int b, const real *J_inv, const real *gradient, const real *map_xx,
                           const int bends, real *hessian) {
@@ -190,40 +237,6 @@ inline void basis_hessian(TABLE const real *H, const int b, const real *J_inv, c
   for (int i = 0; i < DIM * DIM; ++i) reference_xx[i] = H[b * DIM * DIM + i];
   if (bends) subtract_map(1, gradient, map_xx, reference_xx);
   push_hessian(J_inv, reference_xx, hessian);
-}
-
-// Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
-
-// Inverts J; returns the determinant.
-inline real invert(const real *J, real *J_inv) {
-#if DIM == 1
-  J_inv[0] = R(1) / J[0];
-  return J[0];
-#elif DIM == 2
-  const real det = J[0] * J[3] - J[1] * J[2];
-  const real scale = R(1) / det;
-  J_inv[0] = J[3] * scale;
-  J_inv[1] = -J[1] * scale;
-  J_inv[2] = -J[2] * scale;
-  J_inv[3] = J[0] * scale;
-  return det;
-#else
-  const real c0 = J[4] * J[8] - J[5] * J[7];
-  const real c1 = J[5] * J[6] - J[3] * J[8];
-  const real c2 = J[3] * J[7] - J[4] * J[6];
-  const real det = J[0] * c0 + J[1] * c1 + J[2] * c2;
-  const real scale = R(1) / det;
-  J_inv[0] = c0 * scale;
-  J_inv[1] = (J[2] * J[7] - J[1] * J[8]) * scale;
-  J_inv[2] = (J[1] * J[5] - J[2] * J[4]) * scale;
-  J_inv[3] = c1 * scale;
-  J_inv[4] = (J[0] * J[8] - J[2] * J[6]) * scale;
-  J_inv[5] = (J[2] * J[3] - J[0] * J[5]) * scale;
-  J_inv[6] = c2 * scale;
-  J_inv[7] = (J[1] * J[6] - J[0] * J[7]) * scale;
-  J_inv[8] = (J[0] * J[4] - J[1] * J[3]) * scale;
-  return det;
-#endif
 }
 
 // From the coordinates x_e (num_basis, DIM) and the gradients D (num_basis, DIM) of the coordinate basis at the point.
@@ -235,19 +248,6 @@ inline real rebuild(const int num_basis, TABLE const real *D, const real *x_e, r
     for (int d = 0; d < DIM; ++d)
       for (int k = 0; k < DIM; ++k) J[d * DIM + k] += x_e[b * DIM + d] * D[b * DIM + k];
   return invert(J, J_inv);
-}
-
-// Outward unit normal n = J^-T N / |J^-T N| of a facet from that of the reference facet, N; returns |J^-T N|.
-inline real facet_normal(TABLE const real *N, const real *J_inv, real *n) {
-  real square = 0;
-  for (int d = 0; d < DIM; ++d) {
-    n[d] = 0;
-    for (int k = 0; k < DIM; ++k) n[d] += J_inv[k * DIM + d] * N[k];
-    square += n[d] * n[d];
-  }
-  const real length = sqrt(square);
-  for (int d = 0; d < DIM; ++d) n[d] /= length;
-  return length;
 }
 
 inline void pointwise(const real *u, const real *u_x, const real *u_xx, const real *w, const real *w_x, const real *w_xx, const real *a, const real *a_x, const real *a_xx, const real *x, const real *n, const real *K, const real *det, const real *weight,
@@ -275,6 +275,7 @@ void state(const int first, const int count, __global const scalar *restrict d_u
     const int offset = d_u_offsets[AT_d_u_offsets(cell, b)];
     for (int c = 0; c < 1; ++c) r_u_e[b * 1 + c] = (real)d_u[offset + c];
   }
+
   real J_inv[DIM * DIM], det_J;
   for (int i = 0; i < DIM * DIM; ++i) J_inv[i] = d_geometry[AT_d_geometry(cell, i)];
   det_J = d_geometry[AT_d_geometry(cell, DIM * DIM)];
@@ -315,7 +316,9 @@ void state(const int first, const int count, __global const scalar *restrict d_u
     for (int i = 0; i < NUM_STATE; ++i) d_state[AT_d_state(cell, q * NUM_STATE + i)] = s[i];
     if (q == 0)
       for (int i = 0; i < NUM_CELL_STATE; ++i) d_cell_state[AT_d_cell_state(cell, i)] = c[i];
+
   }
 
   // scatter
+
 }

@@ -30,10 +30,13 @@ def robin():
     return inner((1 + u**2) * grad(u), grad(v)) * dx + u * v * ufl.ds, u, []
 
 
-@pytest.mark.parametrize("make", [stokes, robin])
-def test_dots_are_direction_times_result(make, rng):
+@pytest.mark.parametrize(
+    "make, schedule",
+    [(stokes, "cell"), (stokes, "sumfact:lanes=2"), (stokes, "sumfact:items=3"), (stokes, "sumfact:pencils=2"), (robin, "auto")],
+)
+def test_dots_are_direction_times_result(make, schedule, rng):
     F, w, bcs = make()
-    problem = NonlinearProblem(F, w, bcs, petsc_options=ATOMIC)
+    problem = NonlinearProblem(F, w, bcs, petsc_options={**ATOMIC, "femgpu_schedule": schedule})
     w.vec.setArray(rng.standard_normal(w.vec.getSize()))
     problem.linearise(w.vec)
     device, runtime = problem.operator.device, problem.runtime

@@ -9,7 +9,7 @@ from petsc4py import PETSc
 
 import femgpu
 from femgpu import cli, runtime
-from femgpu.bench import bakeoff, evector, peers
+from femgpu.bench import bakeoff, evector, peers, residual
 from femgpu.bench.bakeoff_report import Result, Timing
 from femgpu.bench.grid import VOLUME, Grid, GridSpace, bent, counts_for
 from femgpu.cli import main
@@ -184,8 +184,19 @@ def test_schedules_that_cannot_are_named():
     given = {"degrees": (1,), "sizes": (24,), "ways": ("rebuilt",)}
     with pytest.raises(PlanError, match="bench bp1: no schedule serves; bp1, degree 1, cell:group_size=60000, rebuilt: "):
         bakeoff.run(runtime.current(), "bp1", schedules=("cell:group_size=60000",), **given)
-    with pytest.raises(PlanError, match="--schedules matrix: it computes no actions; expected auto, all, or cell"):
+    with pytest.raises(PlanError, match="--schedules matrix: it computes no actions; expected auto, all, or sumfact, cell"):
         bakeoff.run(runtime.current(), "bp1", schedules=("auto", "matrix"), **given)
     for wrong in ("nonsense", "cell:rows=3"):
         with pytest.raises(OptionError, match=f"{wrong}.*legal are|{wrong}.*expected"):
             evector.run(runtime.current(), "bp10", (1,), (8,), schedules=(wrong,))
+
+
+def test_residuals_over_lattices_are_timed(set_options):
+    """Nodes of E-vectors then stand in the order of the tensor product; what is timed is compared with the numpy twin."""
+    set_options(femgpu_schedule="sumfact")
+    V = femgpu.FunctionSpace(femgpu.mesh.box((3, 2), cell="quadrilateral", comm=PETSc.COMM_SELF), "Lagrange", 2, shape=(2,))
+    u, v = femgpu.Function(V), ufl.TestFunction(V)
+    u.vec.setRandom()
+    F = ufl.inner(ufl.grad(u), ufl.grad(v)) * ufl.dx + ufl.inner(u, v) * ufl.dx
+    told = residual.report(femgpu.NonlinearProblem(F, u))
+    assert told.count("residual: sumfact") == 2 and "evector: 6 cells" in told

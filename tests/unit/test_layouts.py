@@ -38,7 +38,9 @@ def test_lattice_orders_the_words():
     values = np.arange(12).reshape(3, 4)
     order = np.array([0, 1, 3, 2], np.int32)
     for layout in (Layout(lattice=True), Layout("block", 2, lattice=True)):
-        assert np.array_equal(layout.unpack(layout.pack(values, order), 3, 4), values[:, order])
+        flat = layout.pack(values, order)
+        assert np.array_equal(layout.unpack(flat, 3, 4), values[:, order])
+        assert np.array_equal(layout.unpack(flat, 3, 4, order), values)
     assert np.array_equal(Layout().pack(values, order), values.ravel())
 
 

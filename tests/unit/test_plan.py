@@ -17,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from femgpu import runtime
+from femgpu.element import Factors, Tensor
 from femgpu.errors import PlanError
-from femgpu.kernels import FieldWork, RowsWork, Table, Wish, Work, render, schedule_named, vector_kernels
-from femgpu.kernels.schedules import CellPlan, MatrixPlan, TransposedPlan
+from femgpu.kernels import SECOND, FieldWork, RowsWork, Table, Wish, Work, render, schedule_named, vector_kernels
+from femgpu.kernels.schedules import CellPlan, MatrixPlan, SumfactGroupPlan, SumfactPencilPlan, SumfactPlan, TransposedPlan
 from femgpu.kernels.schedules.transposed import LEAST_ITEMS
 from femgpu.model import Beta, Limits
 
@@ -62,6 +63,73 @@ def cell(*sizes, **changes):
 def matrix(*sizes, **changes):
     """The same for schedule matrix."""
     return transposed(*sizes, plan=MatrixPlan, **{"target": "matrix", "writes": frozenset({"g0", "g3"})} | changes)
+
+
+def tensor(dim, q1d, *sizes):
+    """1D factors of elements with these numbers of basis functions per direction; numbers that print alike everywhere."""
+
+    def line(rows, columns):
+        return np.arange(1.0, rows * columns + 1).reshape(rows, columns) / 64
+
+    def lattice(count):
+        return np.arange(count**dim).reshape((count,) * dim).T.ravel()
+
+    factors = [Factors(line(1, n)[0], *[line(q1d, n)] * 3, *[line(2, n)] * 3, lattice(n)) for n in sizes]
+    return Tensor("hexahedron", line(1, q1d)[0], line(1, q1d)[0], line(q1d, q1d), tuple(factors), lattice(q1d)[None])
+
+
+def sumfact(dim, q1d, *sizes, plan=SumfactPlan, **changes):
+    """A plan of schedule sumfact for the first of several elements."""
+    tables = tuple(Table(n**dim) for n in sizes)
+    return transposed(sizes[0] ** dim, 1, q1d**dim, plan=plan, dim=dim, tables=tables, tensor=tensor(dim, q1d, *sizes), **changes)
+
+
+def test_operations_of_sum_factorisation():
+    """A gradient in 3D and its transpose take 18 contractions from the basis, 12 at the points, 6 where these are the nodes."""
+    for n in (3, 6, 9):
+        plain = sumfact(3, n, n, geometry="stored")
+        counts = [
+            sum(step.flops for sums in (*plan.fields, *plan.rows) for step in sums.evaluation())
+            for plan in (replace(plain, derivatives=1), plain)
+        ]
+        assert counts == [18 * 2 * n**4, 12 * 2 * n**4]
+        assert schedule_named("sumfact").volunteers(plain.work, Limits())
+        gpu = Limits(unroll=1000, local_bytes=1 << 17)
+        assert schedule_named("sumfact").volunteers(plain.work, gpu)
+        # Pencils are for residuals and actions, and for what fits local memory.
+        assert not schedule_named("sumfact").volunteers(replace(plain.work, target="state"), gpu)
+        assert not schedule_named("sumfact").volunteers(plain.work, replace(gpu, local_bytes=1024))
+    # A field of few functions has less to contract before all directions are at the points.
+    few = sumfact(3, 8, 2)
+    assert not few.fields[0].collocates and replace(few, derivatives=2).fields[0].collocates
+    # Points that do not determine the polynomial.
+    assert not replace(sumfact(3, 2, 3), derivatives=2).fields[0].collocates
+
+
+def test_barriers_and_local_memory_of_sum_factorisation():
+    """Barriers around 4 contractions each way, all components abreast, and the element once."""
+    for num_comp in (1, 3):
+        fields, rows = (field("w", "w", 64, num_comp, value=False),), (RowsWork(0, 0, 64, num_comp, value=False),)
+        plan = sumfact(3, 4, 4, plan=SumfactGroupPlan, fields=fields, rows=rows, items=16, cells=2, writes=frozenset({"f1"}))
+        # Derivatives along the directions are independent one way, and add to the same the other way.
+        assert [len(plan.evaluation), len(plan.integration)] == [4, 6]
+        assert plan.local_bytes == 2 * plan.needed_bytes == 2 * 8 * 2 * (4 + 1 + 2) * num_comp * 64
+        # A lattice for each component of the field, two for the row's other directions; rows of an odd number of words.
+        pencils = SumfactPencilPlan(plan.work, cells=2, derivatives=2)
+        assert pencils.serves and pencils.items == 16
+        assert pencils.local_bytes == 2 * pencils.needed_bytes == 2 * 8 * (1 + 2) * num_comp * 5 * 16
+    assert not replace(pencils, work=replace(plan.work, writes=SECOND)).serves
+    with pytest.raises(PlanError, match="sumfact:lanes=N,items=N: an item has cells, or cells have items or pencils; give one"):
+        next(schedule_named("sumfact").plans(plan.work, Limits(), Wish(parameters=(("lanes", 4), ("items", 4)))))
+    wish = Wish(parameters=(("items", 16), ("cells", 100)))
+    plans = schedule_named("sumfact").plans(plan.work, Limits(local_bytes=plan.needed_bytes * 3), wish)
+    assert next(plans).cells == 3
+    gpu = Limits(unroll=2048, group=128, local_bytes=1 << 17)
+    (default, *_) = schedule_named("sumfact").plans(pencils.work, gpu, Wish())
+    assert type(default) is SumfactPencilPlan and (default.items, default.cells) == (16, 8)
+    # Registers hold a cell of degree 1.
+    (default, *_) = schedule_named("sumfact").plans(sumfact(3, 2, 2).work, gpu, Wish())
+    assert type(default) is SumfactPlan and (default.lanes, default.group_size) == (1, 128)
 
 
 def test_beta_model_of_the_paper():
@@ -181,16 +249,20 @@ def test_refused_plans(make, changes, said):
             "bytes of local memory for one cell; the device has 64 .*-femgpu_sched",
         ),
         ("cell", {"target": "diagonal", "reference": True}, Limits(), "a diagonal in physical coordinates only"),
+        ("sumfact", {"target": "diagonal"}, Limits(), "schedule sumfact computes no diagonal; use schedule cell"),
+        ("sumfact", {"facet": True}, Limits(), "serves cells, not facets; use schedule cell"),
+        ("sumfact", {"tensor": None}, Limits(), "products of 1D ones, which those of this triangle are not; use schedule cell"),
+        ("sumfact", {}, Limits(stack_bytes=64), "needs .* bytes for one cell; a stack has 64: use schedule cell"),
     ],
 )
 def test_refusals(name, changes, limits, said):
     entry = schedule_named(name)
-    assert re.search(said, entry.refuses(residual(**changes), limits))
-    assert not entry.refuses(residual(target=entry.targets[0]), limits)
+    assert re.search(said, entry.refuses(residual(**{"tensor": tensor(2, 1, 2)} | changes), limits))
+    assert not entry.refuses(residual(target=entry.targets[0], tensor=tensor(2, 1, 2)), replace(limits, stack_bytes=0))
 
 
 def test_schedules_by_name():
-    with pytest.raises(PlanError, match="schedule 'sideways': expected one of cell, transposed"):
+    with pytest.raises(PlanError, match="schedule 'sideways': expected one of sumfact, cell, transposed"):
         schedule_named("sideways")
     with pytest.raises(PlanError, match="cell:group_size=2048: the device allows 1 to 1024"):
         next(schedule_named("cell").plans(residual(), Limits(), Wish(parameters=(("group_size", 2048),))))
@@ -399,6 +471,62 @@ CASES = {
             writes=frozenset({"f1"}),
         ),
         "f1[0] = c[0] * (s[0] * w_x[0] + s[1] * w_x[1]);\nf1[1] = c[0] * (s[1] * w_x[0] + s[2] * w_x[1]);",
+    ),
+    "sumfact_action_q2_lanes_double": (
+        sumfact(
+            2,
+            3,
+            3,
+            2,
+            target="action",
+            coord_table=1,
+            affine=False,
+            geometry="recomputed",
+            scatter="atomic",
+            fields=(field("w", "w", 9, masked=True),),
+            rows=(RowsWork(0, 0, 9, 1, masked=True, beside="w"),),
+            lanes=4,
+            group_size=16,
+        ),
+        "f0[0] = w[0];\nfor (int i = 0; i < 2; ++i) f1[i] = w_x[i];",
+    ),
+    "sumfact_group_action_q2_affine_double": (
+        sumfact(
+            3,
+            3,
+            3,
+            2,
+            plan=SumfactGroupPlan,
+            target="action",
+            coord_table=1,
+            geometry="recomputed",
+            fields=(field("w", "w", 27, value=False),),
+            rows=(RowsWork(0, 0, 27, 1, value=False, beside="w"),),
+            writes=frozenset({"f1"}),
+            items=9,
+            cells=4,
+        ),
+        "for (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
+    ),
+    "sumfact_pencils_action_q2_gauss_double": (
+        sumfact(
+            3,
+            4,
+            3,
+            2,
+            plan=SumfactPencilPlan,
+            target="action",
+            coord_table=1,
+            affine=False,
+            geometry="recomputed",
+            scatter="atomic",
+            fields=(field("w", "w", 27),),
+            rows=(RowsWork(0, 0, 27, 1, beside="w"),),
+            derivatives=2,
+            unroll=2048,
+            cells=8,
+        ),
+        "f0[0] = w[0];\nfor (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
     ),
     "state_p1_double": (
         cell(

@@ -1,5 +1,5 @@
 // Actions of a tabulated basis at one point. Tables: B (num_basis), D (num_basis, DIM) of that point, in reference
-// coordinates; coefficients e (num_basis, num_comp). J_inv[k * DIM + d] = dX_k / dx_d.
+// coordinates; coefficients e (num_basis, num_comp).
 
 // value[c] = sum_b B[b] e[b, c]
 inline void interpolate_value(const int num_basis, const int num_comp, TABLE const real *B, const real *e, real *value) {
@@ -32,15 +32,6 @@ inline void interpolate_gradient(const int num_basis, const int num_comp, TABLE 
       gradient[c * DIM + d] = 0;
       for (int k = 0; k < DIM; ++k) gradient[c * DIM + d] += reference[k] * J_inv[k * DIM + d];
     }
-  }
-}
-
-// out[k] = weight sum_d J_inv[k, d] f1[d]: the flux in reference coordinates, ready for D^T
-inline void pull_back_flux(const real *J_inv, const real weight, const real *f1, real *out) {
-  for (int k = 0; k < DIM; ++k) {
-    real sum = 0;
-    for (int d = 0; d < DIM; ++d) sum += J_inv[k * DIM + d] * f1[d];
-    out[k] = weight * sum;
   }
 }
 
@@ -95,24 +86,6 @@ inline void reference_hessian(const int num_basis, const int num_comp, TABLE con
       for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] += H[b * DIM * DIM + i] * e[b * num_comp + c];
 }
 
-// In cells whose map bends: out[c, k, l] -= sum_m gradient[c, m] d^2 x_m / dX_k dX_l
-inline void subtract_map(const int num_comp, const real *gradient, const real *map_xx, real *out) {
-  for (int c = 0; c < num_comp; ++c)
-    for (int m = 0; m < DIM; ++m)
-      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] -= gradient[c * DIM + m] * map_xx[m * DIM * DIM + i];
-}
-
-// out[i, j] = sum_kl J_inv[k, i] h[k, l] J_inv[l, j]
-inline void push_hessian(const real *J_inv, const real *h, real *out) {
-  for (int i = 0; i < DIM; ++i)
-    for (int j = 0; j < DIM; ++j) {
-      real sum = 0;
-      for (int k = 0; k < DIM; ++k)
-        for (int l = 0; l < DIM; ++l) sum += J_inv[k * DIM + i] * h[k * DIM + l] * J_inv[l * DIM + j];
-      out[i * DIM + j] = sum;
-    }
-}
-
 // hessian[i, j] of basis function b in physical coordinates; gradient is its physical gradient, map_xx that of the cell's map
 inline void basis_hessian(TABLE const real *H, const int b, const real *J_inv, const real *gradient, const real *map_xx,
                           const int bends, real *hessian) {
@@ -120,4 +93,15 @@ inline void basis_hessian(TABLE const real *H, const int b, const real *J_inv, c
   for (int i = 0; i < DIM * DIM; ++i) reference_xx[i] = H[b * DIM * DIM + i];
   if (bends) subtract_map(1, gradient, map_xx, reference_xx);
   push_hessian(J_inv, reference_xx, hessian);
+}
+
+// From the coordinates x_e (num_basis, DIM) and the gradients D (num_basis, DIM) of the coordinate basis at the point.
+inline real rebuild(const int num_basis, TABLE const real *D, const real *x_e, real *J_inv) {
+  real J[DIM * DIM];
+  for (int i = 0; i < DIM * DIM; ++i) J[i] = 0;
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int d = 0; d < DIM; ++d)
+      for (int k = 0; k < DIM; ++k) J[d * DIM + k] += x_e[b * DIM + d] * D[b * DIM + k];
+  return invert(J, J_inv);
 }

@@ -32,17 +32,6 @@ inline real invert(const real *J, real *J_inv) {
 #endif
 }
 
-// From the coordinates x_e (num_basis, DIM) and the gradients D (num_basis, DIM) of the coordinate basis at the point.
-inline real rebuild(const int num_basis, TABLE const real *D, const real *x_e, real *J_inv) {
-  real J[DIM * DIM];
-  for (int i = 0; i < DIM * DIM; ++i) J[i] = 0;
-  UNROLL
-  for (int b = 0; b < num_basis; ++b)
-    for (int d = 0; d < DIM; ++d)
-      for (int k = 0; k < DIM; ++k) J[d * DIM + k] += x_e[b * DIM + d] * D[b * DIM + k];
-  return invert(J, J_inv);
-}
-
 // Outward unit normal n = J^-T N / |J^-T N| of a facet from that of the reference facet, N; returns |J^-T N|.
 inline real facet_normal(TABLE const real *N, const real *J_inv, real *n) {
   real square = 0;
@@ -54,4 +43,31 @@ inline real facet_normal(TABLE const real *N, const real *J_inv, real *n) {
   const real length = sqrt(square);
   for (int d = 0; d < DIM; ++d) n[d] /= length;
   return length;
+}
+
+// out[k] = weight sum_d J_inv[k, d] f1[d]: the flux in reference coordinates, ready for D^T
+inline void pull_back_flux(const real *J_inv, const real weight, const real *f1, real *out) {
+  for (int k = 0; k < DIM; ++k) {
+    real sum = 0;
+    for (int d = 0; d < DIM; ++d) sum += J_inv[k * DIM + d] * f1[d];
+    out[k] = weight * sum;
+  }
+}
+
+// In cells whose map bends: out[c, k, l] -= sum_m gradient[c, m] d^2 x_m / dX_k dX_l
+inline void subtract_map(const int num_comp, const real *gradient, const real *map_xx, real *out) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int m = 0; m < DIM; ++m)
+      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] -= gradient[c * DIM + m] * map_xx[m * DIM * DIM + i];
+}
+
+// out[i, j] = sum_kl J_inv[k, i] h[k, l] J_inv[l, j]
+inline void push_hessian(const real *J_inv, const real *h, real *out) {
+  for (int i = 0; i < DIM; ++i)
+    for (int j = 0; j < DIM; ++j) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k)
+        for (int l = 0; l < DIM; ++l) sum += J_inv[k * DIM + i] * h[k * DIM + l] * J_inv[l * DIM + j];
+      out[i * DIM + j] = sum;
+    }
 }

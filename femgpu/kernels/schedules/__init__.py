@@ -6,10 +6,14 @@ from femgpu.errors import PlanError
 from femgpu.kernels.schedules.cell import Cell, CellPlan
 from femgpu.kernels.schedules.matrix import Matrix, MatrixPlan
 from femgpu.kernels.schedules.schedule import Schedule
+from femgpu.kernels.schedules.sumfact import Sumfact
+from femgpu.kernels.schedules.sumfact_group import SumfactGroupPlan
+from femgpu.kernels.schedules.sumfact_item import SumfactPlan
+from femgpu.kernels.schedules.sumfact_pencils import SumfactPencilPlan
 from femgpu.kernels.schedules.transposed import Transposed, TransposedPlan
 
 # In the order in which `auto` asks them.
-SCHEDULES: tuple[Schedule, ...] = (Cell(), Transposed(), Matrix())
+SCHEDULES: tuple[Schedule, ...] = (Sumfact(), Cell(), Transposed(), Matrix())
 
 
 def schedule_named(name: str) -> Schedule:
@@ -24,4 +28,18 @@ def schedule_named(name: str) -> Schedule:
     raise PlanError(f"schedule {name!r}: expected one of {', '.join(entry.name for entry in SCHEDULES)}")
 
 
-__all__ = ["SCHEDULES", "Cell", "CellPlan", "Matrix", "MatrixPlan", "Schedule", "Transposed", "TransposedPlan", "schedule_named"]
+__all__ = [
+    "SCHEDULES",
+    "Cell",
+    "CellPlan",
+    "Matrix",
+    "MatrixPlan",
+    "Schedule",
+    "Sumfact",
+    "SumfactGroupPlan",
+    "SumfactPencilPlan",
+    "SumfactPlan",
+    "Transposed",
+    "TransposedPlan",
+    "schedule_named",
+]

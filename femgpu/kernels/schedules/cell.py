@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from femgpu.errors import PlanError
-from femgpu.kernels.plan import CONSTANT_TABLE_BYTES, Plan, Step, Wish
+from femgpu.kernels.plan import CONSTANT_TABLE_BYTES, Plan
+from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
 
@@ -54,6 +55,13 @@ class CellPlan(Plan):
         return f"{self.group_size} items"
 
     @property
+    def private_bytes(self) -> int:
+        """Rows, too; of a diagonal the derivatives of the pointwise function."""
+        work = self.work
+        blocks = (work.num_comp * (1 + work.dim + work.dim**2 * work.second)) ** 2 if work.target == "diagonal" else 0
+        return super().private_bytes + 8 * (work.num_rows + blocks)
+
+    @property
     def sums_dots(self) -> bool:
         """Of actions in double precision whose results are added in place."""
         reads = any(field.vector == "w" for field in self.work.fields)
@@ -74,6 +82,7 @@ class Cell:
 
     name = "cell"
     targets = ("residual", "action", "diagonal", "functional", "state")
+    facets = True
     parameters = ("group_size",)
 
     def refuses(self, work: Work, limits: Limits) -> str:
@@ -84,11 +93,17 @@ class Cell:
             return "schedule cell computes a diagonal in physical coordinates only"
         return ""
 
+    def volunteers(self, work: Work, limits: Limits) -> bool:
+        """Whatever it serves."""
+        return True
+
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[CellPlan]:
         """Work-groups as large as the device likes them, then half and twice that."""
         asked = wish.parameter("group_size", 0)
         if not 0 <= asked <= limits.items:
             raise PlanError(f"-femgpu_schedule cell:group_size={asked}: the device allows 1 to {limits.items} work-items")
         sizes = (asked,) if asked else (limits.group, limits.group // 2, 2 * limits.group)
-        for size in dict.fromkeys(min(size, limits.items) for size in sizes):
-            yield CellPlan.wished(work, limits, wish, group_size=size)
+        plan = CellPlan.wished(work, limits, wish)
+        most = limits.abreast(plan.private_bytes)
+        for size in dict.fromkeys(min(size, most) for size in sizes):
+            yield replace(plan, group_size=size)

@@ -9,8 +9,9 @@ from typing import ClassVar
 
 from femgpu.kernels.array import Array
 from femgpu.kernels.contraction import contract
-from femgpu.kernels.plan import Plan, Step, Wish
+from femgpu.kernels.plan import Plan
 from femgpu.kernels.sparse import sparse_arrays
+from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.work import RowsWork, Work
 from femgpu.model import Limits
 
@@ -177,12 +178,11 @@ class MatrixPlan(Plan):
         return 4 * self.work.num_rows if self.work.place else 0
 
     @property
-    def stack_words(self) -> int:
-        """Private numbers of an item, about: what PoCL puts on a thread's stack for every item of a group."""
+    def private_bytes(self) -> int:
+        """Derivatives of the pointwise function and a tile, too."""
         work = self.work
-        words = sum(field.size + field.num_comp * (1 + work.dim + work.dim**2 * field.hessian) for field in work.fields)
-        words += work.num_comp**2 * self.block_words + work.num_coord_basis * work.dim + 4 * work.dim**3
-        return words + self.tile_rows * self.tile_columns + 2 * self.tile_columns * (1 + work.dim)
+        words = work.num_comp**2 * self.block_words + self.tile_rows * self.tile_columns
+        return super().private_bytes + 8 * (words + 2 * self.tile_columns * (1 + work.dim))
 
     def _outputs(self) -> list[Array]:
         return sparse_arrays(self.work, self.layout) if self.work.place else super()._outputs()
@@ -239,6 +239,7 @@ class Matrix:
 
     name = "matrix"
     targets = ("matrix",)
+    facets = True
     parameters = ("rows", "columns", "cells", "points", "contracted")
 
     def refuses(self, work: Work, limits: Limits) -> str:
@@ -256,6 +257,10 @@ class Matrix:
             )
         return ""
 
+    def volunteers(self, work: Work, limits: Limits) -> bool:
+        """Whatever it serves."""
+        return True
+
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[MatrixPlan]:
         """Tiles of all basis functions of the test function where these fit registers, in work-groups of the usual size."""
         if wish.parameter("contracted", 1):
@@ -266,10 +271,7 @@ class Matrix:
         rows = min(wish.parameter("rows", _parts(most, tallest)), most)
         columns = min(wish.parameter("columns", max(1, min(most // _NEIGHBOURS, tile // rows))), most)
         plan = MatrixPlan.wished(work, limits, wish, tile_rows=rows, tile_columns=columns, comps=work.num_comp)
-        plan = replace(plan, group_limit=min(limits.items, _ITEMS))
-        if limits.stack_bytes:
-            # Where a kernel has barriers, the arrays of a whole work-group stand there, and a larger group ends the process.
-            plan = replace(plan, group_limit=max(1, min(plan.group_limit, limits.stack_bytes // (8 * plan.stack_words))))
+        plan = replace(plan, group_limit=min(limits.abreast(plan.private_bytes), _ITEMS))
         yield _fitted(plan, limits, wish)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from femgpu.kernels.plan import Plan, Wish
+from femgpu.kernels.plan import Plan
+from femgpu.kernels.step import Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
 
@@ -24,12 +25,21 @@ class Schedule(Protocol):
         ...
 
     @property
+    def facets(self) -> bool:
+        """Whether it is asked for them by name over facets, too; else these go to the first schedule that serves them."""
+        ...
+
+    @property
     def parameters(self) -> tuple[str, ...]:
         """What `-femgpu_schedule name:parameter=value,...` may set."""
         ...
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Why the schedule does not serve a work on a device, a sentence for the user; empty: it does."""
+        ...
+
+    def volunteers(self, work: Work, limits: Limits) -> bool:
+        """Whether it is asked where nobody asks for it by name: what it does is worth a trial by the model."""
         ...
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[Plan]:

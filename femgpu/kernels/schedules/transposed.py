@@ -10,7 +10,8 @@ from typing import ClassVar
 
 from femgpu.errors import PlanError
 from femgpu.kernels.array import Array
-from femgpu.kernels.plan import GEOMETRIES, Plan, Step, Wish
+from femgpu.kernels.plan import GEOMETRIES, Plan
+from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
 
@@ -103,14 +104,6 @@ class TransposedPlan(Plan):
         """Bytes of `cell_local`."""
         return sum(array.words * self.itemsize(array.ctype) for array in self.cell_local)
 
-    @property
-    def stack_words(self) -> int:
-        """Private numbers of an item, about: what PoCL puts on a thread's stack for every item of a group."""
-        work = self.work
-        words = sum(field.size + field.num_comp * (1 + work.dim + work.dim**2 * field.hessian) for field in work.fields)
-        words += 3 * work.dim**2 + 2 * work.num_comp * (1 + work.dim)
-        return words + (work.num_coord_basis * work.dim if self.needs_coords else 0)
-
     def steps(self) -> tuple[Step, ...]:
         """One launch."""
         cells = self.batch_cells * self.group_chunks
@@ -148,6 +141,7 @@ class Transposed:
 
     name = "transposed"
     targets = ("residual", "action")
+    facets = True
     parameters = ("blocks", "batches")
 
     def refuses(self, work: Work, limits: Limits) -> str:
@@ -164,6 +158,10 @@ class Transposed:
             )
         return ""
 
+    def volunteers(self, work: Work, limits: Limits) -> bool:
+        """Whatever it serves."""
+        return True
+
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[TransposedPlan]:
         """Work-groups of about 128 items in four batches, then other numbers of batches and blocks."""
         plan = TransposedPlan.wished(
@@ -175,10 +173,7 @@ class Transposed:
             group_limit=limits.items,
             local_limit=limits.local_bytes,
         )
-        if limits.stack_bytes:
-            # Where a kernel has barriers, the arrays of a whole work-group stand there, and a larger group ends the process.
-            fitting = max(1, limits.stack_bytes // (8 * plan.stack_words))
-            plan = replace(plan, group_limit=min(limits.items, fitting))
+        plan = replace(plan, group_limit=limits.abreast(plan.private_bytes))
         default = max(1, _ITEMS // plan.block_size)
         plan = replace(plan, num_blocks=wish.parameter("blocks", default))
         yield plan

@@ -1,0 +1,26 @@
+## The coefficients of a cell's fields, r_<field>_e, and its coordinates, r_x_e, from memory.
+% for field in work.fields:
+<% entry = f"r_{field.name}_e[{plan.place(field.num_basis, field.num_comp, 'b', 'c')}]" %>\
+% if work.source == "evector":
+  ${plan.each("b", field.num_basis)}
+    for (int c = 0; c < ${field.num_comp}; ++c) ${entry} = (real)d_${field.name}[AT_d_${field.name}(cell, b * ${field.num_comp} + c)];
+% else:
+  UNROLL
+  ${plan.each("b", field.num_basis)} {
+    const int offset = d_${field.name}_offsets[AT_d_${field.name}_offsets(cell, b)];
+% if not field.masked:
+    for (int c = 0; c < ${field.num_comp}; ++c) ${entry} = (real)d_${field.vector}[offset + c];
+% elif field.num_comp == 1:
+    r_${field.name}_e[${plan.place(field.num_basis, 1, "b", "0")}] = offset < 0 ? R(0) : (real)d_${field.vector}[offset];
+% else:
+    for (int c = 0; c < ${field.num_comp}; ++c)
+      ${entry} = IS_PRESCRIBED(offset, c) ? R(0) : (real)d_${field.vector}[NODE(offset) + c];
+% endif
+  }
+% endif
+% endfor
+% if plan.needs_coords:
+  UNROLL
+  ${plan.each("b", "NUM_COORD_BASIS")}
+    for (int d = 0; d < DIM; ++d) r_x_e[${plan.place_of_node("b", "d")}] = d_coords[d_coord_offsets[AT_d_coord_offsets(cell, b)] + d];
+% endif

@@ -1,0 +1,35 @@
+## One point q of a cell: values and derivatives there, the pointwise function, what the rows get of it; not those of a diagonal.
+    // tabulate
+<%include file="point_geometry.mako"/>
+<%include file="point_values.mako"/>
+% if work.num_state and work.target != "state":
+    for (int i = 0; i < NUM_STATE; ++i) r_s[i] = d_state[AT_d_state(cell, q * NUM_STATE + i)];
+% endif
+
+    // pointwise
+    ${declare_outputs}
+    pointwise(${pointwise_arguments});
+
+    // integrate
+% if work.target == "functional":
+    r_sum[0] += (accum)(${'f0[0]' if work.reference else 'weight * f0[0]'});
+% elif work.target == "state":
+% if work.num_state:
+    for (int i = 0; i < NUM_STATE; ++i) d_state[AT_d_state(cell, q * NUM_STATE + i)] = s[i];
+% endif
+% if work.num_cell_state:
+    if (q == 0)
+      for (int i = 0; i < NUM_CELL_STATE; ++i) d_cell_state[AT_d_cell_state(cell, i)] = c[i];
+% endif
+% elif work.target != "diagonal":
+% for i, row in enumerate(work.rows):
+% if row.value:
+    integrate_value(${row.num_basis}, ${row.num_comp}, TABLE_B(${row.table}, q), ${'R(1)' if work.reference else 'weight'}, f0 + ${row.offset}, r_f${i}_e);
+% endif
+% if row.gradient and work.reference:
+    integrate_reference_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), f1 + ${row.offset} * DIM, r_f${i}_e);
+% elif row.gradient:
+    integrate_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), weight, J_inv, f1 + ${row.offset} * DIM, r_f${i}_e);
+% endif
+% endfor
+% endif

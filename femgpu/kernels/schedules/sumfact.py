@@ -1,0 +1,118 @@
+"""Schedule sumfact (paper 000): cells that are products of intervals, one direction after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from femgpu.errors import PlanError
+from femgpu.kernels.schedules.cell import CellPlan
+from femgpu.kernels.schedules.sumfact_group import SumfactGroupPlan
+from femgpu.kernels.schedules.sumfact_item import LANES, SumfactPlan
+from femgpu.kernels.schedules.sumfact_pencils import SumfactPencilPlan
+from femgpu.kernels.step import Wish
+from femgpu.kernels.work import Work
+from femgpu.model import Limits
+
+# Bytes of a cell's arrays below which an item takes a cell alone where loops are unrolled: an H200's compiler then keeps them in
+# registers (with 3824 bytes it does, 12 GDOF/s where pencils reach 4; with 4992 it does not, 4 against 13).
+_REGISTER_BYTES = 4096
+# Bytes of private arrays up to which the default plan takes more cells side by side (with 8 of 203 KB an action of degree 8 is two
+# to three times faster than with one).
+_CACHE_BYTES = 1 << 21
+# Parameters that may be given together: cells of an item, items of a cell, pencils.
+_KINDS = ({"group_size", "lanes"}, {"items", "cells"}, {"pencils"})
+
+
+class Sumfact:
+    """The schedule: residuals, actions, functionals and states over cells that are products of intervals."""
+
+    name = "sumfact"
+    targets = ("residual", "action", "functional", "state")
+    facets = False
+    parameters = ("group_size", "lanes", "items", "cells", "pencils", "derivatives")
+
+    def refuses(self, work: Work, limits: Limits) -> str:
+        """Facets, other targets, other cells and rules, and cells that are larger than a stack."""
+        if work.target not in self.targets:
+            return f"schedule sumfact computes no {work.target}; use schedule cell or matrix"
+        if work.facet:
+            return "schedule sumfact serves cells, not facets; use schedule cell"
+        if work.tensor is None:
+            return (
+                f"schedule sumfact needs cells, elements and a rule that are products of 1D ones, which those of this {work.cell} "
+                "are not; use schedule cell"
+            )
+        needed = SumfactPlan(work, geometry="recomputed").private_bytes
+        if limits.stack_bytes and needed > limits.stack_bytes:
+            return f"schedule sumfact needs {needed} bytes for one cell; a stack has {limits.stack_bytes}: use schedule cell"
+        return ""
+
+    def volunteers(self, work: Work, limits: Limits) -> bool:
+        """Where it takes half the operations of schedule cell at most; where loops are unrolled, only what registers hold."""
+        if self.refuses(work, limits):
+            return False
+        alone = limits.unroll and SumfactPlan(work, geometry="recomputed").cell_bytes < _REGISTER_BYTES
+        share = SumfactPlan(work).flops / CellPlan(work).flops
+        pencils = SumfactPencilPlan(work, geometry="recomputed", derivatives=2)
+        shared = not limits.unroll or (pencils.serves and pencils.needed_bytes <= limits.local_bytes)
+        return share < 1 if alone else share <= 0.5 and shared
+
+    def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactPlan]:
+        """Cells of an item, and items that share cells; these first where loops are unrolled and registers do not hold a cell."""
+        asked = set(dict(wish.parameters))
+        given = [names for names in _KINDS if asked & names]
+        if len(given) > 1:
+            said = ",".join(f"{name}=N" for names in given for name in sorted(asked & names))
+            raise PlanError(
+                f"-femgpu_schedule sumfact:{said}: an item has cells, or cells have items or pencils; give one of these"
+            )
+        kinds = [self._of_items(work, limits, wish), self._of_groups(work, limits, wish), self._of_pencils(work, limits, wish)]
+        if given:
+            # What is asked for first, which may not serve; then a cell for each item, which always does.
+            kinds = [kinds[_KINDS.index(given[0])], kinds[0]]
+        elif limits.unroll and SumfactPlan.wished(work, limits, wish).cell_bytes >= _REGISTER_BYTES:
+            kinds.reverse()
+        for kind in dict.fromkeys(kinds):
+            yield from kind
+
+    def _of_items(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactPlan]:
+        """As many cells side by side as a core's cache holds where items do not run side by side, then fewer."""
+        asked, group = wish.parameter("lanes", 0), wish.parameter("group_size", 0)
+        if not 0 <= group <= limits.items:
+            raise PlanError(f"-femgpu_schedule sumfact:group_size={group}: the device allows 1 to {limits.items} work-items")
+        plan = SumfactPlan.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 0))
+        if asked:
+            sizes = [asked]
+        elif limits.unroll:
+            sizes = [1]
+        else:
+            sizes = [lanes for lanes in reversed(LANES) if lanes == 1 or lanes * plan.cell_bytes <= _CACHE_BYTES]
+        plans = [replace(plan, lanes=lanes) for lanes in LANES]
+        fitting = [plan.lanes for plan in plans if not limits.stack_bytes or plan.private_bytes <= limits.stack_bytes]
+        for lanes in dict.fromkeys(min(lanes, max(fitting, default=1)) for lanes in sizes):
+            plan = replace(plan, lanes=lanes)
+            yield replace(plan, group_size=min(group or max(1, limits.group // lanes), limits.abreast(plan.private_bytes)))
+
+    def _of_groups(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactGroupPlan]:
+        """An item for each line of points, and cells for a work-group of the device's liking; none where one does not fit."""
+        if work.target not in ("residual", "action"):
+            return
+        plan = SumfactGroupPlan.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 0), block=1)
+        assert work.tensor is not None
+        most = limits.abreast(plan.private_bytes)
+        items = min(wish.parameter("items", work.tensor.q1d ** (work.dim - 1)), most)
+        cells = wish.parameter("cells", max(1, limits.group // items))
+        cells = min(cells, most // items, limits.local_bytes // plan.needed_bytes)
+        if cells:
+            yield replace(plan, items=items, cells=cells)
+
+    def _of_pencils(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactPencilPlan]:
+        """An item for each pencil, and cells for a work-group of the device's liking; none where one does not fit."""
+        plan = SumfactPencilPlan.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 2), block=1)
+        if not plan.serves:
+            return
+        most = min(limits.abreast(plan.private_bytes) // plan.items, limits.local_bytes // plan.needed_bytes)
+        cells = min(wish.parameter("pencils", max(1, limits.group // plan.items)), most)
+        if cells:
+            yield replace(plan, cells=cells)

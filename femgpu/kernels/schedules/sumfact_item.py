@@ -1,0 +1,201 @@
+"""Plans of schedule sumfact with one or several cells per work-item, everything private.
+
+Several cells stand side by side in vectors, which the contractions take as they are, and follow each other at the points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+from femgpu.errors import PlanError
+from femgpu.kernels.array import Layout
+from femgpu.kernels.contractions import Contraction, Order, Sizes, collocates, evaluation, integration
+from femgpu.kernels.plan import BESIDE_WORDS
+from femgpu.kernels.schedules.cell import CellPlan
+from femgpu.kernels.step import Step
+
+# Lengths of OpenCL's vectors that cells may stand side by side in.
+LANES = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a field, or a field of the test function, has on the lattice.
+
+    Attributes:
+        name: of its private arrays: `r_<name>_c`, the coefficients, and `r_<name>_q`, what belongs to the points.
+        sizes: its numbers of nodes, points and components.
+        orders: its values and derivatives that occur.
+        collocates: whether it is differentiated at the points.
+    """
+
+    name: str
+    sizes: Sizes
+    orders: tuple[Order, ...]
+    collocates: bool
+
+    @property
+    def aliased(self) -> bool:
+        """Whether coefficients are values, so that one array serves as both."""
+        return self.sizes.collocated and self.collocates
+
+    @property
+    def coefficients(self) -> int:
+        """Numbers in `r_<name>_c`."""
+        return self.sizes.num_comp * self.sizes.p1d**self.sizes.dim
+
+    @property
+    def words(self) -> int:
+        """Numbers in `r_<name>_q`."""
+        return self.sizes.words(self.orders)
+
+    def evaluation(self, abreast: bool = False) -> list[Contraction]:
+        """Coefficients to points."""
+        return evaluation(self.sizes, self.orders, self.collocates, abreast)
+
+    def integration(self, abreast: bool = False) -> list[Contraction]:
+        """Points to rows."""
+        return integration(self.sizes, self.orders, self.collocates, abreast)
+
+
+@dataclass(frozen=True)
+class SumfactPlan(CellPlan):
+    """A plan of schedule sumfact.
+
+    Attributes:
+        group_size: work-items per work-group.
+        lanes: cells per item.
+        derivatives: 1: of basis functions; 2: of values at the points, where these determine the polynomials; 0: what takes fewer
+            operations.
+    """
+
+    schedule: ClassVar[str] = "sumfact"
+
+    lanes: int = 1
+    derivatives: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.lanes not in LANES:
+            raise PlanError(f"-femgpu_schedule sumfact:lanes={self.lanes}: expected one of {', '.join(map(str, LANES))}")
+        if self.derivatives not in (0, 1, 2):
+            raise PlanError(
+                f"-femgpu_schedule sumfact:derivatives={self.derivatives}: expected 1 (of basis functions) or 2 (at the points)"
+            )
+
+    def steps(self) -> tuple[Step, ...]:
+        """One launch."""
+        return (
+            Step(
+                name=self.work.target,
+                shell="sumfact",
+                arrays=self.arguments(),
+                items=self.group_size,
+                group_cells=self.group_size * self.lanes,
+                macros=(("LANES", self.lanes),),
+            ),
+        )
+
+    @property
+    def shape(self) -> str:
+        """The size of a work-group, and what an item does."""
+        at_points = any(sums.collocates for sums in (*self.fields, *self.rows))
+        return f"{self.group_size} items x {self.lanes} cells{', differentiated at the points' * at_points}"
+
+    @property
+    def lines(self) -> bool:
+        """1D tabulations."""
+        return True
+
+    @property
+    def table_space(self) -> str:
+        """In the program's text."""
+        return "__constant"
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """No functions of a tabulated basis: those of sums at the points are the shell's."""
+        return ("geometry.cl",)
+
+    @property
+    def node_layout(self) -> Layout:
+        """On the lattice."""
+        return replace(self.layout, lattice=True)
+
+    def place(self, num_basis: int, num_comp: int, b: str, c: str) -> str:
+        """Component by component, cells side by side."""
+        return f"({c} * {num_basis} + {b}) * LANES"
+
+    @cached_property
+    def fields(self) -> tuple[Sums, ...]:
+        """The fields that are interpolated, the coordinates last."""
+        work, bent = self.work, not self.work.affine
+        found = [
+            self._sums(
+                field.name, field.table, field.num_comp, field.value, field.gradient or (field.hessian and bent), field.hessian
+            )
+            for field in work.fields
+        ]
+        if self.needs_coords:
+            rebuilt = work.maps and bent and self.geometry == "recomputed"
+            found.append(self._sums("x", work.coord_table, work.dim, "x" in work.reads, rebuilt, work.bends))
+        return tuple(found)
+
+    @cached_property
+    def rows(self) -> tuple[Sums, ...]:
+        """The fields of the test function."""
+        rows = enumerate(self.work.rows)
+        return tuple(self._sums(f"f{i}", row.table, row.num_comp, row.value, row.gradient) for i, row in rows)
+
+    def _sums(self, name: str, table: int, num_comp: int, value: bool, gradient: bool, hessian: bool = False) -> Sums:
+        assert self.work.tensor is not None
+        dim, factors = self.work.dim, self.work.tensor.factors[table]
+        sizes = Sizes(dim, factors.p1d, self.work.tensor.q1d, num_comp, table, factors.collocated)
+        units = [tuple(int(i == axis) for i in range(dim)) for axis in range(dim)]
+        orders = [(0,) * dim] * value + units * gradient
+        if hessian:
+            pairs = [(one, other) for i, one in enumerate(units) for other in units[i:]]
+            orders += [tuple(a + b for a, b in zip(one, other, strict=True)) for one, other in pairs]
+        possible = factors.p1d <= sizes.q1d and self.derivatives != 1
+        return Sums(name, sizes, tuple(orders), possible and (self.derivatives == 2 or collocates(sizes, orders)))
+
+    @property
+    def scratch(self) -> dict[str, int]:
+        """Sizes of the arrays between two directions, by the direction that was contracted last."""
+        found: dict[str, int] = {}
+        for sums in (*self.fields, *self.rows):
+            for step in sums.evaluation():
+                if step.target[0] not in "cq":
+                    found[step.target[0]] = max(found.get(step.target[0], 0), step.rows * step.above * step.below)
+        return found
+
+    @property
+    def cell_bytes(self) -> int:
+        """Of a cell's private arrays."""
+        inputs = sum(sums.words + sums.coefficients * (not sums.aliased) for sums in self.fields)
+        outputs = sum(sums.words + sums.coefficients * (not sums.aliased) for sums in self.rows)
+        scratch = sum(self.scratch.values())
+        return self.itemsize("real") * (inputs + scratch) + self.itemsize("accum") * (outputs + scratch)
+
+    @property
+    def private_bytes(self) -> int:
+        """Cells side by side, and what belongs to a point of one of them."""
+        work = self.work
+        point = (1 + work.num_comp + sum(field.num_comp for field in work.fields)) * work.dim**2 * (1 + work.second)
+        return self.lanes * (self.cell_bytes + 8 * work.dim**2) + 8 * (BESIDE_WORDS + point + work.num_state)
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of one cell."""
+        work, dim = self.work, self.work.dim
+        count = sum(step.flops for sums in self.fields for step in sums.evaluation())
+        count += sum(step.flops for sums in self.rows for step in sums.integration())
+        push = 0 if work.reference else 2 * dim**2
+        point = 1 + work.pointwise_flops + push * sum(row.num_comp * row.gradient for row in work.rows)
+        point += push * sum(field.num_comp * (field.gradient + 2 * dim * field.hessian) for field in work.fields)
+        inversion = {1: 1, 2: 8, 3: 42}[dim]
+        if work.maps and self.geometry == "recomputed":
+            count += work.rebuild_flops if work.affine else inversion * work.num_qpts
+        return count + work.num_qpts * point

@@ -1,0 +1,160 @@
+"""Plans of schedule sumfact in which an item has a line of points of a cell in its registers, beside lattices in local memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from femgpu.errors import PlanError
+from femgpu.kernels.array import Array
+from femgpu.kernels.plan import BESIDE_WORDS
+from femgpu.kernels.schedules.sumfact_item import SumfactPlan, Sums
+from femgpu.kernels.step import Step
+
+
+@dataclass(frozen=True)
+class SumfactPencilPlan(SumfactPlan):
+    """A plan of schedule sumfact with an item for each line of points along the last direction.
+
+    Directions are contracted in place, one after the other, and derivatives are taken of the values at the points: a component of a
+    field takes one lattice of local memory, one of a row as many as there are other directions.
+
+    Attributes:
+        cells: cells per work-group.
+    """
+
+    cells: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.lanes != 1:
+            raise PlanError(f"sumfact with {self.items} items for a cell: expected 1 lane, not {self.lanes}")
+
+    def steps(self) -> tuple[Step, ...]:
+        """One launch."""
+        sizes = {"LANES": 1, "ITEMS": self.items, "CELLS": self.cells, "N": self.width}
+        row = self.width | 1
+        sizes |= {"ROW": row, "PLANE": row * self.width, "SLAB": self.slab}
+        return (
+            Step(
+                name=self.work.target,
+                shell="sumfact_pencils",
+                arrays=self.arguments(),
+                local=tuple(replace(array, words=array.words * self.cells) for array in self.cell_local),
+                items=self.items * self.cells,
+                group_cells=self.cells,
+                barriers=2 * self.work.dim + 1,
+                macros=tuple(sizes.items()),
+            ),
+        )
+
+    @property
+    def shape(self) -> str:
+        """Items, cells and local memory."""
+        return f"{self.cells} cells of {self.items} pencils, {self.local_bytes} B local"
+
+    @property
+    def serves(self) -> bool:
+        """Whether the points determine what is differentiated there, once, and there is more than one direction."""
+        work, sums = self.work, (*self.lattices, *self.rows)
+        collocates = all(entry.sizes.p1d <= self.q1d for entry in sums if self.derives(entry))
+        return work.target in ("residual", "action") and work.dim > 1 and not work.second and collocates and self.derivatives != 1
+
+    @property
+    def q1d(self) -> int:
+        """Points per direction."""
+        assert self.work.tensor is not None
+        return self.work.tensor.q1d
+
+    @property
+    def width(self) -> int:
+        """Numbers on the longest line."""
+        return max(self.q1d, *(sums.sizes.p1d for sums in (*self.lattices, *self.rows)))
+
+    @property
+    def slab(self) -> int:
+        """Numbers of a lattice, whose rows are an odd number of words apart, which are then in different banks."""
+        return (self.width | 1) * self.width ** (self.work.dim - 1)
+
+    @property
+    def items(self) -> int:
+        """Work-items per cell."""
+        return self.width ** (self.work.dim - 1)
+
+    def place(self, num_basis: int, num_comp: int, b: str, c: str) -> str:
+        """A lattice for each component."""
+        p1d = round(num_basis ** (1 / self.work.dim))
+        strides = ("1", "ROW", "PLANE")[: self.work.dim]
+        return " + ".join([f"({c}) * SLAB", *(f"({b}) / {p1d**axis} % {p1d} * {step}" for axis, step in enumerate(strides))])
+
+    def place_of_node(self, b: str, d: str) -> str:
+        """Direction by direction, without gaps."""
+        return f"({d}) * {self.work.num_coord_basis} + ({b})"
+
+    def each(self, name: str, count: str) -> str:
+        """Items take turns, all of them equally many."""
+        return f"EACH({name}, {count})"
+
+    @property
+    def keeps_coefficients(self) -> bool:
+        """Lattices are contracted in place."""
+        return False
+
+    @cached_property
+    def lattices(self) -> tuple[Sums, ...]:
+        """The fields but the coordinates."""
+        return tuple(sums for sums in self.fields if sums.name != "x")
+
+    @property
+    def coords_line(self) -> Sums | None:
+        """The coordinates, where they or their derivatives are needed at each point."""
+        return next((sums for sums in self.fields if sums.name == "x" and sums.orders), None)
+
+    @property
+    def maps_once(self) -> bool:
+        """Whether an affine map is computed from coordinates, once for all items of a cell."""
+        return self.work.maps and self.work.affine and self.geometry == "recomputed"
+
+    @property
+    def unrolls_line(self) -> bool:
+        """Whether the loop over an item's points is unrolled, so that its line stands in registers."""
+        return self.q1d * self.work.pointwise_size <= self.unroll
+
+    def values(self, sums: Sums) -> bool:
+        """Whether values of a field occur."""
+        return any(sum(order) == 0 for order in sums.orders)
+
+    def derives(self, sums: Sums) -> bool:
+        """Whether derivatives of a field occur."""
+        return any(sum(order) > 0 for order in sums.orders)
+
+    def slots(self, sums: Sums) -> int:
+        """Numbers of a field at a point."""
+        return sums.sizes.num_comp * (1 + self.work.dim * self.derives(sums))
+
+    @cached_property
+    def cell_local(self) -> tuple[Array, ...]:
+        """Local memory that one cell takes."""
+        found = [Array(f"s_{sums.name}", "real", ("lattice",), sums.sizes.num_comp * self.slab) for sums in self.lattices]
+        for sums in self.rows:
+            lattices = self.work.dim - 1 if self.derives(sums) else 1
+            found.append(Array(f"s_{sums.name}", "accum", ("lattice",), sums.sizes.num_comp * lattices * self.slab))
+        if self.needs_coords:
+            found.append(Array("s_x", "real", ("nodes",), self.work.num_coord_basis * self.work.dim))
+        if self.maps_once:
+            found.append(Array("s_map", "real", ("map",), self.work.dim**2 + 1))
+        return tuple(found)
+
+    @property
+    def needed_bytes(self) -> int:
+        """Local memory of one cell."""
+        return sum(array.words * self.itemsize(array.ctype) for array in self.cell_local)
+
+    @property
+    def private_bytes(self) -> int:
+        """Lines of points, and two for each contraction, which compilers do not let share them; what belongs to a point."""
+        work, dim = self.work, self.work.dim
+        sums = (*self.lattices, *self.rows)
+        words = sum(entry.sizes.num_comp * self.q1d + self.slots(entry) + 2 * dim * self.width for entry in sums)
+        words += dim * self.q1d + 2 * dim**2 * self.width * (self.coords_line is not None)
+        return 8 * (words + 4 * dim**3 + work.num_state + 2 * work.num_cell_state + BESIDE_WORDS)
