@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 from femgpu.errors import PlanError
 from femgpu.kernels.array import Array, Layout
-from femgpu.kernels.contraction import product_words
+from femgpu.kernels.products import product_words
 from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Ceiling, Limits

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from femgpu.kernels.contraction import product_words, products
 from femgpu.kernels.plan import Plan
+from femgpu.kernels.products import product_tables, product_words
 
 
 def pack_tables(
@@ -31,8 +31,8 @@ def pack_tables(
     """
     summed: list[np.ndarray] = []
     num_points = weights.shape[-1]
-    if plan.work.contracted:
-        summed, weights = list(products(plan.work, weights.ravel(), tabulations)), np.ones(1)
+    if plan.work.products:
+        summed, weights = list(product_tables(plan.work, weights.ravel(), tabulations)), np.ones(1)
     pieces = [weights] if normals is None else [weights, normals]
     count, odd = 1 if normals is None else len(normals), plan.table_space == "__local"
     for array in (array for number in plan.tables for array in tabulations[number]):

@@ -134,7 +134,7 @@ class Work:
         source: fields are read from `lvector`, or from `evector`, each cell's own coefficients.
         couples: of a sparse matrix, the fields (of the test function, of the direction), by their numbers, that are coupled.
         place: C type of the places within its rows; empty: element matrices are the result.
-        contracted: the only point stands for all of them: an element matrix whose points are summed beforehand (`contraction.py`).
+        products: the only point stands for all of them: an element matrix whose points are summed beforehand (`products.py`).
         fresh: nothing has been added to the sparse matrix yet where only one of these cells adds: entries may be stored there.
     """
 
@@ -160,7 +160,7 @@ class Work:
     source: str = "lvector"
     couples: frozenset[tuple[int, int]] = frozenset()
     place: str = ""
-    contracted: bool = False
+    products: bool = False
     fresh: bool = False
 
     def __post_init__(self) -> None:

@@ -146,7 +146,7 @@ ${pull_back(gradient, "block * DIM + d", "words")}\
 % if work.facet:
       const int facet = d_facets[AT_d_facets(begin + own, 0)];
 % endif
-% if work.contracted:
+% if work.products:
       TABLE const real *products = TABLE_P0_0;
 % for i, field in enumerate(work.rows):
 % for j, other in enumerate(work.rows):

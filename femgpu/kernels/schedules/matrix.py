@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import ClassVar
 
 from femgpu.kernels.array import Array
-from femgpu.kernels.contraction import contract
 from femgpu.kernels.plan import Plan
+from femgpu.kernels.products import with_products
 from femgpu.kernels.sparse import sparse_arrays
 from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.work import RowsWork, Work
@@ -227,7 +227,7 @@ class MatrixPlan(Plan):
     @property
     def shape(self) -> str:
         """Items, cells, tiles and points."""
-        points = "points summed beforehand" if self.work.contracted else f"{self.points} points at a time"
+        points = "points summed beforehand" if self.work.products else f"{self.points} points at a time"
         return (
             f"{self.items} items, {self.group_cells} cells per group, tiles of {self.tile_rows} x {self.tile_columns}, "
             f"{points}, {self.local_bytes} B local"
@@ -240,7 +240,7 @@ class Matrix:
     name = "matrix"
     targets = ("matrix",)
     facets = True
-    parameters = ("rows", "columns", "cells", "points", "contracted")
+    parameters = ("rows", "columns", "cells", "points", "products")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Other targets, reference coordinates, and so many components that those of a point do not fit local memory."""
@@ -263,11 +263,11 @@ class Matrix:
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[MatrixPlan]:
         """Tiles of all basis functions of the test function where these fit registers, in work-groups of the usual size."""
-        if wish.parameter("contracted", 1):
-            work = contract(work)
+        if wish.parameter("products", 1):
+            work = with_products(work)
         most = max(row.num_basis for row in work.rows)
         # Without points to loop over, adding an entry is most of its work: small tiles, and more items that add at once.
-        tile, tallest = (limits.tile // 3, _ROWS // 2) if work.contracted else (limits.tile, _ROWS)
+        tile, tallest = (limits.tile // 3, _ROWS // 2) if work.products else (limits.tile, _ROWS)
         rows = min(wish.parameter("rows", _parts(most, tallest)), most)
         columns = min(wish.parameter("columns", max(1, min(most // _NEIGHBOURS, tile // rows))), most)
         plan = MatrixPlan.wished(work, limits, wish, tile_rows=rows, tile_columns=columns, comps=work.num_comp)
@@ -284,7 +284,7 @@ def _fitted(plan: MatrixPlan, limits: Limits, wish: Wish) -> MatrixPlan:
     cells = wish.parameter("cells", max(1, limits.group // plan.tiles))
     plan = replace(plan, cells=max(1, min(cells, most)))
     staged = replace(plan, staged=True)
-    if not (work.facet or work.contracted) and staged.table_bytes + staged.point_bytes <= share:
+    if not (work.facet or work.products) and staged.table_bytes + staged.point_bytes <= share:
         plan = staged
     most = limits.local_bytes - plan.table_bytes if "points" in dict(wish.parameters) else share - plan.table_bytes
     points = max(1, min(wish.parameter("points", work.num_qpts), work.num_qpts, most // plan.point_bytes))

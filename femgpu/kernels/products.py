@@ -15,7 +15,7 @@ _MOST_WORDS = 1 << 17
 _GAIN = 2
 
 
-def contract(work: Work) -> Work:
+def with_products(work: Work) -> Work:
     """The work with its points summed beforehand where its integrand allows that and it is worth it; else the work itself.
 
     An entry of the matrix is the sum over points of weight times measure times test factor times block times trial factor, where
@@ -29,7 +29,7 @@ def contract(work: Work) -> Work:
     words, most = block_words(work), max(row.num_basis for row in work.rows)
     if _GAIN * words > factors * work.num_qpts or words * most**2 * len(work.rows) ** 2 > _MOST_WORDS:
         return work
-    return replace(work, num_qpts=1, contracted=True)
+    return replace(work, num_qpts=1, products=True)
 
 
 def _factors(work: Work) -> list[tuple[str, str]]:
@@ -45,17 +45,17 @@ def block_words(work: Work) -> int:
 
 def product_words(work: Work) -> Iterator[tuple[int, int, int]]:
     """Numbers of the fields of test function and direction, and how many numbers their products are."""
-    if work.contracted:
+    if work.products:
         for i, test in enumerate(work.rows):
             for j, trial in enumerate(work.rows):
                 yield i, j, block_words(work) * test.num_basis * trial.num_basis
 
 
-def products(work: Work, weights: np.ndarray, tabulations: Mapping[int, list[np.ndarray]]) -> Iterator[np.ndarray]:
+def product_tables(work: Work, weights: np.ndarray, tabulations: Mapping[int, list[np.ndarray]]) -> Iterator[np.ndarray]:
     """The tables of `product_words`: for each word of a block (num_basis of the test function, num_basis of the direction).
 
     Args:
-        work: contracted.
+        work: of `with_products`.
         weights: (num_qpts,) of the rule.
         tabulations: values (num_qpts, num_basis) and gradients (num_qpts, num_basis, dim) at all points, by table.
     """

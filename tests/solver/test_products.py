@@ -14,7 +14,7 @@ from femgpu.operators.device import choose_runtime
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian
 
-PLAIN = "matrix:contracted=0"
+PLAIN = "matrix:products=0"
 
 
 def affine_mesh(cell):
@@ -51,7 +51,7 @@ def matrix(a, schedule, precision="double"):
     made.mat.mult(x, z)
     plans = [application.plan for application in operator.local.prepare(operator.local.assembly_target)]
     entries = made.mat.convert("dense").getDenseArray().copy()
-    return entries, np.abs(y.array - z.array).max() / np.abs(y.array).max(), {plan.work.contracted for plan in plans}
+    return entries, np.abs(y.array - z.array).max() / np.abs(y.array).max(), {plan.work.products for plan in plans}
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ def matrix(a, schedule, precision="double"):
 def test_equal_to_rounding(cell, degree, precision):
     a = mixed_form(affine_mesh(cell), degree)
     tolerance = 1e-12 if precision == "double" else 2e-5
-    summed, error, contracted = matrix(a, "", precision)
+    summed, error, by_tables = matrix(a, "", precision)
     plain, plain_error, by_points = matrix(a, PLAIN, precision)
-    assert (contracted, by_points) == ({True}, {False})
+    assert (by_tables, by_points) == ({True}, {False})
     assert error < tolerance and plain_error < tolerance
     np.testing.assert_allclose(summed, plain, rtol=0, atol=tolerance * np.abs(plain).max())
 
@@ -81,6 +81,6 @@ def test_where_points_differ_each_is_summed_in_the_kernel():
     forms.append(inner(grad(ufl.TrialFunction(bent)), grad(ufl.TestFunction(bent))) * dx)
     forms.append(inner(grad(ufl.TrialFunction(P1)), grad(ufl.TestFunction(P1))) * dx)
     for a in forms:
-        _, error, contracted = matrix(a, "")
-        assert error < 1e-12 and contracted == {False}
+        _, error, by_tables = matrix(a, "")
+        assert error < 1e-12 and by_tables == {False}
     assert matrix(inner(grad(u), grad(v)) * dx, "")[2] == {True}
