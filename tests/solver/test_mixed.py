@@ -53,7 +53,7 @@ def error(w):
     return assemble(inner(difference, difference) * dx) + assemble((w.sub("pressure") - 2 * (1 - x[0])) ** 2 * dx)
 
 
-@pytest.mark.parallel([1, 2, 3])
+@pytest.mark.parallel([1, 3])
 @pytest.mark.parametrize("pmat", ["assembled", "none"])
 def test_fieldsplit_by_name(set_options, pmat):
     set_options("schur_", femgpu_pmat=pmat, **SCHUR)

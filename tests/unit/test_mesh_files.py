@@ -17,7 +17,7 @@ from femgpu.mesh import FieldShape, Mesh, box, create, read, refine, set_fields
 DATA = Path(__file__).resolve().parents[1] / "data"
 VOLUMES = json.loads((DATA / "volumes.json").read_text())
 pytestmark = pytest.mark.timeout(120)
-parallel = pytest.mark.parallel([1, 2, 3])
+parallel = pytest.mark.parallel([1, 3])
 
 
 def volume(mesh, degree=9):
@@ -128,7 +128,7 @@ def renumbered(line):
     return " ".join([*line.split()[:-1], "123456"])
 
 
-@pytest.mark.parallel([1, 2])
+@pytest.mark.parallel([1, 3])
 def test_malformed_files_raise_on_all_ranks(folder):
     good = (DATA / "ball_2.msh").read_text()
     for damage, apply in DAMAGES.items():
@@ -140,7 +140,7 @@ def test_malformed_files_raise_on_all_ranks(folder):
             read(path)
 
 
-@pytest.mark.parallel([1, 2])
+@pytest.mark.parallel([1, 3])
 def test_files_that_cannot_be_read(folder):
     with pytest.raises(MeshError, match=r"none.msh' does not exist; expected a path relative to"):
         read(folder / "none.msh")
@@ -154,7 +154,7 @@ def test_files_that_cannot_be_read(folder):
             read(path)
 
 
-@pytest.mark.parallel([1, 2])
+@pytest.mark.parallel([1, 3])
 def test_gmsh_formats(folder):
     for version, binary in itertools.product(("2.2", "4.1"), (0, 1)):
         check_format(folder, version, binary)
@@ -230,7 +230,7 @@ def test_create():
         assert mesh.mpi.size == 1 or mesh.mpi.allreduce(int(mesh.num_cells > 0)) > 1
 
 
-@pytest.mark.parallel([1, 2])
+@pytest.mark.parallel([1, 3])
 def test_create_refuses():
     for text, message in REFUSALS:
         with options(text), pytest.raises(MeshError, match=message):

@@ -16,7 +16,7 @@ from femgpu.mesh import FieldShape, Mesh, box, create, read, refine, set_fields
 
 COUNTS = {1: (7,), 2: (4, 3), 3: (3, 2, 2)}
 pytestmark = pytest.mark.timeout(180)
-parallel = pytest.mark.parallel([1, 2, 3])
+parallel = pytest.mark.parallel([1, 3])
 
 
 def make(kind, seed=0, **arguments):
@@ -188,7 +188,7 @@ def check_interpolation(mesh, degree):
         np.testing.assert_allclose(found, polynomial(block.physical_points(points)), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parallel([2])
+@pytest.mark.parallel([3])
 def test_named_fields_split_by_name():
     for kind in ("prism", "tetrahedron+prism"):
         mesh = make(kind)
@@ -262,7 +262,7 @@ def gmsh_text(points, blocks, sides=()):
     )
 
 
-@pytest.mark.parallel([2])
+@pytest.mark.parallel([3])
 def test_gmsh_files_of_several_cell_types(folder):
     for kind in MIXED:
         points, blocks = mixed_grid(kind, (4, 3, 3)[: 2 if "tri" in kind else 3])

@@ -43,7 +43,7 @@ def points_of_cells(mesh, num, rng):
     return np.concatenate([np.zeros((0, mesh.dim)), *sum(mesh.mpi.allgather(here), [])])
 
 
-@pytest.mark.parallel([1, 2, 3])
+@pytest.mark.parallel([1, 3])
 def test_on_any_number_of_ranks():
     """In one test: ranks take long to start."""
     check_values_at_points_of_all_cell_types()
