@@ -14,18 +14,11 @@ DIM = {"triangle": 2, "quadrilateral": 2, "tetrahedron": 3, "hexahedron": 3}
 MESHES = {(2, 1): (8, 16), (2, 2): (8, 16), (3, 1): (4, 8), (3, 2): (3, 6)}
 OTHERS = {
     ("poisson", "tetrahedron", 1): (5, 10),
-    ("bratu", "tetrahedron", 1): (6, 12),
-    ("hyperelasticity", "tetrahedron", 1): (5, 10),
     ("advection_diffusion", "tetrahedron", 1): (6, 12),
-    ("advection_diffusion", "hexahedron", 1): (6, 12),
-    ("advection_diffusion", "tetrahedron", 2): (4, 8),
     ("advection_diffusion", "hexahedron", 2): (4, 8),
-    ("stokes", "triangle", 2): (6, 12),
     ("stokes", "quadrilateral", 2): (6, 12),
-    ("stokes", "tetrahedron", 1): (3, 6),
     ("stokes", "hexahedron", 1): (3, 6),
     ("stokes", "tetrahedron", 2): (2, 4),
-    ("stokes", "hexahedron", 2): (2, 4),
 }
 # Waves want higher degrees.
 WAVES = {("triangle", 5): (3, 6), ("quadrilateral", 1): (8, 16), ("tetrahedron", 2): (4, 8), ("hexahedron", 3): (3, 6)}

@@ -33,7 +33,7 @@ CASES = {"heat": heat_case, "reaction_diffusion": species_case}
 
 
 # Every driver has both degrees in both dimensions, on simplices and on other cells; every cell has them, too.
-DEGREES = dict(zip(DIM, ((1, 2), (2, 1), (2, 1), (1, 2)), strict=True))
+DEGREES = dict(zip(DIM, ((2, 1), (1, 2), (1, 2), (2, 1)), strict=True))
 TURNS = [(name, cell, DEGREES[cell][i]) for (i, name), cell in itertools.product(enumerate(CASES), DIM)]
 
 
