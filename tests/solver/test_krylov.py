@@ -13,7 +13,7 @@ OWN = own("CG")
 Reason = PETSc.KSP.ConvergedReason
 
 
-@pytest.mark.parallel([1, 2])
+@pytest.mark.parallel([1, 2, 3])
 @pytest.mark.parametrize("guess", [False, True])
 @pytest.mark.parametrize("pc", ["none", "jacobi", "python"])
 def test_cg_has_the_history_of_petsc(pc, guess):

@@ -26,7 +26,7 @@ def nudge(b):
     return other
 
 
-@pytest.mark.parallel([1, 3])
+@pytest.mark.parallel([1, 2, 3])
 @pytest.mark.parametrize("name", NATIVE)
 def test_the_history_is_that_of_petsc(name):
     """Every preconditioner, side and norm; the solution of 40 steps where there are more."""
@@ -59,7 +59,7 @@ def test_unsymmetric_operators(name):
         check_same(*both(name, problem, b, options, guess), nudged=nudged)
 
 
-@pytest.mark.parallel([1, 3])
+@pytest.mark.parallel([1, 2])
 @pytest.mark.parametrize(
     "options",
     [
@@ -79,7 +79,7 @@ def test_gmres_with_restarts(options):
         np.testing.assert_allclose(mine[0], native[0], atol=1e-9)
 
 
-@pytest.mark.parallel([1, 3])
+@pytest.mark.parallel([1, 2])
 @pytest.mark.parametrize("name", ["MINRES", "GMRES"])
 def test_indefinite_operators(name):
     problem = jacobian(shift=-60.0, degree=1)
@@ -96,7 +96,7 @@ def test_a_preconditioner_that_changes():
     check_same(*both("FGMRES", problem, b, options))
 
 
-@pytest.mark.parallel([1, 3])
+@pytest.mark.parallel([1, 2])
 @pytest.mark.parametrize("norm", ["preconditioned", "unpreconditioned", "natural"])
 def test_conjugate_gradients_with_a_preconditioner_that_changes(norm):
     problem = jacobian()
@@ -106,7 +106,7 @@ def test_conjugate_gradients_with_a_preconditioner_that_changes(norm):
     check_same(*(solve(problem, b, {**options, **kind}) for kind in (own("FCG"), native)))
 
 
-@pytest.mark.parallel([1, 3])
+@pytest.mark.parallel([1, 2])
 @pytest.mark.parametrize("name", [*NATIVE, "GMRES-right"])
 def test_null_spaces_and_guesses(name):
     problem = jacobian(shift=0.0, prescribed=False)
@@ -125,7 +125,7 @@ def test_null_spaces_and_guesses(name):
             assert abs(total) < 1e-7
 
 
-@pytest.mark.parallel([1, 3])
+@pytest.mark.parallel([1, 2])
 @pytest.mark.parametrize("name", NATIVE)
 def test_it_says_why_there_is_no_solution(name):
     problem = jacobian(degree=1)
@@ -141,7 +141,7 @@ def test_it_says_why_there_is_no_solution(name):
     assert solve(problem, b, options)[2] == Reason.DIVERGED_NANORINF
 
 
-@pytest.mark.parallel([1, 3])
+@pytest.mark.parallel([1, 2])
 def test_operators_with_a_nan_end_at_the_first_look():
     problem = jacobian(degree=1)
     state = problem.u.vec.duplicate()
@@ -154,7 +154,7 @@ def test_operators_with_a_nan_end_at_the_first_look():
             assert ksp.getConvergedReason() == Reason.DIVERGED_NANORINF and ksp.getIterationNumber() <= 2
 
 
-@pytest.mark.parallel([1, 3])
+@pytest.mark.parallel([1, 2])
 def test_norms_may_be_looked_at_together():
     """History, reason and number of iterations stay, and the solution but for what more steps do to it; a NaN is found in the
     first look."""
