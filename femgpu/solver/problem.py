@@ -236,7 +236,7 @@ class NonlinearProblem:
 
     def report(self) -> str:
         """What `-femgpu_view` prints: device, mesh, plans, times of the kernels; collective."""
-        return view(self.operator, self.u.vec, self.assembled)
+        return view(self.operator, self.u.vec, self.assembled, self.snes.getKSP())
 
     def _unlock(self) -> None:
         """Lifts the locks that PETSc leaves on vectors where a callback raises."""

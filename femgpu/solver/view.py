@@ -10,18 +10,21 @@ from femgpu.forms import StateSplit
 from femgpu.operators.application import Application
 from femgpu.operators.device import on_device
 from femgpu.solver.global_operator import GlobalOperator
+from femgpu.solver.krylov_base import KrylovType
 
 
-def view(operator: GlobalOperator, vec: PETSc.Vec, assembled: bool) -> str:
+def view(operator: GlobalOperator, vec: PETSc.Vec, assembled: bool, ksp: PETSc.KSP) -> str:
     """The report of a problem; collective. Device and memory are those of each rank, cells of all, times of the slowest.
 
     Args:
         operator: the operators of the problem.
         vec: a T-vector, as the solver has them.
         assembled: whether the solver has an AIJ matrix too.
+        ksp: the linear solver.
     """
     local = operator.local
     space, runtime = local.space, local.runtime
+    copies, fills = runtime.num_copies, runtime.num_fills
     bandwidth = runtime.copy_bandwidth()
     lines = [
         "femgpu",
@@ -30,7 +33,7 @@ def view(operator: GlobalOperator, vec: PETSc.Vec, assembled: bool) -> str:
         f"  space: {space}, {space.num_dofs} dofs; {_rows(operator)}",
         f"  jacobian: {_jacobian(local.form.has_jacobian, local.settings.jacobian, assembled)}",
     ]
-    lines.append(f"  on the host: {_host_work(vec, assembled)}")
+    lines.append(f"  on the host: {_host_work(vec, assembled, ksp)}")
     lines += [f"  note: {note}" for note in local.form.notes]
     for applications in local.applications.values():
         for application in applications:
@@ -38,7 +41,8 @@ def view(operator: GlobalOperator, vec: PETSc.Vec, assembled: bool) -> str:
             if application in local.splits:
                 lines.append(f"    {_split(application, local.splits[application])}")
     lines += [f"  not served: {refusal}" for refusal in local.refusals]
-    lines.append(f"  device memory: {runtime.allocated_bytes / 2**20:.1f} MiB in {runtime.num_allocations} allocations so far")
+    memory = f"device memory: {runtime.allocated_bytes / 2**20:.1f} MiB in {runtime.num_allocations} allocations so far"
+    lines.append(f"  {memory}; {copies} copies, {fills} fills")
     return "\n".join(lines)
 
 
@@ -49,9 +53,13 @@ def _rows(operator: GlobalOperator) -> str:
     return f"{rows} prescribed{several} (rows scaled by {operator.transfer.scale:.3g})"
 
 
-def _host_work(vec: PETSc.Vec, assembled: bool) -> str:
+def _host_work(vec: PETSc.Vec, assembled: bool, ksp: PETSc.KSP) -> str:
     """What does not stay on the device."""
-    work = [] if on_device(vec) else ["vectors of SNES and KSP, copied at each evaluation"]
+    work = []
+    if not on_device(vec):
+        own = ksp.getType() == PETSc.KSP.Type.PYTHON and isinstance(ksp.getPythonContext(), KrylovType)
+        solved = "vectors of SNES, right-hand sides and solutions of KSP, copied once each"
+        work.append(solved if own else "vectors of SNES and KSP, copied at each evaluation")
     work += ["matrix entries, inserted by PETSc"] if assembled else []
     work += ["halo exchange by MPI"] if vec.comm.size > 1 else []
     return "; ".join(work) or "nothing but scalars"

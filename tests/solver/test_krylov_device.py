@@ -1,6 +1,7 @@
 """What femgpu's Krylov methods keep on the device: preconditioners, state between solves, norms that are looked at late."""
 
 import gc
+import re
 
 import numpy as np
 import pytest
@@ -316,6 +317,14 @@ def test_the_view_says_what_is_copied(tmp_path):
     assert "restart 30, classical Gram-Schmidt, preconditioned on the device" in texts[0]
     assert "first kind, eigenvalues " in texts[1] and "(estimated in 10 steps of GMRES)" in texts[1]
     assert "preconditioned by PETSc, with two copies per iteration" in texts[2]
+    # The view of a problem counts copies, and names vectors that cross at each product only where they do.
+    for kind, told in (
+        (own("CG"), "right-hand sides and solutions of KSP, copied once each"),
+        ({"ksp_type": "cg"}, "SNES and KSP, copied"),
+    ):
+        with solver([problem.jacobian], kind) as ksp:
+            problem.snes.setKSP(ksp)
+            assert told in problem.report() and re.search(r"allocations so far; [1-9]\d* copies, [1-9]\d* fills", problem.report())
 
 
 def test_sides_and_norms_that_are_not_there():
