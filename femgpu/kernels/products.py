@@ -25,22 +25,11 @@ def with_products(work: Work) -> Work:
     constant = all(field.num_basis == 1 and not field.gradient and not field.hessian for field in work.fields)
     if not (work.affine and constant) or work.facet or work.num_state or work.reads & {"x", "n"} or work.writes & SECOND:
         return work
-    factors = sum(work.dim if letter == "D" else 1 for letter in {test for test, _ in _factors(work)})
-    words, most = block_words(work), max(row.num_basis for row in work.rows)
+    factors = sum(work.dim if letter == "D" else 1 for letter in {test for test, _ in work.factors})
+    words, most = work.block_words, max(row.num_basis for row in work.rows)
     if _GAIN * words > factors * work.num_qpts or words * most**2 * len(work.rows) ** 2 > _MOST_WORDS:
         return work
     return replace(work, num_qpts=1, products=True)
-
-
-def _factors(work: Work) -> list[tuple[str, str]]:
-    """Tabulations of test and trial function that the blocks of a point multiply, in the order of their words."""
-    kinds = {"g0": ("B", "B"), "g1": ("B", "D"), "g2": ("D", "B"), "g3": ("D", "D")}
-    return [kinds[name] for name in sorted(kinds) if name in work.writes]
-
-
-def block_words(work: Work) -> int:
-    """Numbers of one component of the test function and one of the direction at a point."""
-    return sum(work.dim ** "".join(factors).count("D") for factors in _factors(work))
 
 
 def product_words(work: Work) -> Iterator[tuple[int, int, int]]:
@@ -48,7 +37,7 @@ def product_words(work: Work) -> Iterator[tuple[int, int, int]]:
     if work.products:
         for i, test in enumerate(work.rows):
             for j, trial in enumerate(work.rows):
-                yield i, j, block_words(work) * test.num_basis * trial.num_basis
+                yield i, j, work.block_words * test.num_basis * trial.num_basis
 
 
 def product_tables(work: Work, weights: np.ndarray, tabulations: Mapping[int, list[np.ndarray]]) -> Iterator[np.ndarray]:
@@ -63,8 +52,8 @@ def product_tables(work: Work, weights: np.ndarray, tabulations: Mapping[int, li
         {"B": [tables[0].reshape(len(weights), -1)], "D": list(np.moveaxis(tables[1].reshape(len(weights), -1, work.dim), 2, 0))}
         for tables in (tabulations[row.table] for row in work.rows)
     ]
-    value = [trial for test, trial in _factors(work) if test == "B"]
-    gradient = [trial for test, trial in _factors(work) if test == "D"]
+    value = [trial for test, trial in work.factors if test == "B"]
+    gradient = [trial for test, trial in work.factors if test == "D"]
     for test in parts:
         for trial in parts:
             pairs = [(v, t) for v in test["B"] for kind in value for t in trial[kind]]

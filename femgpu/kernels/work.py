@@ -183,6 +183,17 @@ class Work:
         return self.tables[self.coord_table].num_basis
 
     @property
+    def factors(self) -> list[tuple[str, str]]:
+        """Tabulations of test function and direction that blocks, those of `SECOND` left out, multiply, in the order of their words."""
+        kinds = {"g0": ("B", "B"), "g1": ("B", "D"), "g2": ("D", "B"), "g3": ("D", "D")}
+        return [kinds[name] for name in sorted(kinds) if name in self.writes]
+
+    @property
+    def block_words(self) -> int:
+        """Numbers of these blocks for one component of the test function and one of the direction."""
+        return sum(self.dim ** "".join(pair).count("D") for pair in self.factors)
+
+    @property
     def sums(self) -> bool:
         """Whether the results are sums over cells, entry by entry of a vector."""
         return self.target in ("residual", "action", "diagonal")
@@ -234,6 +245,8 @@ class Work:
         """Operations at a point for the rows; of an element matrix for one row."""
         dim = self.dim
         if self.target == "matrix":
+            if self.products:
+                return self.num_rows * 2 * self.block_words
             return self.num_rows * 2 * (1 + dim) + self.num_comp * 2 * (1 + dim) ** 2
         if self.target == "diagonal":
             return self.num_rows * 2 * (1 + dim) ** 2

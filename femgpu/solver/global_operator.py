@@ -18,6 +18,9 @@ from femgpu.solver.device_operator import DeviceOperator
 from femgpu.solver.device_vec import Staging
 from femgpu.solver.transfer import BoundaryRows
 
+# What the mean of a diagonal is at least of the mean of its absolute values: less are roundings.
+_CANCELLED = 1e-10
+
 
 class GlobalOperator:
     """Residual, Jacobian action and diagonal from T-vectors to T-vectors; every call is collective.
@@ -164,10 +167,9 @@ class GlobalOperator:
         self.staging.written(diagonal)
         values = diagonal.array_r[self._interior]
         diagonal.destroy()
-        total, count = self._mpi.allreduce(np.array([values.sum(), len(values)]))
-        mean = total / max(count, 1)
-        # An operator without a usable diagonal at this state (p-Laplace at zero, say) gets plain identity rows.
-        self.transfer.scale = float(mean) if np.isfinite(mean) and mean > 0 else 1.0
+        total, size, count = self._mpi.allreduce(np.array([values.sum(), np.abs(values).sum(), len(values)]))
+        # An operator without a usable diagonal at this state (p-Laplace at zero, or one that cancels) gets plain identity rows.
+        self.transfer.scale = float(total / count) if np.isfinite(size) and total > _CANCELLED * size else 1.0
 
     def _set_base(self, x: PETSc.Vec, rate: PETSc.Vec | None = None, shift: float = 0.0) -> None:
         self.local.update()
