@@ -10,7 +10,7 @@ import numpy.typing as npt
 from petsc4py import PETSc
 
 from femgpu.element import ReferenceCell
-from femgpu.errors import MeshError, collective
+from femgpu.errors import MeshError, collective, told
 from femgpu.mesh.closures import Parts
 from femgpu.mesh.geometry import chunks
 from femgpu.mesh.mesh import Mesh
@@ -70,7 +70,9 @@ def mark(dm: PETSc.DMPlex, name: str, where: Callable[..., Any], dim: int | None
 
 def _check(mesh: Mesh, name: Any, dim: Any) -> None:
     if not isinstance(name, str) or not name or name in RESERVED:
-        raise MeshError(f"the name of a region is {name!r}; expected a word other than {', '.join(map(repr, sorted(RESERVED)))}")
+        raise MeshError(
+            f"the name of a region is {told(name)}; expected a word other than {', '.join(map(repr, sorted(RESERVED)))}"
+        )
     if dim is not None and dim not in range(mesh.dim + 1):
         raise MeshError(f"region {name!r} of dimension {dim!r}; expected 0 to {mesh.dim}, or None for the facets of the boundary")
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from petsc4py import PETSc
 
-from femgpu.errors import OptionError
+from femgpu.errors import OptionError, told
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -31,7 +31,7 @@ class GivenOptions:
     def __init__(self, prefix: str, options: Mapping[str, Any] | None):
         options = {} if options is None else options
         if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
-            raise OptionError(f"petsc_options is {options!r}; expected values by name: {{'ksp_type': 'cg', 'pc_type': 'gamg'}}")
+            raise OptionError(f"petsc_options is {told(options)}; expected values by name: {{'ksp_type': 'cg', 'pc_type': 'gamg'}}")
         self._options = {prefix + name.removeprefix("-"): value for name, value in options.items()}
         self._unread: set[str] | None = set(self._options)
 

@@ -36,7 +36,7 @@ def names():
 
 
 def test_the_table_is_read():
-    assert (len(ROWS), len(HABITS)) == (18, 9) and TEXT.count("\n| `") == 27
+    assert (len(ROWS), len(HABITS)) == (18, 12) and TEXT.count("\n| `") == 30
 
 
 @pytest.mark.parametrize("line, said, instead", ROWS, ids=[row[0] for row in ROWS])
@@ -51,7 +51,7 @@ def test_habits(names, line, said, instead, tmp_path):
     V, u, v = (names[name] for name in ("V", "u", "v"))
     W, trial = femgpu.FunctionSpace(names["dm"], "Lagrange", 1, shape=2), ufl.TrialFunction(V)
     forms = {"F": u * v * dx, "a": trial * v * dx, "L": v * dx, "bcs": [femgpu.DirichletBC(V, 0.0)]}
-    names = names | forms | {"W": W, "path": tmp_path / "u.vtu"}
+    names = names | forms | {"W": W, "M": femgpu.MixedSpace({"velocity": W, "pressure": V}), "path": tmp_path / "u.vtu"}
     with pytest.raises((FemgpuError, AttributeError), match=re.escape(said)) as caught:
         exec(line, names)
     assert len(str(caught.value)) < 220

@@ -168,6 +168,9 @@ def test_what_stands_in_the_place_of_something_else(set_options):
         (lambda: u.interpolate(V), "^values of u are a FunctionSpace; expected numbers"),
         (lambda: femgpu.error_norm(u, V), "^the exact solution is a FunctionSpace"),
         (lambda: femgpu.norm(u, u), "^norm of kind the Function u; expected one of L2"),
+        (lambda: femgpu.norm([1.0] * 100), "^u is a list; expected a Function"),
+        (lambda: femgpu.mesh.mark(V.dm, lambda x: x[0] < 1e-9, "left"), "^the name of a region is a function; expected a word"),
+        (lambda: NonlinearProblem(F, u, petsc_options=["-ksp_type cg"] * 20), "^petsc_options is a list; expected values by name"),
         (lambda: femgpu.MixedSpace([V, vector]), "^a MixedSpace of a list; expected a mapping"),
         (lambda: NonlinearProblem(F + v * ufl.ds(("Face Sets", 1)), u), r"write ds\(1, subdomain_data='Face Sets'\): UFL takes"),
         (

@@ -71,7 +71,8 @@ def mesh_and_degree(expression: Any, what: str) -> tuple[Mesh, int]:
     domains = _domains(expression) if isinstance(expression, ufl.core.expr.Expr) else set()
     mesh = mesh_of(domains.pop()) if len(domains) == 1 else None
     if mesh is None:
-        raise DataError(f"{what} is {show(expression)}; expected a Function, or a UFL expression of Functions on one mesh")
+        given = show(expression) if isinstance(expression, ufl.core.expr.Expr) else told(expression)
+        raise DataError(f"{what} is {given}; expected a Function, or a UFL expression of Functions on one mesh")
     degrees = [polynomial_degree(entry.ufl_function_space()) for entry in extract_coefficients(expression)]
     return mesh, max(degrees, default=1)
 
