@@ -184,7 +184,7 @@ class Work:
 
     @property
     def factors(self) -> list[tuple[str, str]]:
-        """Tabulations of test function and direction that blocks, those of `SECOND` left out, multiply, in the order of their words."""
+        """Tabulations of test function and direction that blocks but those of `SECOND` multiply, in the order of their words."""
         kinds = {"g0": ("B", "B"), "g1": ("B", "D"), "g2": ("D", "B"), "g3": ("D", "D")}
         return [kinds[name] for name in sorted(kinds) if name in self.writes]
 
