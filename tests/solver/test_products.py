@@ -14,7 +14,7 @@ from femgpu.operators.device import choose_runtime
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian
 
-PLAIN = "matrix:products=0"
+PLAIN = "matrix:points=64"
 
 
 def affine_mesh(cell):

@@ -240,7 +240,7 @@ class Matrix:
     name = "matrix"
     targets = ("matrix",)
     facets = True
-    parameters = ("rows", "columns", "cells", "points", "products")
+    parameters = ("rows", "columns", "cells", "points")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Other targets, reference coordinates, and so many components that those of a point do not fit local memory."""
@@ -262,8 +262,11 @@ class Matrix:
         return True
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[MatrixPlan]:
-        """Tiles of all basis functions of the test function where these fit registers, in work-groups of the usual size."""
-        if wish.parameter("products", 1):
+        """Tiles of all basis functions of the test function where these fit registers, in work-groups of the usual size.
+
+        Points are summed beforehand where that is worth it, unless the wish says how many are to be taken at a time.
+        """
+        if "points" not in dict(wish.parameters):
             work = with_products(work)
         most = max(row.num_basis for row in work.rows)
         # Without points to loop over, adding an entry is most of its work: small tiles, and more items that add at once.
