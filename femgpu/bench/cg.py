@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
+from itertools import cycle
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -37,6 +38,8 @@ PROBLEMS = {
 }
 # Iterations of the two solves whose difference counts, and how often each is timed: femgpu's, and PETSc's, which take longer.
 _FEW, _MANY, _REPEATS, _NATIVE_REPEATS = 8, 64, 5, 2
+# Pairs of vectors that the operator by itself takes in turn, so that it finds no more in a cache than in a solve.
+_PAIRS = 4
 # Numbers per dof that an iteration of femgpu's moves besides the operator: w, s, z there and back, and p, x and older z at times;
 # where the operator adds nothing to w, w is not prepared, but read once more with z for their product.
 _WORDS = 6 + (CG_STEPS + 3) / CG_STEPS
@@ -60,14 +63,14 @@ class Timing:
         kernels_us: of the method's own kernels, by the device's; NaN where its queue records no times.
         gap_us: what is left of the iteration.
         model_us: what the bytes of the method's own kernels take at the speed of a copy.
-        action_us: of one action between two buffers, which prepares its result; CG's kernels do that for the operator.
+        action_us: of one action, which prepares its result; CG's kernels do that for the operator.
         native_us: of an iteration of PETSc's own method on vectors of type `vectors`.
         vectors: that type.
         vector_us: iteration less action.
         limit_us: what `vector_us` should not exceed.
         share: what the bytes of the iteration take at the speed of a copy, over its time.
         GDOFs: dofs over the time of an iteration, in 1e9 per second.
-        error: relative difference between femgpu's and PETSc's solution after some iterations.
+        error: relative difference between the two solutions after some iterations.
     """
 
     problem: str
@@ -212,13 +215,12 @@ def _time(problem: NonlinearProblem, key: tuple[str, str, int]) -> Timing:
         raise DataError(
             f"{' '.join(map(str, key))}: femgpu.CG differs from PETSc's cg by {error:.1e}; this is a bug, please report it"
         )
-    device, dots = problem.operator.device, runtime.upload(np.zeros(DOT_SLOTS))
-    source, target = (runtime.upload(np.ones(size)) for _ in range(2))
-    action = _each(runtime, partial(device.action, source, target))
-    operator = _each(runtime, partial(device.add, source, target, dots)) if device.adds else action
-    bandwidth = runtime.copy_bandwidth()
+    device, dots, ones = problem.operator.device, runtime.upload(np.zeros(DOT_SLOTS)), np.ones(size)
+    pairs = cycle([(runtime.upload(ones), runtime.upload(ones)) for _ in range(_PAIRS)])
+    action = _each(runtime, lambda: device.action(*next(pairs)))
+    operator = _each(runtime, lambda: device.add(*next(pairs), dots)) if device.adds else action
     bytes_ = sum(application.plan.bytes * application.count for application in problem.operator.local.prepare("action"))
-    word = 8 * size / bandwidth
+    word = 8 * size / (bandwidth := runtime.copy_bandwidth())
     model = word * (_WORDS if device.adds else _WORDS_WITH_DOT)
     return Timing(
         *key,

@@ -24,7 +24,7 @@ def krylov_kernels(group_size: int, num_groups: int, lanes: int, name: str = "kr
     Args:
         group_size: items of a work-group, a power of 2.
         num_groups: work-groups, which are also the partial sums of a reduction.
-        lanes: entries that an item loads at a time in kernels that read much.
+        lanes: pairs of entries that an item loads at a time in kernels that read much.
         name: file in `cl/` with the kernels; the sums of `reductions.cl` stand before it.
     """
     sizes = {"GROUP_SIZE": group_size, "NUM_GROUPS": num_groups, "LANES": lanes, "DOT_SLOTS": DOT_SLOTS, "CG_STEPS": CG_STEPS}

@@ -13,7 +13,7 @@ from femgpu.runtime import Kernel, Runtime
 # Work-items of a group, and groups per compute unit: enough to keep a GPU's memory busy, few enough that every group adds all
 # partial sums itself. On an H200 twice as many items take longer for vectors of any length, half as many for long ones.
 _GROUP, _GROUPS_PER_UNIT = 512, 2
-# Entries that an item loads before it computes, in kernels that read much: bytes under way hide the memory's latency.
+# Pairs of entries that an item loads before it computes, in kernels that read much: bytes under way hide the memory's latency.
 _LANES = 2
 # Bytes: what divides the beginnings of parts of a buffer.
 _ALIGNMENT = 512

@@ -9,14 +9,30 @@ enum { ALPHA, BETA, GAMMA, PLACES };
 
 #define STRIDE (GROUP_SIZE * NUM_GROUPS)
 
+// Two entries that stand beside each other from an even place on, or the last one of an odd number (`whole` is 0).
+inline double2 load(__global const double *d, const int i, const int whole) {
+  return whole ? *(__global const double2 *)(d + i) : (double2)(d[i], 0);
+}
+
+inline void store(__global double *d, const int i, const int whole, const double2 value) {
+  if (whole)
+    *(__global double2 *)(d + i) = value;
+  else
+    d[i] = value.x;
+}
+
+inline void copy_steps(__global const double *d_steps, __local double *s_steps) {
+  for (int i = (int)get_local_id(0); i < PLACES * CG_STEPS; i += GROUP_SIZE) s_steps[i] = d_steps[i];
+}
+
 // Entries of the steps number 0 to `count` - 1 of the ring, loaded before any is needed.
-inline void load_steps(const int count, __global const double *d_z, const long stride, double *z) {
+inline void load_steps(const int count, __global const double *d_z, const long stride, const int i, const int whole, double2 *z) {
 #pragma unroll
-  for (int j = 0; j < CG_STEPS - 1; ++j) z[j] = j < count ? d_z[j * stride] : 0.0;
+  for (int j = 0; j < CG_STEPS - 1; ++j) z[j] = j < count ? load(d_z + j * stride, i, whole) : (double2)(0);
 }
 
 // Takes these steps: p = z + beta p, x += alpha p.
-inline void take_steps(const int count, __local const double *s_steps, const double *z, double *p, double *x) {
+inline void take_steps(const int count, __local const double *s_steps, const double2 *z, double2 *p, double2 *x) {
 #pragma unroll
   for (int j = 0; j < CG_STEPS - 1; ++j)
     if (j < count) {
@@ -25,15 +41,70 @@ inline void take_steps(const int count, __local const double *s_steps, const dou
     }
 }
 
-inline void copy_steps(__global const double *d_steps, __local double *s_steps) {
-  for (int i = (int)get_local_id(0); i < PLACES * CG_STEPS; i += GROUP_SIZE) s_steps[i] = d_steps[i];
+// A step by its numbers and vectors of n entries; `prescribed` and `d` (the diagonal) may be missing, `p` and `x` are where `last`.
+typedef struct {
+  int n;
+  double alpha, beta, scale;
+  long stride;
+  int last, prepares;
+  __global const double *ring, *z, *d;
+  __global const uchar *prescribed;
+  __global double *z_next, *w, *s, *p, *x;
+  __local const double *steps;
+} Step;
+
+// Takes a step at entry i and the next, and at lanes - 1 further pairs below i, where these are: loads all that it needs, computes,
+// and stores. Loads do not pass stores, and few of them under way at a time do not fill the memory's bus.
+inline void take_step(const Step step, const int i, const int lanes, const int whole, double *sums) {
+  double2 z[LANES], w[LANES], s[LANES], d[LANES], p, x, older[CG_STEPS - 1];
+#pragma unroll
+  for (int lane = 0; lane < lanes; ++lane) {
+    const int wanted = i - 2 * lane * STRIDE, place = wanted >= 0 && wanted + whole < step.n ? wanted : 0;
+    z[lane] = load(step.z, place, whole);
+    w[lane] = load(step.w, place, whole);
+    s[lane] = load(step.s, place, whole);
+    d[lane] = step.d ? load(step.d, place, whole) : (double2)(1);
+  }
+  if (step.last) {
+    const int place = i + whole < step.n ? i : 0;
+    p = load(step.p, place, whole);
+    x = load(step.x, place, whole);
+    load_steps(CG_STEPS - 1, step.ring, step.stride, place, whole, older);
+  }
+#pragma unroll
+  for (int lane = 0; lane < lanes; ++lane) {
+    const int place = i - 2 * lane * STRIDE;
+    if (place < 0 || place + whole >= step.n) continue;
+    const double2 a_p = w[lane] + step.beta * s[lane], z_next = z[lane] - step.alpha * d[lane] * a_p;
+    double2 r = step.d ? z_next / d[lane] : z_next;
+    if (!whole) r.y = 0;
+    store(step.s, place, whole, a_p);
+    store(step.z_next, place, whole, z_next);
+    sums[0] += dot(r, z_next);
+    sums[1] += dot(z_next, z_next);
+    sums[2] += dot(r, r);
+    if (step.prepares) {
+      double2 prepared = 0;
+      if (step.prescribed) {
+        if (step.prescribed[place]) prepared.x = step.scale * z_next.x;
+        if (whole && step.prescribed[place + 1]) prepared.y = step.scale * z_next.y;
+      }
+      store(step.w, place, whole, prepared);
+      sums[3] += dot(prepared, z_next);
+    }
+    if (step.last) {
+      take_steps(CG_STEPS - 1, step.steps, older, &p, &x);
+      p = z[lane] + step.beta * p;
+      store(step.p, place, whole, p);
+      store(step.x, place, whole, x + step.alpha * p);
+    }
+  }
 }
 
 // Step number `turn` of the ring: s = w + beta s, z_next = z - alpha M s, the sums of the next iteration, and where `last` the steps of
 // the ring. Where the operator adds to what is in w (`d_dots_next` given), w and slots are prepared: scale z on prescribed
 // entries, else zero. z . w stands in slots (`d_dots`) or with the sums. Backwards: what the operator wrote last may be in a cache,
-// and what is written here last is what it reads first. An item loads all that it needs of `lanes` entries, computes, and stores:
-// loads do not pass stores, and few of them under way at a time do not fill the memory's bus.
+// and what is written here last is what it reads first.
 inline void cg_pass(const int last, const int n, const int turn, const long stride, __global const double *d_before,
                     __global double *d_after, __global double *d_steps, __global const double *d_dots,
                     __global double *d_dots_next, __global const double *d_d, __global const uchar *d_prescribed,
@@ -51,48 +122,15 @@ inline void cg_pass(const int last, const int n, const int turn, const long stri
   __global const double *d_step = d_steps + PLACES * ((turn + CG_STEPS - 1) % CG_STEPS);
   const double gamma = sums[0], beta = ratio(gamma, d_step[GAMMA]);
   const double pq = sums[1] - ratio(beta * gamma, d_step[ALPHA]), alpha = ratio(gamma, pq);
-  const double scale = d_prescribed ? d_scale[0] : 0.0;
-  __global const double *d_z = d_ring + turn * stride;
-  __global double *d_z_next = d_ring + (turn + 1) % CG_STEPS * stride;
+  const Step step = {.n = n, .alpha = alpha, .beta = beta, .scale = d_prescribed ? d_scale[0] : 0.0, .stride = stride, .last = last,
+                     .prepares = d_dots_next != 0, .ring = d_ring, .z = d_ring + turn * stride, .d = d_d,
+                     .prescribed = d_prescribed, .z_next = d_ring + (turn + 1) % CG_STEPS * stride, .w = d_w, .s = d_s,
+                     .p = d_p, .x = d_x, .steps = s_steps};
   for (int k = 0; k < 4; ++k) sums[k] = 0;
-  for (int first = n - 1 - (int)get_global_id(0); first >= 0; first -= lanes * STRIDE) {
-    double z[LANES], w[LANES], s[LANES], d[LANES], p[LANES], x[LANES], older[LANES][CG_STEPS - 1];
-#pragma unroll
-    for (int lane = 0; lane < lanes; ++lane) {
-      const int i = first < lane * STRIDE ? first : first - lane * STRIDE;
-      z[lane] = d_z[i];
-      w[lane] = d_w[i];
-      s[lane] = d_s[i];
-      d[lane] = d_d ? d_d[i] : 1.0;
-      if (last) {
-        p[lane] = d_p[i];
-        x[lane] = d_x[i];
-        load_steps(CG_STEPS - 1, d_ring + i, stride, older[lane]);
-      }
-    }
-#pragma unroll
-    for (int lane = 0; lane < lanes; ++lane) {
-      const int i = first - lane * STRIDE;
-      const double a_p = w[lane] + beta * s[lane], z_next = z[lane] - alpha * d[lane] * a_p, r = d_d ? z_next / d[lane] : z_next;
-      if (i >= 0) {
-        d_s[i] = a_p;
-        d_z_next[i] = z_next;
-        sums[0] += r * z_next;
-        sums[1] += z_next * z_next;
-        sums[2] += r * r;
-        if (d_dots_next) {
-          const double prepared = d_prescribed && d_prescribed[i] ? scale * z_next : 0.0;
-          d_w[i] = prepared;
-          sums[3] += prepared * z_next;
-        }
-        if (last) {
-          take_steps(CG_STEPS - 1, s_steps, older[lane], &p[lane], &x[lane]);
-          d_p[i] = p[lane] = z[lane] + beta * p[lane];
-          d_x[i] = x[lane] + alpha * p[lane];
-        }
-      }
-    }
-  }
+  if (n % 2 && get_global_id(0) == 0) take_step(step, n - 1, 1, 0, sums);
+  // From a multiple of 32 pairs on: 32 items share lines of the memory.
+  const int pairs = (n / 2 + 31) / 32 * 32;
+  for (int pair = pairs - 1 - (int)get_global_id(0); pair >= 0; pair -= lanes * STRIDE) take_step(step, 2 * pair, lanes, 1, sums);
   group_sums(sums, 4, s_sums);
   if (item == 0) {
     for (int k = 0; k < 3; ++k) d_after[k * NUM_GROUPS + group] = sums[k];
@@ -136,10 +174,12 @@ void cg_finish(const int n, const int count, const long stride, __global const d
   __local double s_steps[PLACES * CG_STEPS];
   copy_steps(d_steps, s_steps);
   barrier(CLK_LOCAL_MEM_FENCE);
-  FOR_EACH(i, n) {
-    double p = d_p[i], x = d_x[i], z[CG_STEPS - 1];
-    load_steps(count, d_ring + i, stride, z);
+  // Of an odd number the last entry is a pair's first.
+  FOR_EACH(pair, (n + 1) / 2) {
+    const int i = 2 * pair, whole = i + 1 < n;
+    double2 p = load(d_p, i, whole), x = load(d_x, i, whole), z[CG_STEPS - 1];
+    load_steps(count, d_ring, stride, i, whole, z);
     take_steps(count, s_steps, z, &p, &x);
-    d_x[i] = x;
+    store(d_x, i, whole, x);
   }
 }
