@@ -55,10 +55,8 @@ class Timing:
         nonzeros: its entries.
         chunks: into which `-femgpu_assembly_memory` cuts the cells.
         element_Mcells: cells whose element matrices are computed, in 1e6 per second.
-        atomic_sum_Mcells: cells whose matrices are then summed into the values, zeroed before, by atomic adds.
-        gather_sum_Mcells: the same row by row, in order.
-        atomic_Mcells: cells from state to values by both steps, summed by atomic adds.
-        gather_Mcells: summed row by row.
+        gather_sum_Mcells: cells whose matrices are then summed into the values, zeroed before, row by row and in order.
+        gather_Mcells: cells from state to values by both steps.
         fused_Mcells: cells from state to values where the kernels of element matrices add to the values.
         copy_s: seconds from the device to PETSc.
         symbolic_s: seconds to find the entries, once; kernels are built before.
@@ -73,9 +71,7 @@ class Timing:
     nonzeros: int
     chunks: int
     element_Mcells: float
-    atomic_sum_Mcells: float
     gather_sum_Mcells: float
-    atomic_Mcells: float
     gather_Mcells: float
     fused_Mcells: float
     copy_s: float
@@ -114,13 +110,13 @@ class Result:
     def text(self) -> str:
         """A table: one line per matrix."""
         lines = [f"assembly, {self.precision}, {self.device}; Mcell/s"]
-        names = ("cells", "dofs", "nonzeros", "matrices", "atomic sum", "gather sum", "atomic", "gather", "fused", "copy s")
+        names = ("cells", "dofs", "nonzeros", "matrices", "sum", "both", "fused", "copy s")
         header = "".join(f"{name:>11s}" for name in (*names, "symbolic s", "error"))
         lines.append(f"{'form':12s}{'':5s}{header}")
         for t in self.timings:
             counts = "".join(f"{count:11d}" for count in (t.cells, t.dofs, t.nonzeros))
-            sums = t.atomic_sum_Mcells, t.gather_sum_Mcells
-            rates = "".join(f"{rate:11.4g}" for rate in (t.element_Mcells, *sums, t.atomic_Mcells, t.gather_Mcells, t.fused_Mcells))
+            each = t.element_Mcells, t.gather_sum_Mcells, t.gather_Mcells, t.fused_Mcells
+            rates = "".join(f"{rate:11.4g}" for rate in each)
             lines.append(f"{_name(t)}{counts}{rates}{t.copy_s:11.4f}{t.symbolic_s:11.3f}{t.error:11.1e}")
         return "\n".join(lines)
 
@@ -134,14 +130,13 @@ class Result:
         axes = figure.add_subplot()
         steps = {
             "element matrices": [1 / t.element_Mcells for t in self.timings],
-            "atomic sum": [1 / t.atomic_sum_Mcells for t in self.timings],
-            "gather sum": [1 / t.gather_sum_Mcells for t in self.timings],
+            "their sum, row by row": [1 / t.gather_sum_Mcells for t in self.timings],
             "both in one kernel": [1 / t.fused_Mcells for t in self.timings],
             "copy to PETSc": [1e6 * t.copy_s / t.cells for t in self.timings],
             "symbolic, once": [1e6 * t.symbolic_s / t.cells for t in self.timings],
         }
         for i, (step, seconds) in enumerate(steps.items()):
-            axes.bar(np.arange(len(seconds)) + 0.14 * (i - 2.5), seconds, 0.13, label=step)
+            axes.bar(np.arange(len(seconds)) + 0.17 * (i - 2), seconds, 0.16, label=step)
         axes.set_xticks(np.arange(len(self.timings)), [" ".join(_name(t).split()) for t in self.timings], fontsize=8)
         axes.set(ylabel="seconds for a million cells", yscale="log")
         axes.set_title(f"Assembly, {self.precision}\n{self.device}", fontsize=8)
@@ -154,7 +149,7 @@ def _name(timing: Timing) -> str:
 
 
 def run(runtime: Runtime, cells: float, precision: str = "double") -> Result:
-    """Runs the workload on this process's device, all ways of summing beside each other; `-femgpu_assembly_memory` applies.
+    """Runs the workload on this process's device, both ways of summing beside each other; `-femgpu_assembly_memory` applies.
 
     Args:
         runtime: the device.
@@ -199,26 +194,23 @@ def _time(runtime: Runtime, form: str, cell: str, degree: int, num_comp: int, fa
     def rate(step: Callable[[], Any]) -> float:
         return 1e-6 * cells / _seconds(runtime, step)
 
-    sums, both = [], []
-    for atomic in (True, False):
-        add = _two_steps(made.assembly, local, atomic)
-        # Of several chunks the buffer holds the last one: it stands for all.
-        sums.append(rate(lambda: add(chunks)))  # noqa: B023
-        both.append(rate(lambda: add(local.element_matrices())))  # noqa: B023
-        made.copy()
-        errors.append(_error(operator, made.mat, zero))
+    add = _two_steps(made.assembly, local)
+    # Of several chunks the buffer holds the last one: it stands for all.
+    both = rate(lambda: add(chunks)), rate(lambda: add(local.element_matrices()))
+    made.copy()
+    errors.append(_error(operator, made.mat, zero))
     fused, elements = rate(lambda: made.assembly.compute(1.0)), rate(lambda: deque(local.element_matrices(), 0))
     copy, error = _seconds(runtime, made.copy), float(np.max(errors))
     if not error < _TOLERANCE[settings.precision]:
         raise DataError(f"the matrix of {form} on {cell} cells is wrong by {error:.1e}; this is a bug, please report it")
     counts = cells, made.mat.getSize()[0], int(made.mat.getInfo()["nz_used"]), len(chunks)
-    return Timing(form, cell, degree, *counts, elements, sums[0], sums[1], both[0], both[1], fused, copy, symbolic, error)
+    return Timing(form, cell, degree, *counts, elements, *both, fused, copy, symbolic, error)
 
 
-def _two_steps(assembly: Assembly, local: FormOperator, atomic: bool) -> Callable[[Iterable[tuple[Term, int, int, Any]]], None]:
+def _two_steps(assembly: Assembly, local: FormOperator) -> Callable[[Iterable[tuple[Term, int, int, Any]]], None]:
     """What zeroes the values and adds element matrices to them, chunk by chunk."""
     runtime = local.runtime
-    entries = EntrySum(runtime, assembly.pattern, Groups(local.space), assembly.values, atomic)
+    entries = EntrySum(runtime, assembly.pattern, Groups(local.space), assembly.values)
 
     def add(chunks: Iterable[tuple[Term, int, int, Any]]) -> None:
         runtime.zero(assembly.values, 8 * assembly.pattern.num_values)

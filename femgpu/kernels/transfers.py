@@ -46,12 +46,11 @@ def sparse_kernels(source_type: str, target_type: str, lanes: int, group_size: i
     return "\n".join(["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", *macros, source("sparse.cl")])
 
 
-def entry_kernels(place: str, atomics: str) -> str:
+def entry_kernels(place: str) -> str:
     """The program that makes the rows of a sparse matrix and sums element matrices into them (`cl/entries.cl`).
 
     Args:
         place: C type of a place within a row.
-        atomics: how atomic adds are made, `ptx` or `cas`.
     """
-    macros = [*type_macros("double"), f"#define PLACE {place}", f"#define ATOMIC_{atomics.upper()}64"]
+    macros = [*type_macros("double"), f"#define PLACE {place}"]
     return "\n".join([*macros, source("common.cl"), source("places.cl"), source("entries.cl")])

@@ -21,20 +21,19 @@ _MATRICES = 19
 
 
 class EntrySum:
-    """Adds element matrices to the values of a pattern, block by block of coupled fields.
+    """Adds element matrices to the values of a pattern, row by row and block by block of coupled fields.
 
     Args:
         runtime: the device.
         pattern: where the entries go.
         groups: the groups of dofs that it was made of.
         values: device buffer (pattern.num_values,) float64.
-        atomic: adds entries atomically, in any order; else each row sums its cells' entries in theirs.
     """
 
-    def __init__(self, runtime: Runtime, pattern: Pattern, groups: Groups, values: Any, atomic: bool = False):
-        self._runtime, self._pattern, self._groups, self._values, self._atomic = runtime, pattern, groups, values, atomic
+    def __init__(self, runtime: Runtime, pattern: Pattern, groups: Groups, values: Any):
+        self._runtime, self._pattern, self._groups, self._values = runtime, pattern, groups, values
         self._uploaded: dict[Any, Any] = {}
-        self._kernels: dict[Term, list[tuple[Kernel, int]]] = {}
+        self._kernels: dict[Term, list[Kernel]] = {}
 
     def forget(self) -> None:
         """Lets go of what belongs to terms: they have been made anew."""
@@ -52,17 +51,15 @@ class EntrySum:
         """
         if term not in self._kernels:
             self._kernels[term] = list(self._make(term))
-        for kernel, entries in self._kernels[term]:
-            size = count * entries if self._atomic else None
-            kernel.bound({0: np.int32(first), 1: np.int32(count), _MATRICES: matrices}, size)()
+        for kernel in self._kernels[term]:
+            kernel.bound({0: np.int32(first), 1: np.int32(count), _MATRICES: matrices})()
 
-    def _make(self, term: Term) -> Iterator[tuple[Kernel, int]]:
-        """A kernel for each pair of coupled fields, and the entries of the pair in one cell."""
+    def _make(self, term: Term) -> Iterator[Kernel]:
+        """A kernel for each pair of coupled fields."""
         pattern, block = self._pattern, term.block.index
-        source = entry_kernels(pattern.place, self._runtime.device.limits.atomics)
+        source = entry_kernels(pattern.place)
         sizes = [term.element(field).num_basis * field.num_comp for field in term.rows]
         firsts = list(accumulate(sizes, initial=0))
-        name = "add_entries" if self._atomic else "gather_entries"
         for row, column in sorted(term.couples):
             given: list[Any] = [np.int32(0), np.int32(0), np.int32(firsts[-1] ** 2), np.int32(firsts[-1])]
             for number in (row, column):
@@ -72,12 +69,9 @@ class EntrySum:
             given += [self._upload(("parts", number, block), self._groups.parts[number][block]) for number in (row, column)]
             given.append(None if term.cells is None else self._upload(term, term.cells))
             given += [pattern.places[block, row, column], pattern.dofs, self._values, self._values]
-            entries, size = sizes[row] * sizes[column], 0
-            if not self._atomic:
-                lists = transpose(term.offsets(term.rows[row]).ravel())
-                size = len(lists[0]) * term.rows[row].num_comp
-                given += [np.int32(len(lists[0])), *map(self._runtime.upload, lists)]
-            yield Kernel(self._runtime, source, name, given, size, _GROUP_SIZE), entries
+            lists = transpose(term.offsets(term.rows[row]).ravel())
+            given += [np.int32(len(lists[0])), *map(self._runtime.upload, lists)]
+            yield Kernel(self._runtime, source, "gather_entries", given, len(lists[0]) * term.rows[row].num_comp, _GROUP_SIZE)
 
     def _upload(self, key: Any, array: np.ndarray) -> Any:
         if key not in self._uploaded:

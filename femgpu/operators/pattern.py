@@ -113,7 +113,7 @@ class Pattern:
             groups: the groups.
             mark: marks the pairs of groups that one cell has alone, on blocks in `first_terms` whose term has no cell twice.
         """
-        runtime, source = self._runtime, entry_kernels(self.place, self._runtime.device.limits.atomics)
+        runtime, source = self._runtime, entry_kernels(self.place)
         uses, kernels = None, []
         if mark:
             # Behind the last is what is read of pairs that the last row lacks.
@@ -161,7 +161,7 @@ class Pattern:
         given = [np.int32(groups.count), np.int32(num_owned), runtime.upload(heads)]
         given += [runtime.upload(starts), runtime.upload(firsts), runtime.empty(4 * len(firsts)), runtime.upload(lists)]
         given += [self._following, self._counts, None, None]
-        source = entry_kernels("ushort", runtime.device.limits.atomics)
+        source = entry_kernels("ushort")
         kernel = Kernel(runtime, source, "merge_lists", given, groups.count, _GROUP_SIZE)
         kernel()
         self._begin(runtime.read(self._counts, np.empty((groups.count, 2), np.int32)))

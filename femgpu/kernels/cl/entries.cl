@@ -81,20 +81,6 @@ __kernel void find_places(const ulong num_pairs, const int num_row_groups, const
       __global const int *d_column_parts, __global const int *d_cells, __global const PLACE *d_places,                   \
       __global const int4 *d_dofs
 
-// One entry of one element matrix per work-item, added atomically.
-__kernel void add_entries(const int first, const int count, BLOCK, __global const double *d_matrices, __global double *d_values) {
-  const int rows = row_nodes * row_comp, columns = column_nodes * column_comp;
-  const int i = (int)get_global_id(0), cell = i / (rows * columns), entry = i % (rows * columns);
-  if (cell >= count) return;
-  const int r = entry / columns, c = entry % columns, m = r / row_comp, n = c / column_comp;
-  const size_t at = d_cells ? d_cells[first + cell] : first + cell;
-  const int4 row = d_dofs[d_row_offsets[at * row_nodes + m] + r % row_comp];
-  const int4 column = d_dofs[d_column_offsets[at * column_nodes + n] + c % column_comp];
-  if (row.x < 0 || column.x < 0) return;
-  const PLACE place = d_places[(at * row_parts + d_row_parts[m]) * column_parts + d_column_parts[n]];
-  atomic_add_scalar(d_values + AT_VALUE(row, column, place), d_matrices[(size_t)cell * cell_words + (row0 + r) * row_words + column0 + c]);
-}
-
 // One row of the matrix per work-item: sums what its cells have, in their order. d_nodes: positions of the nodes in the L-vector;
 // d_entries: cell * row_nodes + node of the cell, for each node from d_node_starts on.
 __kernel void gather_entries(const int first, const int count, BLOCK, __global const double *d_matrices, __global double *d_values,
