@@ -7,23 +7,30 @@
 // Items that take the first part of a group's sum: more would wait at more barriers.
 #define SUMMING (GROUP_SIZE < 32 ? GROUP_SIZE : 32)
 
-// Sums of `rows` numbers over the items of a group, the same for all of them.
+// Sums of `rows` numbers over the items of a group, the same for all of them. PoCL 3.1 needs
+// items that go round as often as each other.
 inline void group_sums(double *values, const int rows, __local double *s_sums) {
   const int item = (int)get_local_id(0);
   barrier(CLK_LOCAL_MEM_FENCE);
   for (int k = 0; k < rows; ++k) s_sums[k * GROUP_SIZE + item] = values[k];
   barrier(CLK_LOCAL_MEM_FENCE);
-  if (item < SUMMING)
-    for (int k = 0; k < rows; ++k) {
-      values[k] = 0;
-      for (int i = item; i < GROUP_SIZE; i += SUMMING) values[k] += s_sums[k * GROUP_SIZE + i];
-      s_sums[k * GROUP_SIZE + item] = values[k];
+  for (int first = 0; first < rows * SUMMING; first += GROUP_SIZE) {
+    const int row = (first + item) / SUMMING, column = (first + item) % SUMMING;
+    if (row < rows) {
+      double sum = 0;
+      for (int i = column; i < GROUP_SIZE; i += SUMMING) sum += s_sums[row * GROUP_SIZE + i];
+      s_sums[row * GROUP_SIZE + column] = sum;
+    }
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int first = 0; first < rows; first += GROUP_SIZE)
+    if (first + item < rows) {
+      double sum = 0;
+      for (int i = 0; i < SUMMING; ++i) sum += s_sums[(first + item) * GROUP_SIZE + i];
+      s_sums[(first + item) * GROUP_SIZE] = sum;
     }
   barrier(CLK_LOCAL_MEM_FENCE);
-  for (int k = 0; k < rows; ++k) {
-    values[k] = 0;
-    for (int i = 0; i < SUMMING; ++i) values[k] += s_sums[k * GROUP_SIZE + i];
-  }
+  for (int k = 0; k < rows; ++k) values[k] = s_sums[k * GROUP_SIZE];
 }
 
 // `rows` sums of a buffer of partial sums, the first of which is number `first`.
