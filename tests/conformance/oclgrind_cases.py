@@ -4,6 +4,7 @@ another or reads what nobody has written; the name of each case stands there bef
 Run by test_oclgrind.py in a process that finds no other OpenCL platform; arguments name some of them.
 """
 
+import contextlib
 import dataclasses
 import sys
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,9 @@ from ufl import ds, dx, grad, inner
 
 import femgpu
 from femgpu import Constant, Function, FunctionSpace, MixedSpace, coordinates
+from femgpu.errors import SolverError
 from femgpu.forms import lower_form
+from femgpu.krylov import vectors
 from femgpu.operators import FormOperator, planner
 from femgpu.options import Settings
 from femgpu.runtime import Runtime, current
@@ -186,6 +189,20 @@ def solve():
     assert femgpu.assemble(inner(u, u) * dx) > 0
 
 
+def iterate(method, preconditioner):
+    """A few iterations of one of femgpu's Krylov methods on 15 dofs, more than a turn of the ring of conjugate gradients."""
+    PETSc.Options().setValue("femgpu_qdata", "store")
+    V = FunctionSpace(femgpu.mesh.box((2, 1), cell="quadrilateral"), "Lagrange", 2)
+    u, v, x = Function(V), ufl.TestFunction(V), coordinates(V.dm)
+    F = (inner((1 + x[0]) * grad(u), grad(v)) + u * v - ufl.exp(x[0] * x[1]) * v) * dx
+    options = {"snes_type": "ksponly", "ksp_type": "python", "ksp_python_type": f"femgpu.{method}", "pc_type": preconditioner}
+    bcs = [femgpu.DirichletBC(V, 0.0, 1)]
+    problem = femgpu.NonlinearProblem(F, u, bcs, petsc_options={**options, "ksp_rtol": 1e-12, "ksp_max_it": 9})
+    with mock.patch.object(vectors, "_GROUP", 64), contextlib.suppress(SolverError):
+        problem.solve()
+    assert problem.snes.ksp.its > 3
+
+
 def assemble():
     """Matrices of two fields, one of them prescribed in part: their rows, places and both sums."""
     dm = femgpu.mesh.box((2, 1), cell="triangle")
@@ -271,10 +288,12 @@ class AccountedRuntime(Runtime):
         self.write(buffer, np.zeros(num_bytes, np.uint8))
 
 
+METHODS = (("CG", "none"), ("CG", "jacobi"), ("GMRES", "none"), ("BiCGStab", "jacobi"), ("MINRES", "none"))
 RUNS = {
     **{name: (compute, case) for name, case in CASES.items()},
     "self-test": (lambda size: self_test(current(), size), 100),
     "problem": (solve,),
+    **{" ".join(given): (iterate, *given) for given in METHODS},
     "matrices": (assemble,),
     **{name: (compute_wrong, fault) for name, fault in FAULTS.items()},
 }

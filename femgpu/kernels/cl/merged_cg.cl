@@ -21,8 +21,9 @@ inline void store(__global double *d, const int i, const int whole, const double
     d[i] = value.x;
 }
 
+// The steps of the ring but the last, which a launch that takes them all is about to make.
 inline void copy_steps(__global const double *d_steps, __local double *s_steps) {
-  for (int i = (int)get_local_id(0); i < PLACES * CG_STEPS; i += GROUP_SIZE) s_steps[i] = d_steps[i];
+  for (int i = (int)get_local_id(0); i < PLACES * (CG_STEPS - 1); i += GROUP_SIZE) s_steps[i] = d_steps[i];
 }
 
 // Entries of the steps number 0 to `count` - 1 of the ring, loaded before any is needed.
@@ -41,9 +42,8 @@ inline void take_steps(const int count, __local const double *s_steps, const dou
     }
 }
 
-// A step by its numbers and vectors of n entries; `prescribed` and `d` (the diagonal) may be missing, `p` and `x` are where `last`.
+// A step by its numbers and vectors; `prescribed` and `d` (the diagonal) may be missing, `p` and `x` are where `last`.
 typedef struct {
-  int n;
   double alpha, beta, scale;
   long stride;
   int last, prepares;
@@ -59,22 +59,21 @@ inline void take_step(const Step step, const int i, const int lanes, const int w
   double2 z[LANES], w[LANES], s[LANES], d[LANES], p, x, older[CG_STEPS - 1];
 #pragma unroll
   for (int lane = 0; lane < lanes; ++lane) {
-    const int wanted = i - 2 * lane * STRIDE, place = wanted >= 0 && wanted + whole < step.n ? wanted : 0;
+    const int place = i < 2 * lane * STRIDE ? i : i - 2 * lane * STRIDE;
     z[lane] = load(step.z, place, whole);
     w[lane] = load(step.w, place, whole);
     s[lane] = load(step.s, place, whole);
     d[lane] = step.d ? load(step.d, place, whole) : (double2)(1);
   }
   if (step.last) {
-    const int place = i + whole < step.n ? i : 0;
-    p = load(step.p, place, whole);
-    x = load(step.x, place, whole);
-    load_steps(CG_STEPS - 1, step.ring, step.stride, place, whole, older);
+    p = load(step.p, i, whole);
+    x = load(step.x, i, whole);
+    load_steps(CG_STEPS - 1, step.ring, step.stride, i, whole, older);
   }
 #pragma unroll
   for (int lane = 0; lane < lanes; ++lane) {
     const int place = i - 2 * lane * STRIDE;
-    if (place < 0 || place + whole >= step.n) continue;
+    if (place < 0) continue;
     const double2 a_p = w[lane] + step.beta * s[lane], z_next = z[lane] - step.alpha * d[lane] * a_p;
     double2 r = step.d ? z_next / d[lane] : z_next;
     if (!whole) r.y = 0;
@@ -122,15 +121,16 @@ inline void cg_pass(const int last, const int n, const int turn, const long stri
   __global const double *d_step = d_steps + PLACES * ((turn + CG_STEPS - 1) % CG_STEPS);
   const double gamma = sums[0], beta = ratio(gamma, d_step[GAMMA]);
   const double pq = sums[1] - ratio(beta * gamma, d_step[ALPHA]), alpha = ratio(gamma, pq);
-  const Step step = {.n = n, .alpha = alpha, .beta = beta, .scale = d_prescribed ? d_scale[0] : 0.0, .stride = stride, .last = last,
+  const Step step = {.alpha = alpha, .beta = beta, .scale = d_prescribed ? d_scale[0] : 0.0, .stride = stride, .last = last,
                      .prepares = d_dots_next != 0, .ring = d_ring, .z = d_ring + turn * stride, .d = d_d,
                      .prescribed = d_prescribed, .z_next = d_ring + (turn + 1) % CG_STEPS * stride, .w = d_w, .s = d_s,
                      .p = d_p, .x = d_x, .steps = s_steps};
   for (int k = 0; k < 4; ++k) sums[k] = 0;
   if (n % 2 && get_global_id(0) == 0) take_step(step, n - 1, 1, 0, sums);
-  // From a multiple of 32 pairs on: 32 items share lines of the memory.
-  const int pairs = (n / 2 + 31) / 32 * 32;
-  for (int pair = pairs - 1 - (int)get_global_id(0); pair >= 0; pair -= lanes * STRIDE) take_step(step, 2 * pair, lanes, 1, sums);
+  // From a multiple of 32 pairs on, as 32 items share lines of the memory: those beyond the last pair begin in the next round.
+  int pair = (n / 2 + 31) / 32 * 32 - 1 - (int)get_global_id(0);
+  if (pair >= n / 2) pair -= STRIDE;
+  for (; pair >= 0; pair -= lanes * STRIDE) take_step(step, 2 * pair, lanes, 1, sums);
   group_sums(sums, 4, s_sums);
   if (item == 0) {
     for (int k = 0; k < 3; ++k) d_after[k * NUM_GROUPS + group] = sums[k];
@@ -162,7 +162,7 @@ void cg_update_all(const int n, const int turn, const long stride, __global cons
                    __global const double *d_d, __global const uchar *d_prescribed, __global const double *d_scale,
                    __global double *d_w, __global double *d_s, __global double *d_ring, __global double *d_p,
                    __global double *d_x) {
-  __local double s_sums[4 * GROUP_SIZE], s_steps[PLACES * CG_STEPS];
+  __local double s_sums[4 * GROUP_SIZE], s_steps[PLACES * (CG_STEPS - 1)];
   cg_pass(1, n, turn, stride, d_before, d_after, d_steps, d_dots, d_dots_next, d_d, d_prescribed, d_scale, d_w, d_s, d_ring, d_p,
           d_x, s_sums, s_steps);
 }
@@ -171,7 +171,7 @@ void cg_update_all(const int n, const int turn, const long stride, __global cons
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void cg_finish(const int n, const int count, const long stride, __global const double *d_steps, __global const double *d_ring,
                __global const double *d_p, __global double *d_x) {
-  __local double s_steps[PLACES * CG_STEPS];
+  __local double s_steps[PLACES * (CG_STEPS - 1)];
   copy_steps(d_steps, s_steps);
   barrier(CLK_LOCAL_MEM_FENCE);
   // Of an odd number the last entry is a pair's first.
