@@ -127,9 +127,9 @@ inline void cg_pass(const int last, const int n, const int turn, const long stri
                      .p = d_p, .x = d_x, .steps = s_steps};
   for (int k = 0; k < 4; ++k) sums[k] = 0;
   if (n % 2 && get_global_id(0) == 0) take_step(step, n - 1, 1, 0, sums);
-  // From a multiple of 32 pairs on, as 32 items share lines of the memory: those beyond the last pair begin in the next round.
+  // From a multiple of 32 pairs on, as 32 items share lines of the memory: those beyond the last pair begin a round later.
   int pair = (n / 2 + 31) / 32 * 32 - 1 - (int)get_global_id(0);
-  if (pair >= n / 2) pair -= STRIDE;
+  while (pair >= n / 2) pair -= STRIDE;
   for (; pair >= 0; pair -= lanes * STRIDE) take_step(step, 2 * pair, lanes, 1, sums);
   group_sums(sums, 4, s_sums);
   if (item == 0) {
