@@ -28,9 +28,11 @@ _PC_FAILURES = {
 def outcome(snes: PETSc.SNES) -> str:
     """How the last nonlinear and linear solve ended."""
     ksp = snes.getKSP()
+    # SNES of type ksponly computes no norm.
+    norm = "" if snes.getType() == PETSc.SNES.Type.KSPONLY else f", residual norm {snes.getFunctionNorm():.6e}"
     return (
-        f"{reason_name(snes)} after {snes.getIterationNumber()} iterations, residual norm {snes.getFunctionNorm():.6e}; last "
-        f"linear solve: {reason_name(ksp)} after {ksp.getIterationNumber()} iterations"
+        f"{reason_name(snes)} after {snes.getIterationNumber()} iterations{norm}; last linear solve: {reason_name(ksp)} after "
+        f"{ksp.getIterationNumber()} iterations, residual norm {ksp.getResidualNorm():.6e}"
     )
 
 

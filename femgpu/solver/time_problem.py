@@ -222,8 +222,10 @@ class TimeProblem(NonlinearProblem):
         self.operator.local.update()
         self.build()
         try:
-            length = ts.getMaxTime() - self.t.value
-            with petsc_errors(self.ts), progress(self.u.space.comm, "time", self.t.value, length) as self._advance:
+            with (
+                petsc_errors(ts),
+                progress(self.u.space.comm, "time", self.t.value, ts.getMaxTime() - self.t.value) as self._advance,
+            ):
                 ts.solve(self.u.vec)
         except BaseException:
             self._recover()
@@ -265,8 +267,9 @@ class TimeProblem(NonlinearProblem):
         self._span = TimeSpan(self.ts, self.t, self.u)
 
     def _recover(self) -> None:
-        """After an exception inside TSSolve, which leaves vectors locked."""
+        """After an exception inside TSSolve, which leaves vectors locked, and the time at a stage: u is that of the last step."""
         self._unlock()
+        self.t.value = self.ts.getTime()
         self._integrator.recover()
         self._span.forget()
 
@@ -290,6 +293,7 @@ class TimeProblem(NonlinearProblem):
     def _check_converged(self) -> None:
         ts, prefix = self.ts, self._prefix
         if ts.getConvergedReason() < 0:
+            self._span.forget()  # methods of several steps have to begin anew
             raise SolverError(
                 f"TS diverged: {reason_name(ts)} in step {self.step + 1} from t = {ts.getTime():.6g} with dt = "
                 f"{ts.getTimeStep():.6g}; {outcome(self.snes)}. {self.u.name} holds the state before that step. Look at "

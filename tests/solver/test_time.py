@@ -475,6 +475,49 @@ def test_errors_in_callbacks_come_out_as_they_are(set_options):
     assert problem.step == 4 and error(problem, exact) < 1e-2
 
 
+@pytest.mark.parametrize("fails", ["raises", "diverges"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_step_that_failed_is_taken_again(set_options, method, fails):
+    """From the state and the time before it, as in a run without a failure or in one that starts there."""
+    set_options("h_", **METHODS[method][0] | DIRECT | dict(ksp_type="gmres", ksp_rtol=1e-12, ksp_max_it=50))
+    whole, _ = heat("h_", k=lambda u: 1 + u**2)
+    whole.solve(0.2, 0.1)
+    middle = whole.u.vec.array.copy()
+    whole.solve(0.4)
+
+    problem, _ = heat("h_", k=lambda u: 1 + u**2)
+    bc, ksp = problem.bcs[0], problem.snes.ksp
+    good = bc.value
+    if fails == "raises":
+
+        def bad(x):
+            if problem.t.value > 0.23:
+                raise ValueError("of the user's")
+            return good(x)
+
+        bc.value = bad
+        with pytest.raises(ValueError, match="of the user's"):
+            problem.solve(0.4, 0.1)
+        bc.value = good
+    else:
+        problem.solve(0.2, 0.1)
+        ksp.getPC().setType("none")
+        ksp.setTolerances(max_it=1)
+        with pytest.raises(SolverError, match="DIVERGED_LINEAR_SOLVE"):
+            problem.solve(0.4, 0.1)
+        ksp.getPC().setType("lu")
+        ksp.setTolerances(max_it=50)
+    assert problem.t.value == problem.ts.getTime() == pytest.approx(0.2, rel=1e-12) and problem.step == 2
+    np.testing.assert_allclose(problem.u.vec.array_r, middle, rtol=1e-9)  # writes nothing, which would be a new start
+    problem.solve(0.4, 0.1)
+    fresh, _ = heat("h_", k=lambda u: 1 + u**2)
+    fresh.t.value = 0.2
+    fresh.u.vec.setArray(middle)
+    fresh.solve(0.4, 0.1)
+    assert any(np.allclose(problem.u.vec.array, other.u.vec.array, rtol=1e-9) for other in (whole, fresh))
+    assert problem.t.value == pytest.approx(0.4, rel=1e-12)
+
+
 def test_divergence_names_both_reasons(set_options):
     set_options("d_", snes_max_it=1, **DIRECT)
     problem, _ = heat("d_", k=lambda u: 1 + u**4)
