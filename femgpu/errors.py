@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -248,3 +249,11 @@ def _told(failure: BaseException) -> tuple[str, Any]:
     if isinstance(failure, SystemExit):
         return "SystemExit", failure.code if isinstance(failure.code, int | None) else str(failure.code)
     return "KeyboardInterrupt" if isinstance(failure, KeyboardInterrupt) else type(failure).__name__, str(failure)
+
+
+def callers() -> int:
+    """The `stacklevel` by which `warnings.warn`, called where this is, points at the first line that is not femgpu's."""
+    frame, level, passed = sys._getframe(1), 1, (str(Path(__file__).parent), contextmanager.__code__.co_filename)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(passed):
+        frame, level = frame.f_back, level + 1
+    return level

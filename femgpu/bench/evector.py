@@ -136,7 +136,7 @@ class _Case:
     application: Application
 
     def __init__(self, runtime: Runtime, term: Term, settings: Settings):
-        self.runtime, self.term, self._precision = runtime, term, settings.precision
+        self.runtime, self.term = runtime, term
         action, limits, mpi = term.integral.action, runtime.device.limits, term.mesh.mpi
         assert action is not None
         self._action, self._scalar = action, scalar_type(settings.precision)

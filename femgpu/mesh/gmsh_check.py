@@ -33,7 +33,8 @@ def check_gmsh(path: Path) -> list[tuple[int, int, str]]:
     try:
         file = parse(path.read_bytes())
     except Malformed as error:
-        raise MeshError(f"mesh file '{path}' is cut or malformed: {error}; write it again, as version 4.1") from None
+        remedy = "it may be cut or malformed: write it again, as version 4.1"
+        raise MeshError(f"mesh file '{path}' cannot be read: {error}; {remedy}") from None
     if not file.elements:
         raise MeshError(f"mesh file '{path}' has no elements; mesh the geometry before it is saved")
     for kind, _ in file.elements:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from petsc4py import PETSc
 
-from femgpu.errors import OptionError, told
+from femgpu.errors import OptionError, callers, told
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -59,7 +59,8 @@ class GivenOptions:
         self._unread = None
         if unread:
             listing = ", ".join(f"-{name}" for name in unread)
-            warnings.warn(f"petsc_options that no solver has read: {listing}; misspelt, or not for what was chosen?", stacklevel=4)
+            said = f"petsc_options that no solver has read: {listing}; misspelt, or not for what was chosen?"
+            warnings.warn(said, stacklevel=callers())
 
 
 def with_given_options(method: Method) -> Method:

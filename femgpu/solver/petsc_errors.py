@@ -86,7 +86,8 @@ def petsc_errors(solver: PETSc.Object, reading: bool = False) -> Iterator[None]:
         if isinstance(cause, PETSc.Error):
             raise kind(_message(cause, solver)) from error
         if reading and isinstance(cause, ImportError | AttributeError):
-            raise OptionError(f"-{solver.getOptionsPrefix() or ''}..._python_type: {cause}; expected module.Class") from error
+            name = f"-{solver.getOptionsPrefix() or ''}..._python_type"
+            raise OptionError(f"{name}: {cause}; expected module.Class, such as femgpu.CG or femgpu.PMG") from error
         raise cause from None
 
 

@@ -183,7 +183,8 @@ class NonlinearProblem:
 
         Args:
             nullspace: the null space.
-            transpose: that of the transpose; default the same where the form's Jacobian is symmetric, else not known.
+            transpose: that of the transpose; default the same where the form's Jacobian is symmetric, else not known. What of a
+                right-hand side lies in it PETSc drops without a word: no u balances that, and the residual keeps it.
 
         Raises:
             DataError: for what is none, or of another space.

@@ -188,8 +188,7 @@ class TimeProblem(NonlinearProblem):
         """
         bcs = consistent_bcs(self.u, self.bcs, names)
         self._shift.value = 0.0
-        rate = time_derivative(self.u)
-        rate.vec.set(0)
+        time_derivative(self.u).vec.set(0)
         NonlinearProblem(self._form_given, self.u, bcs, options_prefix=f"{self._prefix}consistent_").solve()
 
     @with_given_options
@@ -222,10 +221,8 @@ class TimeProblem(NonlinearProblem):
         self.operator.local.update()
         self.build()
         try:
-            with (
-                petsc_errors(ts),
-                progress(self.u.space.comm, "time", self.t.value, ts.getMaxTime() - self.t.value) as self._advance,
-            ):
+            shown = progress(self.u.space.comm, "time", self.t.value, ts.getMaxTime() - self.t.value)
+            with petsc_errors(ts), shown as self._advance:
                 ts.solve(self.u.vec)
         except BaseException:
             self._recover()

@@ -118,8 +118,8 @@ def interpolate_between(local: npt.NDArray[np.float64], space: SingleSpace, sour
         missing = np.flatnonzero(~inside)
         if len(missing) and outside == "raise":
             raise DataError(
-                f"{len(missing)} of {len(points)} nodes of {name} lie outside of the mesh of {source.name}, the first at "
-                f"{points[missing[0]].tolist()}; expected a mesh within that one, or outside='keep'"
+                f"{len(missing)} of {len(points)} nodes of {name} lie outside of the mesh of the source, {source.name}, the first "
+                f"at {points[missing[0]].tolist()}; expected a mesh within that one, or outside='keep'"
             )
     for component in range(space.num_comp):
         local[positions[inside] + component] = values[inside, component]

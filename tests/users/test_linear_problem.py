@@ -167,5 +167,6 @@ def test_given_options_that_nobody_reads_are_named_once(recwarn):
     femgpu.TimeProblem(F, u, petsc_options={"ts_type": "beuler", "ts_adapt_type": "none", **LU}).solve(t_end=0.2, dt=0.1)
     assert not [warning for warning in recwarn if "petsc_options" in str(warning.message)]
     wrong = femgpu.TimeProblem(F, u, petsc_options={"ts_typ": "beuler"})
-    with pytest.warns(UserWarning, match="no solver has read: -ts_typ;"):
+    with pytest.warns(UserWarning, match="no solver has read: -ts_typ;") as said:
         wrong.solve(t_end=0.4, dt=0.1)
+    assert said[0].filename == __file__

@@ -16,7 +16,7 @@ from ufl.classes import ScalarValue
 from ufl.corealg.map_dag import map_expr_dag
 
 from femgpu.element import EXACT_DEGREE, collocated_degree
-from femgpu.errors import FormError, QuadratureWarning
+from femgpu.errors import FormError, QuadratureWarning, callers
 from femgpu.forms.ufl.preprocessing import Piece
 from femgpu.forms.ufl.show import show
 from femgpu.spaces import mesh_of
@@ -110,4 +110,4 @@ def quadrature_degree(piece: Piece, highest: int, nodal: int | None, notes: list
 @cache
 def _warn(line: str) -> None:
     """Says the same once. Python's own account of what was said is lost whenever anybody changes a filter."""
-    warnings.warn(line, QuadratureWarning, stacklevel=2)
+    warnings.warn(line, QuadratureWarning, stacklevel=callers())
