@@ -238,7 +238,7 @@ BARRIER, GUARD, MASK = (
 ADD = "#define atomic_add_scalar(p, x) *(p) += (x)\n"
 RACE, OUT_OF_BOUNDS = "data race at local memory", "Invalid read of size 4 at global memory"
 FAULTS = {
-    "no barrier between directions": Fault("sumfact, pencils", f"{BARRIER}\n  if (a < 3 && b < 2)", "if (a < 3 && b < 2)", RACE),
+    "no barrier between directions": Fault("sumfact, pencils", f"{BARRIER}\n  if (g < 3 && h < 2)", "if (g < 3 && h < 2)", RACE),
     "no barrier before the rows of pencils": Fault("sumfact, pencils", f"{BARRIER}\n  if (inside) {{", "if (inside) {", RACE),
     "no barrier before the points": Fault("transposed", f"{BARRIER}\n\n    // evaluation", "// evaluation", RACE),
     "no barrier before the rows": Fault("transposed", f"{BARRIER}\n\n    // integration", "// integration", RACE),

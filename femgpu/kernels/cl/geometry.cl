@@ -3,11 +3,11 @@
 // Inverts J; returns the determinant.
 inline real invert(const real *J, real *J_inv) {
 #if DIM == 1
-  J_inv[0] = R(1) / J[0];
+  J_inv[0] = reciprocal(J[0]);
   return J[0];
 #elif DIM == 2
   const real det = J[0] * J[3] - J[1] * J[2];
-  const real scale = R(1) / det;
+  const real scale = reciprocal(det);
   J_inv[0] = J[3] * scale;
   J_inv[1] = -J[1] * scale;
   J_inv[2] = -J[2] * scale;
@@ -18,7 +18,7 @@ inline real invert(const real *J, real *J_inv) {
   const real c1 = J[5] * J[6] - J[3] * J[8];
   const real c2 = J[3] * J[7] - J[4] * J[6];
   const real det = J[0] * c0 + J[1] * c1 + J[2] * c2;
-  const real scale = R(1) / det;
+  const real scale = reciprocal(det);
   J_inv[0] = c0 * scale;
   J_inv[1] = (J[2] * J[7] - J[1] * J[8]) * scale;
   J_inv[2] = (J[1] * J[5] - J[2] * J[4]) * scale;

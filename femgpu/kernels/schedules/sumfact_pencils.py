@@ -10,6 +10,7 @@ from femgpu.kernels.array import Array
 from femgpu.kernels.plan import BESIDE_WORDS
 from femgpu.kernels.schedules.sumfact_item import SumfactPlan, Sums
 from femgpu.kernels.step import Step
+from femgpu.kernels.work import RowsWork
 
 
 @dataclass(frozen=True)
@@ -81,20 +82,6 @@ class SumfactPencilPlan(SumfactPlan):
         """Work-items per cell."""
         return self.width ** (self.work.dim - 1)
 
-    def place(self, num_basis: int, num_comp: int, b: str, c: str) -> str:
-        """A lattice for each component."""
-        p1d = round(num_basis ** (1 / self.work.dim))
-        strides = ("1", "ROW", "PLANE")[: self.work.dim]
-        return " + ".join([f"({c}) * SLAB", *(f"({b}) / {p1d**axis} % {p1d} * {step}" for axis, step in enumerate(strides))])
-
-    def place_of_node(self, b: str, d: str) -> str:
-        """Direction by direction, without gaps."""
-        return f"({d}) * {self.work.num_coord_basis} + ({b})"
-
-    def each(self, name: str, count: str) -> str:
-        """Items take turns, all of them equally many."""
-        return f"EACH({name}, {count})"
-
     @property
     def keeps_coefficients(self) -> bool:
         """Lattices are contracted in place."""
@@ -117,8 +104,27 @@ class SumfactPencilPlan(SumfactPlan):
 
     @property
     def unrolls_line(self) -> bool:
-        """Whether the loop over an item's points is unrolled, so that its line stands in registers."""
-        return self.q1d * self.work.pointwise_size <= self.unroll
+        """Whether the loop over an item's points is unrolled."""
+        return False
+
+    @cached_property
+    def along(self) -> int:
+        """The direction of the lines of nodes that items load: that of the points where these are the nodes, else another one."""
+        collocated = all(sums.sizes.collocated for sums in (*self.lattices, *self.rows))
+        return self.work.dim - 1 if collocated else self.work.dim - 2
+
+    def across(self, axis: int) -> list[tuple[str, int]]:
+        """The other directions, with the names of an item's places there."""
+        return list(zip("gh", (other for other in range(self.work.dim) if other != axis), strict=False))
+
+    def keeps_offsets(self, row: RowsWork) -> bool:
+        """Whether offsets of a row's nodes are those of a field, which stay in registers."""
+        return self.work.source != "evector" and bool(row.beside)
+
+    @property
+    def interpolates(self) -> bool:
+        """Whether coefficients of a field are not its values."""
+        return any(sums.orders and not sums.sizes.collocated for sums in self.lattices)
 
     def values(self, sums: Sums) -> bool:
         """Whether values of a field occur."""
@@ -132,13 +138,35 @@ class SumfactPencilPlan(SumfactPlan):
         """Numbers of a field at a point."""
         return sums.sizes.num_comp * (1 + self.work.dim * self.derives(sums))
 
+    def first(self, sums: Sums) -> int:
+        """The first of a field's lattices, among those of all fields, or of a row's."""
+        group = self.lattices if sums in self.lattices else self.rows
+        return sum(self.slots(other) for other in group[: group.index(sums)])
+
+    def slot(self, sums: Sums, comp: str, axis: int | None = None) -> str:
+        """The lattice of a component's values or derivatives, in C."""
+        first, comps = self.first(sums), sums.sizes.num_comp
+        return f"({first} + {comp})" if axis is None else f"({first + comps + axis} + {comp} * {self.work.dim})"
+
+    def written(self, sums: Sums) -> list[tuple[int, int]]:
+        """Of a row's numbers at a point, from where to where there are any."""
+        comps = sums.sizes.num_comp
+        found = [(0, comps)] * self.values(sums) + [(comps, self.slots(sums))] * self.derives(sums)
+        return [(0, self.slots(sums))] if len(found) == 2 else found
+
+    @property
+    def shares_slots(self) -> bool:
+        """Whether the rows' lattices are the fields', whose numbers at a point are read before the rows' are written."""
+        return self.ctype("real") == self.ctype("accum")
+
     @cached_property
     def cell_local(self) -> tuple[Array, ...]:
         """Local memory that one cell takes."""
-        found = [Array(f"s_{sums.name}", "real", ("lattice",), sums.sizes.num_comp * self.slab) for sums in self.lattices]
-        for sums in self.rows:
-            lattices = self.work.dim - 1 if self.derives(sums) else 1
-            found.append(Array(f"s_{sums.name}", "accum", ("lattice",), sums.sizes.num_comp * lattices * self.slab))
+        fields, rows = (self.slab * sum(map(self.slots, group)) for group in (self.lattices, self.rows))
+        if self.shares_slots:
+            found = [Array("s_slots", "real", ("lattice",), max(fields, rows))]
+        else:
+            found = [Array("s_fields", "real", ("lattice",), max(fields, 1)), Array("s_rows", "accum", ("lattice",), rows)]
         if self.needs_coords:
             found.append(Array("s_x", "real", ("nodes",), self.work.num_coord_basis * self.work.dim))
         if self.maps_once:
@@ -152,9 +180,8 @@ class SumfactPencilPlan(SumfactPlan):
 
     @property
     def private_bytes(self) -> int:
-        """Lines of points, and two for each contraction, which compilers do not let share them; what belongs to a point."""
+        """Two lines for each contraction, which compilers do not let share them; what belongs to a point."""
         work, dim = self.work, self.work.dim
-        sums = (*self.lattices, *self.rows)
-        words = sum(entry.sizes.num_comp * self.q1d + self.slots(entry) + 2 * dim * self.width for entry in sums)
-        words += dim * self.q1d + 2 * dim**2 * self.width * (self.coords_line is not None)
+        words = sum(self.slots(sums) + 2 * (dim + 2) * self.width for sums in (*self.lattices, *self.rows))
+        words += 2 * dim**2 * self.width * (self.coords_line is not None)
         return 8 * (words + 4 * dim**3 + work.num_state + 2 * work.num_cell_state + BESIDE_WORDS)
