@@ -1,3 +1,4 @@
+<%namespace name="nodes" file="nodes.mako"/>\
 // Schedule sumfact, ITEMS work-items for each of the CELLS cells of a work-group. Between barriers an item takes lines of the
 // lattices, which stand in local memory: it reads a line into its registers, multiplies it by a 1D matrix and writes it back, so that
 // each number crosses local memory once per direction. Lines of nodes come from global memory and go there by registers alone.
@@ -7,6 +8,7 @@ last, along = work.dim - 1, plan.along
 names = ("i", "j", "k")[: work.dim]
 strides = ("1", "ROW", "PLANE")[: work.dim]
 between = [axis for axis in range(last) if axis != along]
+place_of = plan.place_of
 derived = [sums for sums in plan.lattices if plan.derives(sums)]
 %>\
 #define LATTICE
@@ -31,10 +33,6 @@ SHORT for (int r = 0; r < ${rows}; ++r) {
 ${" && ".join(f"{item} < {sums.sizes.q1d if other in done else sums.sizes.p1d}" for item, other in plan.across(axis))}\
 </%def>\
 <%def name="start(axis)">${" + ".join(f"{item} * {strides[other]}" for item, other in plan.across(axis))}</%def>\
-## The number of a node on the lattice.
-<%def name="node(axis, p1d)">\
-${" + ".join([*(f"{item} * {p1d**other}" for item, other in plan.across(axis)), f"n * {p1d**axis}"])}\
-</%def>\
 ## Values along a line at the nodes to those at the points, and back.
 <%def name="interpolate(sums, source, target)">\
 ${multiply(sums.sizes.q1d, sums.sizes.p1d, sums.sizes.p1d, 1, f"LINE_B{sums.sizes.table}", source, target)}\
@@ -71,28 +69,16 @@ void ${step.name}(${arguments}) {
   // gather
 % for sums, field in zip(plan.lattices, work.fields):
 <% p, q, comps = sums.sizes.p1d, sums.sizes.q1d, field.num_comp %>\
-% if work.source != "evector":
-  int ${field.name}_offsets[${p}];
-% endif
 % if sums.orders:
   if (${line(along, sums, ())}) {
     const int at = ${start(along)};
 % if work.source != "evector":
-    int *offsets = ${field.name}_offsets;
-    SHORT for (int n = 0; n < ${p}; ++n) offsets[n] = d_${field.name}_offsets[AT_d_${field.name}_offsets(cell, ${node(along, p)})];
+    int offsets[${p}];
+    SHORT for (int n = 0; n < ${p}; ++n) offsets[n] = ${nodes.offset(work, field.name, place_of(along, p))};
 % endif
     LONG for (int c = 0; c < ${comps}; ++c) {
       real nodes[${p}];
-      SHORT for (int n = 0; n < ${p}; ++n)
-% if work.source == "evector":
-        nodes[n] = (real)d_${field.name}[AT_d_${field.name}(cell, (${node(along, p)}) * ${comps} + c)];
-% elif not field.masked:
-        nodes[n] = (real)d_${field.vector}[offsets[n] + c];
-% elif comps == 1:
-        nodes[n] = offsets[n] < 0 ? R(0) : (real)d_${field.vector}[offsets[n]];
-% else:
-        nodes[n] = IS_PRESCRIBED(offsets[n], c) ? R(0) : (real)d_${field.vector}[NODE(offsets[n]) + c];
-% endif
+      SHORT for (int n = 0; n < ${p}; ++n) nodes[n] = ${nodes.value(work, field, "offsets[n]", place_of(along, p))};
 % if sums.sizes.collocated:
       const real *values = nodes;
 % else:
@@ -127,7 +113,24 @@ ${derive_last(sums, "values")}\
     for (int i = 0; i < DIM * DIM; ++i) l_map[i] = inverse[i];
   }
 % endif
-% for axis in between:
+% if plan.multilinear:
+  // The map is a polynomial: word m of l_map multiplies the product of the coordinates whose bits are set in m.
+  EACH(i, DIM << DIM) {
+    const __local real *x = l_x + (i >> DIM << DIM);
+    const real minus0 = i & 1 ? -1 : 1, minus1 = i & 2 ? -1 : 1;
+% if work.dim == 2:
+    l_map[i] = R(0.25) * ((x[3] + minus0 * x[2]) + minus1 * (x[1] + minus0 * x[0]));
+% else:
+    const real low = (x[3] + minus0 * x[2]) + minus1 * (x[1] + minus0 * x[0]);
+    const real high = (x[7] + minus0 * x[6]) + minus1 * (x[5] + minus0 * x[4]);
+    l_map[i] = R(0.125) * (i & 4 ? high - low : high + low);
+% endif
+  }
+% endif
+<%
+stages = along != last and between and plan.interpolates
+%>\
+% for axis in between if stages else ():
 % for sums in plan.lattices:
 % if along != last and sums.orders and not sums.sizes.collocated:
   if (${line(axis, sums, (along,))})
@@ -140,11 +143,8 @@ ${derive_last(sums, "values")}\
     }
 % endif
 % endfor
-% if along != last and plan.interpolates or plan.maps_once:
-  barrier(CLK_LOCAL_MEM_FENCE);
-% endif
 % endfor
-% if plan.maps_once and not between:
+% if stages or (plan.maps_once or plan.multilinear) and not derived:
   barrier(CLK_LOCAL_MEM_FENCE);
 % endif
   const int at = ${start(last)};
@@ -195,6 +195,28 @@ ${derive_last(sums, "values")}\
     const real plane_weight = ${" * ".join(f"LINE_W[{item}]" for item, _ in plan.across(last))};
 % if plan.coords_line:
 <% p = plan.coords_line.sizes.p1d %>\
+% if plan.multilinear:
+    // Linear along the item's points: what is there in the middle, and by how much it grows.
+    const real r = LINE_X[g]${", s = LINE_X[h]" if last == 2 else ""};
+    real r_x_line[${work.dim} * DIM * 2];
+    SHORT for (int d = 0; d < DIM; ++d) {
+      const __local real *map = l_map + (d << DIM);
+% if last == 1:
+      r_x_line[2 * d] = map[1];
+      r_x_line[2 * d + 1] = map[3];
+      r_x_line[2 * (DIM + d)] = map[0] + r * map[1];
+      r_x_line[2 * (DIM + d) + 1] = map[2] + r * map[3];
+% else:
+      const real along_s = map[2] + r * map[3], along_st = map[6] + r * map[7];
+      r_x_line[2 * d] = map[1] + s * map[3];
+      r_x_line[2 * d + 1] = map[5] + s * map[7];
+      r_x_line[2 * (DIM + d)] = along_s;
+      r_x_line[2 * (DIM + d) + 1] = along_st;
+      r_x_line[2 * (2 * DIM + d)] = map[0] + r * map[1] + s * along_s;
+      r_x_line[2 * (2 * DIM + d) + 1] = map[4] + r * map[5] + s * along_st;
+% endif
+    }
+% else:
     // The coordinates and their derivatives along the other directions, contracted but for the last.
     real r_x_line[${work.dim} * DIM * ${p}];
     SHORT for (int d = 0; d < DIM; ++d)
@@ -223,18 +245,11 @@ ${derive_last(sums, "values")}\
         r_x_line[(${axis} * DIM + d) * ${p} + n] = sum${axis};
 % endfor
       }
-% if p == 2:
-    // Linear along the item's points: what is there in the middle, and half of the difference between the ends.
-    SHORT for (int i = 0; i < ${work.dim} * DIM; ++i) {
-      const real low = r_x_line[2 * i], high = r_x_line[2 * i + 1];
-      r_x_line[2 * i] = R(0.5) * (low + high);
-      r_x_line[2 * i + 1] = R(0.5) * (high - low);
-    }
 % endif
 % endif
     PENCIL_UNROLL
     for (int n = 0; n < ${plan.q1d}; ++n) {
-      const int place = ${node(last, plan.q1d)}, q = RULE(place);
+      const int place = ${place_of(last, plan.q1d)}, q = RULE(place);
 % for sums in plan.lattices:
       real r_${sums.name}_e[${plan.slots(sums)}];
 % if sums.orders:
@@ -244,11 +259,11 @@ ${derive_last(sums, "values")}\
 % endfor
 % if plan.coords_line:
       real r_x_e[DIM * (1 + DIM)];
-% if p == 2:
-      const real here = LINE_B${work.coord_table}[n * 2 + 1] - LINE_B${work.coord_table}[n * 2];
+% if plan.multilinear:
+      const real here = LINE_X[n];
 % endif
       SHORT for (int d = 0; d < DIM; ++d) {
-% if p == 2:
+% if plan.multilinear:
 % for axis in range(last):
         r_x_e[DIM + d * DIM + ${axis}] = r_x_line[(${axis} * DIM + d) * 2] + here * r_x_line[(${axis} * DIM + d) * 2 + 1];
 % endfor
@@ -375,11 +390,9 @@ ${sum_line(sums)}\
 % for i, (sums, row) in enumerate(zip(plan.rows, work.rows)):
 <% p, comps = sums.sizes.p1d, row.num_comp %>\
   if (past < count && ${line(along, sums, ())}) {
-% if plan.scatter == "atomic" and plan.keeps_offsets(row):
-    const int *offsets = ${row.beside}_offsets;
-% elif plan.scatter == "atomic":
+% if plan.scatter == "atomic":
     int offsets[${p}];
-    SHORT for (int n = 0; n < ${p}; ++n) offsets[n] = d_test${i}_offsets[AT_d_test${i}_offsets(cell, ${node(along, p)})];
+    SHORT for (int n = 0; n < ${p}; ++n) offsets[n] = ${nodes.offset(work, f"test{i}", place_of(along, p))};
 % endif
     LONG for (int c = 0; c < ${comps}; ++c) {
 % if along == last:
@@ -396,20 +409,13 @@ ${sum_line(sums)}\
       ${gather_back(sums, "sums", "nodes")}
 % endif
 % endif
-      SHORT for (int n = 0; n < ${p}; ++n)
-% if plan.scatter != "atomic":
-        d_out${i}[AT_d_out${i}(cell, (${node(along, p)}) * ${comps} + c)] = (scalar)nodes[n];
-% elif not row.masked:
-        atomic_add_scalar(d_out + offsets[n] + c, (scalar)nodes[n]);
-% elif comps == 1:
-        if (offsets[n] >= 0) atomic_add_scalar(d_out + offsets[n], (scalar)nodes[n]);
-% else:
-        if (!IS_PRESCRIBED(offsets[n], c)) atomic_add_scalar(d_out + NODE(offsets[n]) + c, (scalar)nodes[n]);
-% endif
+      SHORT for (int n = 0; n < ${p}; ++n) {
+        ${nodes.add(plan, i, row, "offsets[n]", place_of(along, p), "nodes[n]")}
+      }
 % if plan.sums_dots:
       if (d_dots)
         SHORT for (int n = 0; n < ${p}; ++n) {
-          const int b = ${node(along, p)};
+          const int b = ${place_of(along, p)};
           r_dot += (double)nodes[n] * (${direction(i, row)});
         }
 % endif

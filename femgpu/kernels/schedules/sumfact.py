@@ -10,6 +10,7 @@ from femgpu.kernels.schedules.cell import CellPlan
 from femgpu.kernels.schedules.sumfact_group import SumfactGroupPlan
 from femgpu.kernels.schedules.sumfact_item import LANES, SumfactPlan
 from femgpu.kernels.schedules.sumfact_pencils import SumfactPencilPlan
+from femgpu.kernels.schedules.sumfact_planes import SumfactPlanePlan
 from femgpu.kernels.step import Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
@@ -21,7 +22,7 @@ _REGISTER_BYTES = 4096
 # to three times faster than with one).
 _CACHE_BYTES = 1 << 21
 # Parameters that may be given together: cells of an item, items of a cell, pencils.
-_KINDS = ({"group_size", "lanes"}, {"items", "cells"}, {"pencils"})
+_KINDS = ({"group_size", "lanes"}, {"items", "cells"}, {"pencils"}, {"planes"})
 
 
 class Sumfact:
@@ -30,7 +31,7 @@ class Sumfact:
     name = "sumfact"
     targets = ("residual", "action", "functional", "state")
     facets = False
-    parameters = ("group_size", "lanes", "items", "cells", "pencils", "derivatives")
+    parameters = ("group_size", "lanes", "items", "cells", "pencils", "planes", "derivatives")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Facets, other targets, other cells and rules, and cells that are larger than a stack."""
@@ -67,7 +68,9 @@ class Sumfact:
             raise PlanError(
                 f"-femgpu_schedule sumfact:{said}: an item has cells, or cells have items or pencils; give one of these"
             )
-        kinds = [self._of_items(work, limits, wish), self._of_groups(work, limits, wish), self._of_pencils(work, limits, wish)]
+        shares = (SumfactPencilPlan, "pencils"), (SumfactPlanePlan, "planes")
+        kinds = [self._of_items(work, limits, wish), self._of_groups(work, limits, wish)]
+        kinds += [self._of_shares(*share, work, limits, wish) for share in shares]
         if given:
             # What is asked for first, which may not serve; then a cell for each item, which always does.
             kinds = [kinds[_KINDS.index(given[0])], kinds[0]]
@@ -107,12 +110,14 @@ class Sumfact:
         if cells:
             yield replace(plan, items=items, cells=cells)
 
-    def _of_pencils(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactPencilPlan]:
-        """An item for each pencil, and cells for a work-group of the device's liking; none where one does not fit."""
-        plan = SumfactPencilPlan.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 2), block=1)
+    def _of_shares(
+        self, kind: type[SumfactPencilPlan], name: str, work: Work, limits: Limits, wish: Wish
+    ) -> Iterator[SumfactPencilPlan]:
+        """An item for each pencil or plane, and cells for a work-group; none where one does not fit."""
+        plan = kind.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 2), block=1)
         if not plan.serves:
             return
         most = min(limits.abreast(plan.private_bytes) // plan.items, limits.local_bytes // plan.needed_bytes)
-        cells = min(wish.parameter("pencils", max(1, limits.group // plan.items)), most)
+        cells = min(wish.parameter(name, max(1, limits.group // plan.items)), most)
         if cells:
             yield replace(plan, cells=cells)

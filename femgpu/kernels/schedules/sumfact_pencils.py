@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from femgpu.errors import PlanError
 from femgpu.kernels.array import Array
+from femgpu.kernels.banks import lattice_strides
 from femgpu.kernels.plan import BESIDE_WORDS
 from femgpu.kernels.schedules.sumfact_item import SumfactPlan, Sums
 from femgpu.kernels.step import Step
-from femgpu.kernels.work import RowsWork
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,7 @@ class SumfactPencilPlan(SumfactPlan):
     def steps(self) -> tuple[Step, ...]:
         """One launch."""
         sizes = {"LANES": 1, "ITEMS": self.items, "CELLS": self.cells, "N": self.width}
-        row = self.width | 1
-        sizes |= {"ROW": row, "PLANE": row * self.width, "SLAB": self.slab}
+        sizes |= dict(zip(("ROW", "PLANE"), self.strides, strict=False)) | {"SLAB": self.slab}
         return (
             Step(
                 name=self.work.target,
@@ -73,9 +74,29 @@ class SumfactPencilPlan(SumfactPlan):
         return max(self.q1d, *(sums.sizes.p1d for sums in (*self.lattices, *self.rows)))
 
     @property
+    def shared_axes(self) -> tuple[tuple[int, ...], ...]:
+        """Directions along which items count that take lines of a lattice."""
+        dim = self.work.dim
+        return tuple(tuple(other for other in range(dim) if other != axis) for axis in range(dim))
+
+    @property
+    def num_lattices(self) -> int:
+        """Lattices of a cell that stand in one array."""
+        counts = [sum(map(self.slots, group)) for group in (self.lattices, self.rows)]
+        return max(counts) if self.shares_slots else max(counts[0], 1)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Numbers between rows of a lattice, between planes, and between cells; where loops are not unrolled there are no banks."""
+        width, dim = self.width, self.work.dim
+        if not self.unroll:
+            return (*(width**axis for axis in range(1, dim)), self.num_lattices * width**dim)
+        return lattice_strides(width, dim, self.cells, self.num_lattices, self.shared_axes, self.itemsize("real"))
+
+    @property
     def slab(self) -> int:
-        """Numbers of a lattice, whose rows are an odd number of words apart, which are then in different banks."""
-        return (self.width | 1) * self.width ** (self.work.dim - 1)
+        """Numbers of a lattice."""
+        return self.strides[-2] * self.width
 
     @property
     def items(self) -> int:
@@ -103,6 +124,13 @@ class SumfactPencilPlan(SumfactPlan):
         return self.work.maps and self.work.affine and self.geometry == "recomputed"
 
     @property
+    def multilinear(self) -> bool:
+        """Whether coordinates at the points are those of a cell given by its vertices."""
+        sums, tensor = self.coords_line, self.work.tensor
+        assert tensor is not None
+        return sums is not None and np.array_equal(tensor.factors[sums.sizes.table].nodes, (-1, 1))
+
+    @property
     def unrolls_line(self) -> bool:
         """Whether the loop over an item's points is unrolled."""
         return False
@@ -117,9 +145,9 @@ class SumfactPencilPlan(SumfactPlan):
         """The other directions, with the names of an item's places there."""
         return list(zip("gh", (other for other in range(self.work.dim) if other != axis), strict=False))
 
-    def keeps_offsets(self, row: RowsWork) -> bool:
-        """Whether offsets of a row's nodes are those of a field, which stay in registers."""
-        return self.work.source != "evector" and bool(row.beside)
+    def place_of(self, axis: int, p1d: int) -> str:
+        """The number on a lattice of place n of the item's line along a direction, in C."""
+        return " + ".join([*(f"{item} * {p1d**other}" for item, other in self.across(axis)), f"n * {p1d**axis}"])
 
     @property
     def interpolates(self) -> bool:
@@ -162,15 +190,15 @@ class SumfactPencilPlan(SumfactPlan):
     @cached_property
     def cell_local(self) -> tuple[Array, ...]:
         """Local memory that one cell takes."""
-        fields, rows = (self.slab * sum(map(self.slots, group)) for group in (self.lattices, self.rows))
-        if self.shares_slots:
-            found = [Array("s_slots", "real", ("lattice",), max(fields, rows))]
-        else:
-            found = [Array("s_fields", "real", ("lattice",), max(fields, 1)), Array("s_rows", "accum", ("lattice",), rows)]
+        found = [Array("s_slots" if self.shares_slots else "s_fields", "real", ("lattice",), self.strides[-1])]
+        if not self.shares_slots:
+            found.append(Array("s_rows", "accum", ("lattice",), self.slab * sum(map(self.slots, self.rows))))
         if self.needs_coords:
             found.append(Array("s_x", "real", ("nodes",), self.work.num_coord_basis * self.work.dim))
         if self.maps_once:
             found.append(Array("s_map", "real", ("map",), self.work.dim**2 + 1))
+        elif self.multilinear:
+            found.append(Array("s_map", "real", ("map",), self.work.dim << self.work.dim))
         return tuple(found)
 
     @property
