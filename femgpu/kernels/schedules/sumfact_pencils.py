@@ -82,8 +82,8 @@ class SumfactPencilPlan(SumfactPlan):
     @property
     def num_lattices(self) -> int:
         """Lattices of a cell that stand in one array."""
-        counts = [sum(map(self.slots, group)) for group in (self.lattices, self.rows)]
-        return max(counts) if self.shares_slots else max(counts[0], 1)
+        fields, rows = (sum(map(self.slabs, group)) for group in (self.lattices, self.rows))
+        return max(fields, rows) if self.shares_slots else max(fields, 1)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -169,7 +169,11 @@ class SumfactPencilPlan(SumfactPlan):
     def first(self, sums: Sums) -> int:
         """The first of a field's lattices, among those of all fields, or of a row's."""
         group = self.lattices if sums in self.lattices else self.rows
-        return sum(self.slots(other) for other in group[: group.index(sums)])
+        return sum(self.slabs(other) for other in group[: group.index(sums)])
+
+    def slabs(self, sums: Sums) -> int:
+        """Lattices of a field or of a row."""
+        return self.slots(sums)
 
     def slot(self, sums: Sums, comp: str, axis: int | None = None) -> str:
         """The lattice of a component's values or derivatives, in C."""
@@ -192,7 +196,7 @@ class SumfactPencilPlan(SumfactPlan):
         """Local memory that one cell takes."""
         found = [Array("s_slots" if self.shares_slots else "s_fields", "real", ("lattice",), self.strides[-1])]
         if not self.shares_slots:
-            found.append(Array("s_rows", "accum", ("lattice",), self.slab * sum(map(self.slots, self.rows))))
+            found.append(Array("s_rows", "accum", ("lattice",), self.slab * sum(map(self.slabs, self.rows))))
         if self.needs_coords:
             found.append(Array("s_x", "real", ("nodes",), self.work.num_coord_basis * self.work.dim))
         if self.maps_once:

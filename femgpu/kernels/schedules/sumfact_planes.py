@@ -36,8 +36,10 @@ class SumfactPlanePlan(SumfactPencilPlan):
     def serves(self) -> bool:
         """Where registers hold an item's plane of a hexahedron that is trilinear or whose map is stored."""
         rebuilt = self.coords_line is None or self.multilinear
-        words = self.q1d**2 * max(sum(map(self.slots, group)) for group in (self.lattices, self.rows))
-        fits = words <= _REGISTER_WORDS and (not self.unroll or self.q1d**2 * self.work.pointwise_size <= self.unroll)
+        sums = (*self.lattices, *self.rows)
+        words = self.q1d * sum(entry.sizes.num_comp * entry.sizes.p1d for entry in sums)
+        words += self.q1d * max(sum(map(self.slots, group)) for group in (self.lattices, self.rows))
+        fits = words <= _REGISTER_WORDS and (not self.unroll or self.q1d * self.work.pointwise_size <= self.unroll)
         return super().serves and self.work.dim == 3 and rebuilt and not self.maps_once and fits
 
     @property
@@ -50,26 +52,14 @@ class SumfactPlanePlan(SumfactPencilPlan):
         """Whether items load planes of nodes across the third direction, since nodes are not the points."""
         return not all(sums.sizes.collocated for sums in (*self.lattices, *self.rows))
 
-    def slab_of(self, sums: Sums) -> int:
-        """The first of a field's lattices, or of a row's."""
-        group = self.lattices if sums in self.lattices else self.rows
-        return sum(other.sizes.num_comp for other in group[: group.index(sums)])
+    def slabs(self, sums: Sums) -> int:
+        """Lattices of a field: values and, where there are derivatives, those along the second direction."""
+        return sums.sizes.num_comp * (1 + self.derives(sums))
 
     @property
     def shared_axes(self) -> tuple[tuple[int, ...], ...]:
         """Items count along the second or the third direction."""
         return (1,), (2,)
-
-    @property
-    def num_lattices(self) -> int:
-        """A lattice for each component of a field or of a row."""
-        counts = [sum(sums.sizes.num_comp for sums in group) for group in (self.lattices, self.rows)]
-        return max(counts) if self.shares_slots else max(counts[0], 1)
-
-    @cached_property
-    def cell_local(self) -> tuple[Array, ...]:
-        """Local memory that one cell takes: an item has its own coefficients of the map."""
-        return tuple(array for array in super().cell_local if array.name != "s_map")
 
     @property
     def private_bytes(self) -> int:
