@@ -12,7 +12,9 @@ _BANK_BYTES = 128
 
 
 @cache
-def lattice_strides(width: int, dim: int, cells: int, lattices: int, axes: Sequence[tuple[int, ...]], itemsize: int) -> tuple[int, ...]:
+def lattice_strides(
+    width: int, dim: int, cells: int, lattices: int, axes: Sequence[tuple[int, ...]], itemsize: int
+) -> tuple[int, ...]:
     """Numbers between rows, between planes (of three directions) and between cells, for fewest accesses one after the other.
 
     Args:

@@ -13,19 +13,6 @@ typedef ACCUM accum;
 #define UNROLL
 #endif
 
-// 1 / x for ordinary x. On NVIDIA an approximation of 20 bits and two steps of Newton's method, as exact as a division but for the last
-// bit and without its branches.
-inline real reciprocal(const real x) {
-#ifdef RECIPROCAL_PTX64
-  double y;
-  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
-  y = fma(fma(-x, y, 1.0), y, y);
-  return fma(fma(-x, y, 1.0), y, y);
-#else
-  return R(1) / x;
-#endif
-}
-
 // Where word i of a cell stands in an array: AT_<array>(cell, i), defined above for every array.
 
 // An offset ~o marks a node at o some of whose components are prescribed: d_prescribed[o + c] says which. Fields of one component

@@ -16,7 +16,7 @@ derived = [sums for sums in plan.lattices if plan.derives(sums)]
 // Loops over numbers of a line, which stand in registers where all of them are unrolled.
 #define SHORT${' _Pragma("unroll")' if plan.unroll else ""}
 #define LONG${' _Pragma("unroll 1")' if plan.unroll else ""}
-#define PENCIL_UNROLL${(' _Pragma("unroll")' if plan.unrolls_line else ' _Pragma("unroll 1")') if plan.unroll else ""}
+#define COMPONENTS${' _Pragma("unroll")' if plan.unrolls_components else ' _Pragma("unroll 1")' if plan.unroll else ""}
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 ## target[r] = sum_c matrix[r, c] source[c]; the bounds stand in the text, for functions would be unrolled before these are known.
 <%def name="multiply(rows, columns, row_step, column_step, matrix, source, target, type='real')">\
@@ -76,7 +76,7 @@ void ${step.name}(${arguments}) {
     int offsets[${p}];
     SHORT for (int n = 0; n < ${p}; ++n) offsets[n] = ${nodes.offset(work, field.name, place_of(along, p))};
 % endif
-    LONG for (int c = 0; c < ${comps}; ++c) {
+    COMPONENTS for (int c = 0; c < ${comps}; ++c) {
       real nodes[${p}];
       SHORT for (int n = 0; n < ${p}; ++n) nodes[n] = ${nodes.value(work, field, "offsets[n]", place_of(along, p))};
 % if sums.sizes.collocated:
@@ -121,7 +121,7 @@ stages = along != last and between and plan.interpolates
 % for sums in plan.lattices:
 % if along != last and sums.orders and not sums.sizes.collocated:
   if (${line(axis, sums, (along,))})
-    LONG for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+    COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
       real before[${sums.sizes.p1d}], after[${sums.sizes.q1d}];
       __local real *at = l_fields + ${plan.slot(sums, "c")} * SLAB + ${start(axis)};
       ${read(sums.sizes.p1d, axis, "at", "before")}
@@ -140,7 +140,7 @@ stages = along != last and between and plan.interpolates
 % for sums in plan.lattices:
 % if sums.orders and (sums in derived or not sums.sizes.collocated):
   if (inside)
-    LONG for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+    COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
       real before[${sums.sizes.p1d}];
       __local real *to = l_fields + ${plan.slot(sums, "c")} * SLAB + at;
       ${read(sums.sizes.p1d, last, "to", "before")}
@@ -165,7 +165,7 @@ ${derive_last(sums, "values")}\
   if (inside) {
     const int from = ${start(axis)};
 % for sums in derived:
-    LONG for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+    COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
       real values[${plan.q1d}], slope[${plan.q1d}];
       ${read(plan.q1d, axis, f"l_fields + {plan.slot(sums, 'c')} * SLAB + from", "values")}
       ${multiply(plan.q1d, plan.q1d, plan.q1d, 1, "LINE_D", "values", "slope")}
@@ -234,8 +234,7 @@ ${derive_last(sums, "values")}\
       }
 % endif
 % endif
-    PENCIL_UNROLL
-    for (int n = 0; n < ${plan.q1d}; ++n) {
+    LONG for (int n = 0; n < ${plan.q1d}; ++n) {
       const int place = ${place_of(last, plan.q1d)}, q = RULE(place);
 % for sums in plan.lattices:
       real r_${sums.name}_e[${plan.slots(sums)}];
@@ -308,7 +307,7 @@ ${derive_last(sums, "values")}\
   if (inside) {
     const int from = ${start(axis)};
 % for sums in filter(plan.derives, plan.rows):
-    LONG for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+    COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
       accum flux[${plan.q1d}], back[${plan.q1d}];
       __local accum *line = l_rows + ${plan.slot(sums, "c", axis)} * SLAB + from;
       ${read(plan.q1d, axis, "line", "flux")}
@@ -340,7 +339,7 @@ ${derive_last(sums, "values")}\
 % if along != last:
 % for sums in plan.rows:
   if (inside)
-    LONG for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+    COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
       __local accum *to = l_rows + ${plan.slot(sums, "c")} * SLAB + at;
 ${sum_line(sums)}\
 % if sums.sizes.collocated:
@@ -357,7 +356,7 @@ ${sum_line(sums)}\
 % for sums in plan.rows:
 % if not sums.sizes.collocated:
   if (${line(axis, sums, (along,))})
-    LONG for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+    COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
       accum before[${sums.sizes.q1d}], after[${sums.sizes.p1d}];
       __local accum *at = l_rows + ${plan.slot(sums, "c")} * SLAB + ${start(axis)};
       ${read(sums.sizes.q1d, axis, "at", "before")}
@@ -381,7 +380,7 @@ ${sum_line(sums)}\
     int offsets[${p}];
     SHORT for (int n = 0; n < ${p}; ++n) offsets[n] = ${nodes.offset(work, f"test{i}", place_of(along, p))};
 % endif
-    LONG for (int c = 0; c < ${comps}; ++c) {
+    COMPONENTS for (int c = 0; c < ${comps}; ++c) {
 % if along == last:
 ${sum_line(sums)}\
       const accum *nodes = sums;

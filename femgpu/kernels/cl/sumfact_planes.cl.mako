@@ -1,20 +1,20 @@
 <%namespace name="nodes" file="nodes.mako"/>\
-// Schedule sumfact on hexahedra, ITEMS work-items for each of the CELLS cells of a work-group. An item has a plane across the second
-// direction: numbers at the points of the first and, while it goes from row to row of the points of the third, at the nodes of the
-// third. For the second direction it takes a plane across the third, by way of local memory, as it does to load and add.
+// Schedule sumfact on hexahedra, ITEMS work-items for each of the CELLS cells of a work-group. An item has a plane of points, across the
+// second direction, in its registers, where it contracts the other two directions. For the second direction it takes a plane across
+// the third, by way of local memory, and so do the nodes unless they are the points.
 // Index space: local id = (cell, item). Past the last cell of the launch items repeat it and write nothing.
 <%
 q = plan.q1d
 derived = [sums for sums in plan.lattices if plan.derives(sums)]
 derived_rows = [sums for sums in plan.rows if plan.derives(sums)]
 groups = (("fields", "real", plan.lattices), ("rows", "accum", plan.rows))
-def plane_of(sums):
-    return f"(r_{sums.name}_plane + c * {sums.sizes.p1d * q})"
+def slot(sums, axis=None):
+    comps = sums.sizes.num_comp
+    return "c" if axis is None else f"({comps + axis} + 3 * c)"
 %>\
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
 #define SHORT${' _Pragma("unroll")' if plan.unroll else ""}
-#define LONG${' _Pragma("unroll 1")' if plan.unroll else ""}
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 #define PLACES ${q * q}
 ## target[(r, l)] (+)= sum_m matrix[r, m] source[(m, l)] for all lines l of a plane: the strides of a line and between lines
@@ -33,27 +33,17 @@ SHORT for (int l = 0; l < ${lines}; ++l)
 SHORT for (int m = 0; m < ${second}; ++m)
           SHORT for (int n = 0; n < ${first}; ++n) ${f"{local}[m * {plane} + n] = {private}[m * {line} + n]" if into_local else f"{private}[m * {line} + n] = {local}[m * {plane} + n]"};\
 </%def>\
-## What the rows have on the item's plane, at the nodes of the third direction.
+## What the rows have at the points of the item's plane, summed over values and derivatives.
 <%def name="collect(sums)">\
-<% first, comps, p = plan.first(sums), sums.sizes.num_comp, sums.sizes.p1d %>\
-      accum *sums = ${plane_of(sums)};
-% if sums in derived_rows:
+      accum sums[PLACES];
+      SHORT for (int l = 0; l < PLACES; ++l) sums[l] = ${f"r_{sums.name}_q[c * PLACES + l]" if plan.values(sums) else "0"};
+% if plan.derives(sums):
       {
-        const __local accum *plane = l_rows + (${first + comps} + c) * SLAB + item * ROW;
-% if sums.sizes.collocated:
-        SHORT for (int l = 0; l < PLACES; ++l) sums[l] += plane[l / ${q} * PLANE + l % ${q}];
-% else:
-        accum slopes[PLACES];
-        ${move(q, q, q, "PLANE", "plane", "slopes", False)}
-        ${multiply(p, q, q, f"LINE_B{sums.sizes.table}", True, ("slopes", q, 1), ("sums", q, 1), "accum", True)}
-% endif
-      }
-% endif
-% if sums.sizes.collocated and sums.orders:
-      {
-        const __local accum *plane = l_rows + (${first} + c) * SLAB + item * ROW;
+        const __local accum *plane = l_rows + (${plan.first(sums)} + c) * SLAB + item * ROW;
         SHORT for (int l = 0; l < PLACES; ++l) sums[l] += plane[l / ${q} * PLANE + l % ${q}];
       }
+      ${multiply(q, q, q, "LINE_D", True, (f"(r_{sums.name}_q + {slot(sums, 0)} * PLACES)", 1, q), ("sums", 1, q), "accum", True)}
+      ${multiply(q, q, q, "LINE_D", True, (f"(r_{sums.name}_q + {slot(sums, 2)} * PLACES)", q, 1), ("sums", q, 1), "accum", True)}
 % endif
 </%def>\
 <%def name="scatter(i, sums, row, place, values)">\
@@ -92,7 +82,7 @@ void ${step.name}(${arguments}) {
 % endif
 % for _, kind, group in groups:
 % for sums in group:
-  ${kind} r_${sums.name}_plane[${sums.sizes.num_comp * sums.sizes.p1d * q}];
+  ${kind} r_${sums.name}_q[${plan.slots(sums)} * PLACES];
 % endfor
 % endfor
   const int inside = item < ${q};
@@ -111,7 +101,7 @@ void ${step.name}(${arguments}) {
       real nodes[${p * p}];
       SHORT for (int l = 0; l < ${p * p}; ++l) nodes[l] = ${nodes.value(work, field, "offsets[l]", place)};
 % if not plan.turns:
-      SHORT for (int l = 0; l < PLACES; ++l) ${plane_of(sums)}[l] = nodes[l];
+      SHORT for (int l = 0; l < PLACES; ++l) r_${sums.name}_q[c * PLACES + l] = nodes[l];
 % else:
       __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * PLANE;
 % if sums.sizes.collocated:
@@ -136,40 +126,43 @@ void ${step.name}(${arguments}) {
 % endif
 
   // tabulate
-<%include file="multilinear.mako"/>\
+% if plan.turns and any(sums.orders for sums in plan.lattices):
   if (inside) {
 % for sums in plan.lattices:
 % if sums.orders:
 <% p = sums.sizes.p1d %>\
     SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
       __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * ROW;
-% if plan.turns:
-      ${move(q, p, q, "PLANE", "plane", plane_of(sums), False)}
-% endif
-% if sums.sizes.collocated and not plan.turns:
-      ${move(q, q, q, "PLANE", "plane", plane_of(sums), True)}
-% elif sums in derived and not sums.sizes.collocated:
-      real values[PLACES];
-      ${multiply(q, p, q, f"LINE_B{sums.sizes.table}", False, (plane_of(sums), q, 1), ("values", q, 1), "real")}
-      ${move(q, q, q, "PLANE", "plane", "values", True)}
+% if sums.sizes.collocated:
+      ${move(q, q, q, "PLANE", "plane", f"(r_{sums.name}_q + c * PLACES)", False)}
+% else:
+      real nodes[${p * q}];
+      ${move(q, p, q, "PLANE", "plane", "nodes", False)}
+      ${multiply(q, p, q, f"LINE_B{sums.sizes.table}", False, ("nodes", q, 1), (f"(r_{sums.name}_q + c * PLACES)", q, 1), "real")}
 % endif
     }
 % endif
 % endfor
   }
-% if derived or plan.multilinear:
-  barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 % if derived:
   if (inside) {
 % for sums in derived:
     SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
-      const __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * PLANE;
-      __local real *slope = l_fields + (${plan.first(sums) + sums.sizes.num_comp} + c) * SLAB + item * PLANE;
+      __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * ROW;
+      ${move(q, q, q, "PLANE", "plane", f"(r_{sums.name}_q + c * PLACES)", True)}
+    }
+% endfor
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (inside) {
+% for sums in derived:
+    SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+      __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * PLANE;
       real values[PLACES], slopes[PLACES];
       ${move(q, q, q, "ROW", "plane", "values", False)}
       ${multiply(q, q, q, "LINE_D", False, ("values", q, 1), ("slopes", q, 1), "real")}
-      ${move(q, q, q, "ROW", "slope", "slopes", True)}
+      ${move(q, q, q, "ROW", "plane", "slopes", True)}
     }
 % endfor
   }
@@ -178,68 +171,48 @@ void ${step.name}(${arguments}) {
 
   if (inside) {
     const real item_weight = LINE_W[item];
-% for sums in plan.rows:
-    SHORT for (int l = 0; l < ${sums.sizes.num_comp * sums.sizes.p1d * q}; ++l) r_${sums.name}_plane[l] = 0;
-% endfor
-    LONG for (int k = 0; k < ${q}; ++k) {
-% for sums in plan.lattices:
-<% comps, p, first = sums.sizes.num_comp, sums.sizes.p1d, plan.first(sums) %>\
-      real r_${sums.name}_row[${plan.slots(sums) * q}];
-% if sums.orders:
-      SHORT for (int c = 0; c < ${comps}; ++c) {
-        const __local real *values = l_fields + (${first} + c) * SLAB + item * ROW + k * PLANE;
-        SHORT for (int i = 0; i < ${q}; ++i) {
-% if sums.sizes.collocated or sums in derived:
-          r_${sums.name}_row[c * ${q} + i] = values[i];
-% else:
-          real sum = 0;
-          SHORT for (int m = 0; m < ${p}; ++m) sum += LINE_B${sums.sizes.table}[k * ${p} + m] * ${plane_of(sums)}[m * ${q} + i];
-          r_${sums.name}_row[c * ${q} + i] = sum;
-% endif
-        }
-% if sums in derived:
-        const __local real *slopes = l_fields + (${first + comps} + c) * SLAB + item * ROW + k * PLANE;
-        SHORT for (int i = 0; i < ${q}; ++i) {
-          real sum0 = 0, sum2 = 0;
-          SHORT for (int m = 0; m < ${q}; ++m) sum0 += LINE_D[i * ${q} + m] * r_${sums.name}_row[c * ${q} + m];
-          SHORT for (int m = 0; m < ${p}; ++m) sum2 += LINE_D${sums.sizes.table}[k * ${p} + m] * ${plane_of(sums)}[m * ${q} + i];
-          r_${sums.name}_row[(${comps} + 3 * c) * ${q} + i] = sum0;
-          r_${sums.name}_row[(${comps + 1} + 3 * c) * ${q} + i] = slopes[i];
-          r_${sums.name}_row[(${comps + 2} + 3 * c) * ${q} + i] = sum2;
-        }
-% endif
-      }
-% endif
-% endfor
-% for sums in plan.rows:
-      accum r_${sums.name}_row[${plan.slots(sums) * q}];
+% for sums in derived:
+    SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+      __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * ROW;
+      ${move(q, q, q, "PLANE", "plane", f"(r_{sums.name}_q + {slot(sums, 1)} * PLACES)", False)}
+      ${multiply(q, q, q, "LINE_D", False, (f"(r_{sums.name}_q + c * PLACES)", 1, q), (f"(r_{sums.name}_q + {slot(sums, 0)} * PLACES)", 1, q), "real")}
+      ${multiply(q, q, q, "LINE_D", False, (f"(r_{sums.name}_q + c * PLACES)", q, 1), (f"(r_{sums.name}_q + {slot(sums, 2)} * PLACES)", q, 1), "real")}
+    }
 % endfor
 % if plan.coords_line:
-      // Along the row x = x0 + r xr; dx/ds = y0 + r yr; dx/dt = z0 + r zr.
-      const real s = LINE_X[item], t = LINE_X[k];
-      real x0[DIM], xr[DIM], y0[DIM], yr[DIM], z0[DIM], zr[DIM];
-      SHORT for (int d = 0; d < DIM; ++d) {
-        const __local real *map = l_map + 8 * d;
-        z0[d] = map[4] + s * map[6], zr[d] = map[5] + s * map[7];
-        y0[d] = map[2] + t * map[6], yr[d] = map[3] + t * map[7];
-        x0[d] = map[0] + s * map[2] + t * z0[d], xr[d] = map[1] + s * map[3] + t * zr[d];
-      }
+    // x = x0 + r xr + t xt + r t xrt on the plane, whose normal derivative is y0 + r yr + t yt + r t yrt.
+    const real s = LINE_X[item];
+    real x0[DIM], xr[DIM], xt[DIM], xrt[DIM], y0[DIM], yr[DIM], yt[DIM], yrt[DIM];
+    SHORT for (int d = 0; d < DIM; ++d) {
+      const __local real *x = l_x + 8 * d;
+      // Low and high ends along the second direction, by those along the first and the third.
+      const real a = x[0], b = x[1], c = x[4], e = x[5], f = x[2], g = x[3], h = x[6], i = x[7];
+      const real low = (a + b) + (c + e), low_r = (b - a) + (e - c), low_t = (c + e) - (a + b), low_rt = (e - c) - (b - a);
+      const real high = (f + g) + (h + i), high_r = (g - f) + (i - h), high_t = (h + i) - (f + g), high_rt = (i - h) - (g - f);
+      const real eighth = R(0.125);
+      y0[d] = eighth * (high - low), x0[d] = eighth * (high + low) + s * y0[d];
+      yr[d] = eighth * (high_r - low_r), xr[d] = eighth * (high_r + low_r) + s * yr[d];
+      yt[d] = eighth * (high_t - low_t), xt[d] = eighth * (high_t + low_t) + s * yt[d];
+      yrt[d] = eighth * (high_rt - low_rt), xrt[d] = eighth * (high_rt + low_rt) + s * yrt[d];
+    }
 % endif
+    SHORT for (int k = 0; k < ${q}; ++k)
       SHORT for (int i = 0; i < ${q}; ++i) {
         const int place = i + ${q} * item + ${q * q} * k, q = RULE(place);
 % for sums in plan.lattices:
         real r_${sums.name}_e[${plan.slots(sums)}];
 % if sums.orders:
-        SHORT for (int l = 0; l < ${plan.slots(sums)}; ++l) r_${sums.name}_e[l] = r_${sums.name}_row[l * ${q} + i];
+        SHORT for (int l = 0; l < ${plan.slots(sums)}; ++l) r_${sums.name}_e[l] = r_${sums.name}_q[l * PLACES + k * ${q} + i];
 % endif
 % endfor
 % if plan.coords_line:
         real r_x_e[DIM * (1 + DIM)];
         SHORT for (int d = 0; d < DIM; ++d) {
-          r_x_e[d] = x0[d] + LINE_X[i] * xr[d];
-          r_x_e[DIM + d * DIM] = xr[d];
-          r_x_e[DIM + d * DIM + 1] = y0[d] + LINE_X[i] * yr[d];
-          r_x_e[DIM + d * DIM + 2] = z0[d] + LINE_X[i] * zr[d];
+          const real r = LINE_X[i], t = LINE_X[k];
+          r_x_e[d] = (x0[d] + t * xt[d]) + r * (xr[d] + t * xrt[d]);
+          r_x_e[DIM + d * DIM] = xr[d] + t * xrt[d];
+          r_x_e[DIM + d * DIM + 1] = (y0[d] + t * yt[d]) + r * (yr[d] + t * yrt[d]);
+          r_x_e[DIM + d * DIM + 2] = xt[d] + r * xrt[d];
         }
 % endif
 % for sums in plan.rows:
@@ -259,41 +232,27 @@ void ${step.name}(${arguments}) {
 <%include file="point.mako"/>
 % for sums in plan.rows:
 % for begin, end in plan.written(sums):
-        SHORT for (int l = ${begin}; l < ${end}; ++l) r_${sums.name}_row[l * ${q} + i] = r_${sums.name}_e[l];
+        SHORT for (int l = ${begin}; l < ${end}; ++l) r_${sums.name}_q[l * PLACES + k * ${q} + i] = r_${sums.name}_e[l];
 % endfor
 % endfor
       }
-% for sums in plan.rows:
-% if sums.orders:
-<% comps, p, first = sums.sizes.num_comp, sums.sizes.p1d, plan.first(sums) %>\
-      SHORT for (int c = 0; c < ${comps}; ++c) {
-        SHORT for (int i = 0; i < ${q}; ++i) {
-          accum sum = ${f"r_{sums.name}_row[c * {q} + i]" if plan.values(sums) else "0"};
-% if sums in derived_rows:
-          SHORT for (int m = 0; m < ${q}; ++m) sum += (accum)LINE_D[m * ${q} + i] * r_${sums.name}_row[(${comps} + 3 * c) * ${q} + m];
-          const accum flux = r_${sums.name}_row[(${comps + 2} + 3 * c) * ${q} + i];
-          SHORT for (int m = 0; m < ${p}; ++m) ${plane_of(sums)}[m * ${q} + i] += (accum)LINE_D${sums.sizes.table}[k * ${p} + m] * flux;
-          l_rows[(${first + comps} + c) * SLAB + item * ROW + k * PLANE + i] = r_${sums.name}_row[(${comps + 1} + 3 * c) * ${q} + i];
-% endif
-% if sums.sizes.collocated:
-          l_rows[(${first} + c) * SLAB + item * ROW + k * PLANE + i] = sum;
-% else:
-          SHORT for (int m = 0; m < ${p}; ++m) ${plane_of(sums)}[m * ${q} + i] += (accum)LINE_B${sums.sizes.table}[k * ${p} + m] * sum;
-% endif
-        }
-      }
-% endif
-% endfor
-    }
   }
 
   // integrate
 % if derived_rows:
+  if (inside) {
+% for sums in derived_rows:
+    SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+      __local accum *plane = l_rows + (${plan.first(sums)} + c) * SLAB + item * ROW;
+      ${move(q, q, q, "PLANE", "plane", f"(r_{sums.name}_q + {slot(sums, 1)} * PLACES)", True)}
+    }
+% endfor
+  }
   barrier(CLK_LOCAL_MEM_FENCE);
   if (inside) {
 % for sums in derived_rows:
     SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
-      __local accum *plane = l_rows + (${plan.first(sums) + sums.sizes.num_comp} + c) * SLAB + item * PLANE;
+      __local accum *plane = l_rows + (${plan.first(sums)} + c) * SLAB + item * PLANE;
       accum flux[PLACES], back[PLACES];
       ${move(q, q, q, "ROW", "plane", "flux", False)}
       ${multiply(q, q, q, "LINE_D", True, ("flux", q, 1), ("back", q, 1), "accum")}
@@ -319,7 +278,13 @@ ${scatter(i, sums, row, f"(l % {p} + {p} * item + l / {p} * {p * p})", "sums")}\
     SHORT for (int c = 0; c < ${row.num_comp}; ++c) {
 ${collect(sums)}\
       __local accum *to = l_rows + (${plan.first(sums)} + c) * SLAB + item * ROW;
-      ${move(q, p, q, "PLANE", "to", "sums", True)}
+% if sums.sizes.collocated:
+      ${move(q, q, q, "PLANE", "to", "sums", True)}
+% else:
+      accum partial[${p * q}];
+      ${multiply(p, q, q, f"LINE_B{sums.sizes.table}", True, ("sums", q, 1), ("partial", q, 1), "accum")}
+      ${move(q, p, q, "PLANE", "to", "partial", True)}
+% endif
     }
 % endif
 % endfor

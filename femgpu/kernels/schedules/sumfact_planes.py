@@ -10,8 +10,10 @@ from femgpu.kernels.schedules.sumfact_item import Sums
 from femgpu.kernels.schedules.sumfact_pencils import SumfactPencilPlan
 from femgpu.kernels.step import Step
 
-# Numbers of an item's plane of points that a GPU's registers hold beside what belongs to one point.
+# Numbers at an item's points that a GPU's registers hold, beside what belongs to one point.
 _REGISTER_WORDS = 112
+# Points per direction up to which planes take less time than pencils on an H200: where the points are the nodes, and where not.
+_WIDTHS = (4, 6)
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,8 @@ class SumfactPlanePlan(SumfactPencilPlan):
         """One launch."""
         (step,) = super().steps()
         derives = [any(map(self.derives, group)) for group in (self.lattices, self.rows)]
-        return (replace(step, shell="sumfact_planes", barriers=2 * sum(derives) + 2 * self.turns),)
+        barriers = 2 * sum(derives) + self.turns + (self.turns or self.needs_coords)
+        return (replace(step, shell="sumfact_planes", barriers=barriers),)
 
     @property
     def shape(self) -> str:
@@ -34,13 +37,16 @@ class SumfactPlanePlan(SumfactPencilPlan):
 
     @property
     def serves(self) -> bool:
-        """Where registers hold an item's plane of a hexahedron that is trilinear or whose map is stored."""
+        """Where registers hold an item's points of a hexahedron whose map is given by vertices, stored or not needed."""
         rebuilt = self.coords_line is None or self.multilinear
-        sums = (*self.lattices, *self.rows)
-        words = self.q1d * sum(entry.sizes.num_comp * entry.sizes.p1d for entry in sums)
-        words += self.q1d * max(sum(map(self.slots, group)) for group in (self.lattices, self.rows))
-        fits = words <= _REGISTER_WORDS and (not self.unroll or self.q1d * self.work.pointwise_size <= self.unroll)
+        words = self.q1d**2 * max(sum(map(self.slots, group)) for group in (self.lattices, self.rows))
+        fits = words <= _REGISTER_WORDS and (not self.unroll or self.q1d**2 * self.work.pointwise_size <= self.unroll)
         return super().serves and self.work.dim == 3 and rebuilt and not self.maps_once and fits
+
+    @property
+    def beats_pencils(self) -> bool:
+        """Whether it should take less time than pencils."""
+        return self.q1d <= _WIDTHS[self.turns]
 
     @property
     def items(self) -> int:
@@ -53,16 +59,21 @@ class SumfactPlanePlan(SumfactPencilPlan):
         return not all(sums.sizes.collocated for sums in (*self.lattices, *self.rows))
 
     def slabs(self, sums: Sums) -> int:
-        """Lattices of a field: values and, where there are derivatives, those along the second direction."""
-        return sums.sizes.num_comp * (1 + self.derives(sums))
+        """A lattice for each component."""
+        return sums.sizes.num_comp
 
     @property
     def shared_axes(self) -> tuple[tuple[int, ...], ...]:
         """Items count along the second or the third direction."""
         return (1,), (2,)
 
+    @cached_property
+    def cell_local(self) -> tuple[Array, ...]:
+        """Local memory that one cell takes: each item computes the coefficients of the map for itself."""
+        return tuple(array for array in super().cell_local if array.name != "s_map")
+
     @property
     def private_bytes(self) -> int:
-        """The planes, and two for each contraction."""
+        """The points, and two planes for each contraction."""
         sums = (*self.lattices, *self.rows)
         return super().private_bytes + 8 * self.width**2 * sum(self.slots(entry) + 6 * entry.sizes.num_comp for entry in sums)
