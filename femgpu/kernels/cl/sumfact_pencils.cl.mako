@@ -180,60 +180,7 @@ ${derive_last(sums, "values")}\
 
   if (inside) {
     const real plane_weight = ${" * ".join(f"LINE_W[{item}]" for item, _ in plan.across(last))};
-% if plan.coords_line:
-<% p = plan.coords_line.sizes.p1d %>\
-% if plan.multilinear:
-    // Linear along the item's points: what is there in the middle, and by how much it grows.
-    const real r = LINE_X[g]${", s = LINE_X[h]" if last == 2 else ""};
-    real r_x_line[${work.dim} * DIM * 2];
-    SHORT for (int d = 0; d < DIM; ++d) {
-      const __local real *map = l_map + (d << DIM);
-% if last == 1:
-      r_x_line[2 * d] = map[1];
-      r_x_line[2 * d + 1] = map[3];
-      r_x_line[2 * (DIM + d)] = map[0] + r * map[1];
-      r_x_line[2 * (DIM + d) + 1] = map[2] + r * map[3];
-% else:
-      const real along_s = map[2] + r * map[3], along_st = map[6] + r * map[7];
-      r_x_line[2 * d] = map[1] + s * map[3];
-      r_x_line[2 * d + 1] = map[5] + s * map[7];
-      r_x_line[2 * (DIM + d)] = along_s;
-      r_x_line[2 * (DIM + d) + 1] = along_st;
-      r_x_line[2 * (2 * DIM + d)] = map[0] + r * map[1] + s * along_s;
-      r_x_line[2 * (2 * DIM + d) + 1] = map[4] + r * map[5] + s * along_st;
-% endif
-    }
-% else:
-    // The coordinates and their derivatives along the other directions, contracted but for the last.
-    real r_x_line[${work.dim} * DIM * ${p}];
-    SHORT for (int d = 0; d < DIM; ++d)
-      SHORT for (int n = 0; n < ${p}; ++n) {
-        const __local real *nodes = l_x + (d * ${p} + n) * ${p**last};
-% if last == 1:
-        real sum0 = 0, sum1 = 0;
-        SHORT for (int m = 0; m < ${p}; ++m) {
-          sum0 += LINE_D${work.coord_table}[g * ${p} + m] * nodes[m];
-          sum1 += LINE_B${work.coord_table}[g * ${p} + m] * nodes[m];
-        }
-% else:
-        real sum0 = 0, sum1 = 0, sum2 = 0;
-        SHORT for (int l = 0; l < ${p}; ++l) {
-          real slope = 0, value = 0;
-          SHORT for (int m = 0; m < ${p}; ++m) {
-            slope += LINE_D${work.coord_table}[g * ${p} + m] * nodes[l * ${p} + m];
-            value += LINE_B${work.coord_table}[g * ${p} + m] * nodes[l * ${p} + m];
-          }
-          sum0 += LINE_B${work.coord_table}[h * ${p} + l] * slope;
-          sum1 += LINE_D${work.coord_table}[h * ${p} + l] * value;
-          sum2 += LINE_B${work.coord_table}[h * ${p} + l] * value;
-        }
-% endif
-% for axis in range(work.dim):
-        r_x_line[(${axis} * DIM + d) * ${p} + n] = sum${axis};
-% endfor
-      }
-% endif
-% endif
+<%include file="line_map.mako"/>\
     LONG for (int n = 0; n < ${plan.q1d}; ++n) {
       const int place = ${place_of(last, plan.q1d)}, q = RULE(place);
 % for sums in plan.lattices:
@@ -243,36 +190,7 @@ ${derive_last(sums, "values")}\
         r_${sums.name}_e[i] = l_fields[(${plan.first(sums)} + i) * SLAB + at + n * ${strides[last]}];
 % endif
 % endfor
-% if plan.coords_line:
-      real r_x_e[DIM * (1 + DIM)];
-% if plan.multilinear:
-      const real here = LINE_X[n];
-% endif
-      SHORT for (int d = 0; d < DIM; ++d) {
-% if plan.multilinear:
-% for axis in range(last):
-        r_x_e[DIM + d * DIM + ${axis}] = r_x_line[(${axis} * DIM + d) * 2] + here * r_x_line[(${axis} * DIM + d) * 2 + 1];
-% endfor
-        r_x_e[DIM + d * DIM + ${last}] = r_x_line[(${last} * DIM + d) * 2 + 1];
-        r_x_e[d] = r_x_line[(${last} * DIM + d) * 2] + here * r_x_line[(${last} * DIM + d) * 2 + 1];
-% else:
-% for axis in range(work.dim + 1):
-        real sum${axis} = 0;
-% endfor
-        SHORT for (int m = 0; m < ${p}; ++m) {
-% for axis in range(last):
-          sum${axis} += LINE_B${work.coord_table}[n * ${p} + m] * r_x_line[(${axis} * DIM + d) * ${p} + m];
-% endfor
-          sum${last} += LINE_D${work.coord_table}[n * ${p} + m] * r_x_line[(${last} * DIM + d) * ${p} + m];
-          sum${work.dim} += LINE_B${work.coord_table}[n * ${p} + m] * r_x_line[(${last} * DIM + d) * ${p} + m];
-        }
-        r_x_e[d] = sum${work.dim};
-% for axis in range(work.dim):
-        r_x_e[DIM + d * DIM + ${axis}] = sum${axis};
-% endfor
-% endif
-      }
-% endif
+<%include file="line_point.mako"/>\
 % for sums in plan.rows:
       accum r_${sums.name}_e[${plan.slots(sums)}];
 % endfor
