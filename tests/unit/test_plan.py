@@ -132,6 +132,8 @@ def test_barriers_and_local_memory_of_sum_factorisation():
         planes = SumfactPlanePlan(plan.work, cells=2, derivatives=2)
         assert planes.serves == (num_comp == 1) and planes.items == 4 and planes.local_bytes == 2 * 8 * num_comp * 64
     assert not replace(pencils, work=replace(plan.work, writes=SECOND)).serves
+    # Numbers that cross local memory: of derivatives, and where points are nodes of an interpolation, too.
+    assert pencils.local_traffic == 3 * 8 * (19 + 8) * 64 and planes.local_traffic == 3 * 8 * (8 + 4) * 64
     assert planes.beats_pencils and not SumfactPlanePlan(sumfact(3, 7, 6).work).beats_pencils
     with pytest.raises(
         PlanError, match="sumfact:lanes=N,items=N: an item has cells, or cells have items, pencils or planes; give one"

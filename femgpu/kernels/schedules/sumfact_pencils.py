@@ -224,6 +224,28 @@ class SumfactPencilPlan(SumfactPlan):
         return sum(array.words * self.itemsize(array.ctype) for array in self.cell_local)
 
     @property
+    def local_traffic(self) -> int:
+        """Bytes of lattices that one cell reads and writes in local memory."""
+        return sum(
+            sums.sizes.num_comp * self.crossings(sums, rows) * self.itemsize("accum" if rows else "real")
+            for rows, group in enumerate((self.lattices, self.rows))
+            for sums in group
+        )
+
+    def crossings(self, sums: Sums, rows: bool | int) -> int:
+        """Numbers of a component of a field, or of a row, that are read or written in local memory."""
+        dim, p, q = self.work.dim, sums.sizes.p1d, self.q1d
+        points, derives = q**dim, self.derives(sums)
+        stages = 0
+        if self.along < dim - 1:
+            # A direction at a time: nodes become points.
+            stages = p ** (dim - 1) * q + p * q ** (dim - 1) + (dim - 2) * (p**2 * q + p * q**2)
+        into_points = points * (self.values(sums) + dim * derives)
+        # The values that are differentiated, and the derivative along the last direction; of rows what is summed.
+        beside = into_points if rows else points * (1 + derives)
+        return stages + into_points + beside + 2 * (dim - 1) * derives * points
+
+    @property
     def private_bytes(self) -> int:
         """Two lines for each contraction, which compilers do not let share them; what belongs to a point."""
         work, dim = self.work, self.work.dim

@@ -72,6 +72,10 @@ class SumfactPlanePlan(SumfactPencilPlan):
         """Local memory that one cell takes: each item computes the coefficients of the map for itself."""
         return tuple(array for array in super().cell_local if array.name != "s_map")
 
+    def crossings(self, sums: Sums, rows: bool | int) -> int:
+        """One direction of the derivatives, and of what lies between nodes and points."""
+        return 4 * self.derives(sums) * self.q1d**3 + 2 * self.turns * sums.sizes.p1d * self.q1d**2
+
     @property
     def private_bytes(self) -> int:
         """The points, and two planes for each contraction."""
