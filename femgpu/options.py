@@ -60,8 +60,9 @@ _MOST = 65536
 OPTIONS = (
     Option("femgpu_schedule", str, "auto", "how work is laid out on the device",
            ("auto", "sumfact", "cell", "transposed", "matrix"),
-           parameters=(("sumfact", ("group_size", "lanes", "items", "cells", "pencils", "derivatives")), ("cell", ("group_size",)),
-                       ("transposed", ("blocks", "batches")), ("matrix", ("rows", "columns", "cells", "points")))),
+           parameters=(("sumfact", ("group_size", "lanes", "items", "cells", "pencils", "planes", "derivatives")),
+                       ("cell", ("group_size",)), ("transposed", ("blocks", "batches")),
+                       ("matrix", ("rows", "columns", "cells", "points")))),
     Option("femgpu_precision", str, "double", "arithmetic of the kernels; PETSc stays double", ("double", "single", "mixed")),
     Option("femgpu_geometry", str, "auto", "inverse Jacobians from memory or rebuilt", ("auto", "stored", "recomputed")),
     Option("femgpu_scatter", str, "auto", "how cells add into vectors and matrices", ("auto", "gather", "atomic")),

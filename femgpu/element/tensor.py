@@ -64,15 +64,6 @@ class Factors:
         """Whether the points are the nodes, so that nothing needs interpolating."""
         return self.B.shape == (self.p1d, self.p1d) and np.array_equal(self.B, np.eye(self.p1d))
 
-    @cached_property
-    def odd_even(self) -> bool:
-        """Whether mirroring exchanges points and nodes, so that half of each matrix says all.
-
-        Then, exactly, B[i, j] = B[q1d - 1 - i, p1d - 1 - j], the same for H, and for D with a minus.
-        """
-        arrays = zip((self.B, self.D, self.H), _SIGNS, strict=True)
-        return all(np.array_equal(array, sign * array[::-1, ::-1]) for array, sign in arrays)
-
 
 @dataclass(frozen=True, eq=False)
 class Tensor:

@@ -80,7 +80,7 @@ def _line_text(plan: Plan) -> str:
     work = plan.work
     assert work.tensor is not None
     tensor, (order,) = work.tensor, work.tensor.lattice
-    arrays = {"LINE_W": tensor.weights, "LINE_D": tensor.D}
+    arrays = {"LINE_W": tensor.weights, "LINE_X": tensor.points, "LINE_D": tensor.D}
     for number in plan.tables:
         factors = tensor.factors[number]
         arrays |= {f"LINE_B{number}": factors.B, f"LINE_D{number}": factors.D}

@@ -73,6 +73,7 @@ BATCHES = {**TRANSPOSED, "num_blocks": 1, "num_batches": 2}
 MATRIX = {"targets": ("matrix",), "quadrature": 4}
 SUMFACT = {"targets": ("residual", "action"), "quadrature": 4}
 PENCILS = {**SUMFACT, "schedule": "sumfact:pencils=2"}
+PLANES = {**SUMFACT, "schedule": "sumfact:planes=2"}
 CASES = {
     # One item more than a block has cells.
     "cell": make("nonlinear", "triangle", 3, schedule="cell:group_size=33"),
@@ -101,6 +102,8 @@ CASES = {
     "sumfact": make("nonlinear", "quadrilateral", 3, degree=2, gpu=False, **SUMFACT, schedule="sumfact:lanes=2,group_size=2"),
     "sumfact, groups": make("nonlinear", "hexahedron", 3, **SUMFACT, schedule="sumfact:items=4,cells=2"),
     "sumfact, pencils": make("inputs", "hexahedron", 3, geometry="recomputed", **PENCILS),
+    "sumfact, planes": make("nonlinear", "hexahedron", 3, geometry="recomputed", **PLANES),
+    "sumfact, planes, stored": make("stiffness", "hexahedron", 3, gpu=False, masked=True, **PLANES, **STORE, **ADDS),
     "sumfact, masked": make("nonlinear", "quadrilateral", 2, num_comp=2, precision="mixed", masked=True, **PENCILS, **ADDS),
     "sumfact, pencils, stored": make("stiffness", "quadrilateral", 3, degree=3, gpu=False, **PENCILS, **STORE),
     "facets": make("facets", "triangle", 3, degree=2),
@@ -238,8 +241,9 @@ BARRIER, GUARD, MASK = (
 ADD = "#define atomic_add_scalar(p, x) *(p) += (x)\n"
 RACE, OUT_OF_BOUNDS = "data race at local memory", "Invalid read of size 4 at global memory"
 FAULTS = {
-    "no barrier between directions": Fault("sumfact, pencils", f"{BARRIER}\n  if (a < 3 && b < 2)", "if (a < 3 && b < 2)", RACE),
+    "no barrier between directions": Fault("sumfact, pencils", f"{BARRIER}\n  if (g < 3 && h < 2)", "if (g < 3 && h < 2)", RACE),
     "no barrier before the rows of pencils": Fault("sumfact, pencils", f"{BARRIER}\n  if (inside) {{", "if (inside) {", RACE),
+    "no barrier between planes": Fault("sumfact, planes", f"{BARRIER}\n\n  // tabulate", "\n  // tabulate", RACE),
     "no barrier before the points": Fault("transposed", f"{BARRIER}\n\n    // evaluation", "// evaluation", RACE),
     "no barrier before the rows": Fault("transposed", f"{BARRIER}\n\n    // integration", "// integration", RACE),
     "no barrier before the tiles": Fault("matrix", f"{BARRIER}\n\n    // integration", "// integration", RACE),

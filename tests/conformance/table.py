@@ -66,10 +66,11 @@ MUST = {
             "items": range(1, 65),
             "cells": range(1, 9),
             "pencils": range(1, 9),
+            "planes": range(1, 9),
             "derivatives": (1, 2),
         },
         lines=True,
-        instead=(("group_size", "lanes"), ("items", "cells"), ("pencils",)),
+        instead=(("group_size", "lanes"), ("items", "cells"), ("pencils",), ("planes",)),
     ),
     "cell": Serves(
         tuple(target for target in TARGETS if target != "matrix"),

@@ -84,26 +84,40 @@ inline void add_dot(__global double *d_slots, double share) {
 }
 
 #define TABLE __constant
-__constant real d_lines[60] = {R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.a000000000000p-3), R(0x1.c000000000000p-3), R(0x1.e000000000000p-3), R(0x1.0000000000000p-2), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3)};
+__constant real d_lines[64] = {R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.a000000000000p-3), R(0x1.c000000000000p-3), R(0x1.e000000000000p-3), R(0x1.0000000000000p-2), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3)};
 #define LINE_W (d_lines + 0)
-#define LINE_D (d_lines + 4)
-#define LINE_B0 (d_lines + 20)
-#define LINE_D0 (d_lines + 32)
-#define LINE_B1 (d_lines + 44)
-#define LINE_D1 (d_lines + 52)
+#define LINE_X (d_lines + 4)
+#define LINE_D (d_lines + 8)
+#define LINE_B0 (d_lines + 24)
+#define LINE_D0 (d_lines + 36)
+#define LINE_B1 (d_lines + 48)
+#define LINE_D1 (d_lines + 56)
 #define LATTICE_W(p) (LINE_W[(p) / 1 % 4] * LINE_W[(p) / 4 % 4] * LINE_W[(p) / 16 % 4])
 __constant int d_rule[64] = {0, 16, 32, 48, 4, 20, 36, 52, 8, 24, 40, 56, 12, 28, 44, 60, 1, 17, 33, 49, 5, 21, 37, 53, 9, 25, 41, 57, 13, 29, 45, 61, 2, 18, 34, 50, 6, 22, 38, 54, 10, 26, 42, 58, 14, 30, 46, 62, 3, 19, 35, 51, 7, 23, 39, 55, 11, 27, 43, 59, 15, 31, 47, 63};
 #define RULE(p) d_rule[p]
 // Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
 
+// 1 / x for ordinary x. On NVIDIA an approximation of 20 bits and two steps of Newton's method, as exact as a division but for the last
+// bit and without its branches.
+inline real reciprocal(const real x) {
+#ifdef RECIPROCAL_PTX64
+  double y;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  y = fma(fma(-x, y, 1.0), y, y);
+  return fma(fma(-x, y, 1.0), y, y);
+#else
+  return R(1) / x;
+#endif
+}
+
 // Inverts J; returns the determinant.
 inline real invert(const real *J, real *J_inv) {
 #if DIM == 1
-  J_inv[0] = R(1) / J[0];
+  J_inv[0] = reciprocal(J[0]);
   return J[0];
 #elif DIM == 2
   const real det = J[0] * J[3] - J[1] * J[2];
-  const real scale = R(1) / det;
+  const real scale = reciprocal(det);
   J_inv[0] = J[3] * scale;
   J_inv[1] = -J[1] * scale;
   J_inv[2] = -J[2] * scale;
@@ -114,7 +128,7 @@ inline real invert(const real *J, real *J_inv) {
   const real c1 = J[5] * J[6] - J[3] * J[8];
   const real c2 = J[3] * J[7] - J[4] * J[6];
   const real det = J[0] * c0 + J[1] * c1 + J[2] * c2;
-  const real scale = R(1) / det;
+  const real scale = reciprocal(det);
   J_inv[0] = c0 * scale;
   J_inv[1] = (J[2] * J[7] - J[1] * J[8]) * scale;
   J_inv[2] = (J[1] * J[5] - J[2] * J[4]) * scale;
@@ -181,51 +195,21 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define ITEMS 16
 #define CELLS 8
 #define N 4
-#define ROW 5
-#define PLANE 20
-#define SLAB 80
+#define ROW 4
+#define PLANE 19
+#define SLAB 76
 #define POINTS_UNROLL
-// Schedule sumfact, ITEMS work-items for each of the CELLS cells of a work-group. An item takes lines of the lattices, which stand in
-// local memory and are contracted in place; along the last direction its line of points stays in its registers, with the values there
-// and the sums of the rows, and the other directions' derivatives are those of the values that its neighbours have put down.
+// Schedule sumfact, ITEMS work-items for each of the CELLS cells of a work-group. Between barriers an item takes lines of the
+// lattices, which stand in local memory: it reads a line into its registers, multiplies it by a 1D matrix and writes it back, so that
+// each number crosses local memory once per direction. Lines of nodes come from global memory and go there by registers alone.
 // Index space: local id = (cell, item). Past the last cell of the launch items repeat it and write nothing.
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
-#define PENCIL_UNROLL _Pragma("unroll")
-// Loops over components and numbers of a line, which stand in registers where all of them are unrolled.
+// Loops over numbers of a line, which stand in registers where all of them are unrolled.
 #define SHORT _Pragma("unroll")
+#define LONG _Pragma("unroll 1")
+#define COMPONENTS _Pragma("unroll")
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
-// target[r] = sum_c matrix[r * row_step + c * column_step] source[c]
-inline void evaluate(const int rows, const int columns, const int row_step, const int column_step, __constant const real *matrix,
-                    const real *source, real *target) {
-  SHORT for (int r = 0; r < rows; ++r) {
-    real sum = 0;
-    SHORT for (int c = 0; c < columns; ++c) sum += (real)matrix[r * row_step + c * column_step] * source[c];
-    target[r] = sum;
-  }
-}
-inline void read_evaluate(const int n, const int stride, __local const real *line, real *values) {
-  SHORT for (int r = 0; r < n; ++r) values[r] = line[r * stride];
-}
-inline void write_evaluate(const int n, const int stride, const real *values, __local real *line) {
-  SHORT for (int r = 0; r < n; ++r) line[r * stride] = values[r];
-}
-
-inline void integrate(const int rows, const int columns, const int row_step, const int column_step, __constant const real *matrix,
-                    const accum *source, accum *target) {
-  SHORT for (int r = 0; r < rows; ++r) {
-    accum sum = 0;
-    SHORT for (int c = 0; c < columns; ++c) sum += (accum)matrix[r * row_step + c * column_step] * source[c];
-    target[r] = sum;
-  }
-}
-inline void read_integrate(const int n, const int stride, __local const accum *line, accum *values) {
-  SHORT for (int r = 0; r < n; ++r) values[r] = line[r * stride];
-}
-inline void write_integrate(const int n, const int stride, const accum *values, __local accum *line) {
-  SHORT for (int r = 0; r < n; ++r) line[r * stride] = values[r];
-}
-
 // What `basis.cl` computes from tables at a point is read and written here as sums over the lattice: word `slot` of place p of one cell
 // is e[(slot * NUM_QPTS + p) * LANES]; slots as in `contractions.py`.
 // LATTICE is the address space.
@@ -301,110 +285,128 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void action(const int first, const int count, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out, __global double *restrict d_dots) {
   const int item = (int)get_local_id(0) % ITEMS, own = (int)get_local_id(0) / ITEMS;
   const int past = (int)get_group_id(0) * CELLS + own, cell = first + min(past, count - 1);
-  const int a = item % N, b = item / N;
-  __local real s_w[640]; // 5120 bytes
-  __local accum s_f0[1280]; // 10240 bytes
+  const int g = item % N, h = item / N; // places in the directions across its lines
+  __local real s_slots[2432]; // 19456 bytes
   __local real s_x[192]; // 1536 bytes
-  __local real *l_w = s_w + own * 80;
-  __local accum *l_f0 = s_f0 + own * 160;
+  __local real *l_slots = s_slots + own * 304;
   __local real *l_x = s_x + own * 24;
+  __local accum *l_fields = l_slots, *l_rows = l_slots;
 
   // gather
-  {
-    __local real *r_w_e = l_w;
-    __local real *r_x_e = l_x;
-  UNROLL
-  EACH(b, 27) {
-    const int offset = d_w_offsets[AT_d_w_offsets(cell, b)];
-    for (int c = 0; c < 1; ++c) r_w_e[(c) * SLAB + (b) / 1 % 3 * 1 + (b) / 3 % 3 * ROW + (b) / 9 % 3 * PLANE] = (real)d_w[offset + c];
+  if (g < 3 && h < 3) {
+    const int at = g * 1 + h * PLANE;
+    int offsets[3];
+    SHORT for (int n = 0; n < 3; ++n) offsets[n] = d_w_offsets[AT_d_w_offsets(cell, g * 1 + h * 9 + n * 3)];
+    COMPONENTS for (int c = 0; c < 1; ++c) {
+      real nodes[3];
+      SHORT for (int n = 0; n < 3; ++n) nodes[n] = (real)d_w[offsets[n] + c];
+      real values[4];
+      SHORT for (int r = 0; r < 4; ++r) {
+        real sum = 0;
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * nodes[m];
+        values[r] = sum;
+      }
+      SHORT for (int r = 0; r < 4; ++r) (l_fields + (0 + c) * SLAB + at)[r * ROW] = values[r];
+    }
   }
-  UNROLL
-  EACH(b, NUM_COORD_BASIS)
-    for (int d = 0; d < DIM; ++d) r_x_e[(d) * 8 + (b)] = d_coords[d_coord_offsets[AT_d_coord_offsets(cell, b)] + d];
-
-  }
+  EACH(i, NUM_COORD_BASIS)
+    for (int d = 0; d < DIM; ++d) l_x[d * NUM_COORD_BASIS + i] = d_coords[d_coord_offsets[AT_d_coord_offsets(cell, i)] + d];
   barrier(CLK_LOCAL_MEM_FENCE);
 
   // tabulate
-  if (a < 3 && b < 3) {
-    SHORT for (int c = 0; c < 1; ++c) {
-      real before[N], after[N];
-      __local real *at = l_w + c * SLAB + a * ROW + b * PLANE;
-      read_evaluate(3, 1, at, before);
-      evaluate(4, 3, 3, 1, LINE_B0, before, after);
-      write_evaluate(4, 1, after, at);
-    }
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
-  if (a < 4 && b < 3) {
-    SHORT for (int c = 0; c < 1; ++c) {
-      real before[N], after[N];
-      __local real *at = l_w + c * SLAB + a * 1 + b * PLANE;
-      read_evaluate(3, ROW, at, before);
-      evaluate(4, 3, 3, 1, LINE_B0, before, after);
-      write_evaluate(4, ROW, after, at);
-    }
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
-  real r_w_line[4];
-  accum r_f0_line[4];
-  SHORT for (int n = 0; n < 4; ++n) r_f0_line[n] = 0;
-  const int at = a * 1 + b * ROW;
-  const int inside = a < 4 && b < 4;
-  if (inside)
-    SHORT for (int c = 0; c < 1; ++c) {
-      real before[N];
-      read_evaluate(3, PLANE, l_w + c * SLAB + at, before);
-      evaluate(4, 3, 3, 1, LINE_B0, before, r_w_line + c * 4);
-      write_evaluate(4, PLANE, r_w_line + c * 4, l_w + c * SLAB + at);
-    }
-  barrier(CLK_LOCAL_MEM_FENCE);
-  // of derivatives along i
-  real r_derive0[4];
-  // of derivatives along j
-  real r_derive1[4];
-  // The coordinates and their derivatives along the other directions, contracted but for the last.
-  real r_x_line[3 * DIM * 2];
-  SHORT for (int d = 0; d < DIM; ++d)
-    SHORT for (int n = 0; n < 2; ++n) {
-      real sum0 = 0;
-      real sum1 = 0;
-      real sum2 = 0;
-      SHORT for (int m = 0; m < 4; ++m) {
-        const real node = l_x[(d * 2 + n) * 4 + m];
-        sum0 += LINE_D1[min(a, 3) * 2 + m / 1 % 2] * LINE_B1[min(b, 3) * 2 + m / 2 % 2] * node;
-        sum1 += LINE_B1[min(a, 3) * 2 + m / 1 % 2] * LINE_D1[min(b, 3) * 2 + m / 2 % 2] * node;
-        sum2 += LINE_B1[min(a, 3) * 2 + m / 1 % 2] * LINE_B1[min(b, 3) * 2 + m / 2 % 2] * node;
+  if (g < 4 && h < 3)
+    COMPONENTS for (int c = 0; c < 1; ++c) {
+      real before[3], after[4];
+      __local real *at = l_fields + (0 + c) * SLAB + g * ROW + h * PLANE;
+      SHORT for (int r = 0; r < 3; ++r) before[r] = (at)[r * 1];
+      SHORT for (int r = 0; r < 4; ++r) {
+        real sum = 0;
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * before[m];
+        after[r] = sum;
       }
-      r_x_line[(0 * DIM + d) * 2 + n] = sum0;
-      r_x_line[(1 * DIM + d) * 2 + n] = sum1;
-      r_x_line[(2 * DIM + d) * 2 + n] = sum2;
+      SHORT for (int r = 0; r < 4; ++r) (at)[r * 1] = after[r];
     }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  const int at = g * 1 + h * ROW;
+  const int inside = g < 4 && h < 4;
+  if (inside)
+    COMPONENTS for (int c = 0; c < 1; ++c) {
+      real before[3];
+      __local real *to = l_fields + (0 + c) * SLAB + at;
+      SHORT for (int r = 0; r < 3; ++r) before[r] = (to)[r * PLANE];
+      real values[4];
+      SHORT for (int r = 0; r < 4; ++r) {
+        real sum = 0;
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * before[m];
+        values[r] = sum;
+      }
+      SHORT for (int r = 0; r < 4; ++r) (to)[r * PLANE] = values[r];
+    {
+      real slope[4];
+      SHORT for (int r = 0; r < 4; ++r) {
+        real sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * values[m];
+        slope[r] = sum;
+      }
+      SHORT for (int r = 0; r < 4; ++r) (l_fields + (3 + c * 3) * SLAB + at)[r * PLANE] = slope[r];
+    }
+    }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (inside) {
+    const int from = g * ROW + h * PLANE;
+    COMPONENTS for (int c = 0; c < 1; ++c) {
+      real values[4], slope[4];
+      SHORT for (int r = 0; r < 4; ++r) values[r] = (l_fields + (0 + c) * SLAB + from)[r * 1];
+      SHORT for (int r = 0; r < 4; ++r) {
+        real sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * values[m];
+        slope[r] = sum;
+      }
+      SHORT for (int r = 0; r < 4; ++r) (l_fields + (1 + c * 3) * SLAB + from)[r * 1] = slope[r];
+    }
+  }
+  if (inside) {
+    const int from = g * 1 + h * PLANE;
+    COMPONENTS for (int c = 0; c < 1; ++c) {
+      real values[4], slope[4];
+      SHORT for (int r = 0; r < 4; ++r) values[r] = (l_fields + (0 + c) * SLAB + from)[r * ROW];
+      SHORT for (int r = 0; r < 4; ++r) {
+        real sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * values[m];
+        slope[r] = sum;
+      }
+      SHORT for (int r = 0; r < 4; ++r) (l_fields + (2 + c * 3) * SLAB + from)[r * ROW] = slope[r];
+    }
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
 
   if (inside) {
-    const real plane_weight = LINE_W[a] * LINE_W[b];
-    SHORT for (int m = 0; m < 4; ++m) {
-      r_derive0[m] = LINE_D[a * 4 + m];
-      r_derive1[m] = LINE_D[b * 4 + m];
-    }
-    PENCIL_UNROLL
-    for (int n = 0; n < 4; ++n) {
-      const int place = a * 1 + b * 4 + n * 16, q = RULE(place);
-      real r_w_e[4];
-      SHORT for (int c = 0; c < 1; ++c) {
-        r_w_e[c] = r_w_line[c * 4 + n];
-        real sum0 = 0;
-        real sum1 = 0;
-        real sum2 = 0;
-        SHORT for (int m = 0; m < 4; ++m) {
-          sum0 += r_derive0[m] * l_w[c * SLAB + m * 1 + b * ROW + n * PLANE];
-          sum1 += r_derive1[m] * l_w[c * SLAB + a * 1 + m * ROW + n * PLANE];
-          sum2 += LINE_D[n * 4 + m] * r_w_line[c * 4 + m];
+    const real plane_weight = LINE_W[g] * LINE_W[h];
+    // The coordinates and their derivatives along the other directions, contracted but for the last.
+    real r_x_line[3 * DIM * 2];
+    SHORT for (int d = 0; d < DIM; ++d)
+      SHORT for (int n = 0; n < 2; ++n) {
+        const __local real *nodes = l_x + (d * 2 + n) * 4;
+        real sum0 = 0, sum1 = 0, sum2 = 0;
+        SHORT for (int l = 0; l < 2; ++l) {
+          real slope = 0, value = 0;
+          SHORT for (int m = 0; m < 2; ++m) {
+            slope += LINE_D1[g * 2 + m] * nodes[l * 2 + m];
+            value += LINE_B1[g * 2 + m] * nodes[l * 2 + m];
+          }
+          sum0 += LINE_B1[h * 2 + l] * slope;
+          sum1 += LINE_D1[h * 2 + l] * value;
+          sum2 += LINE_B1[h * 2 + l] * value;
         }
-        r_w_e[1 + c * DIM + 0] = sum0;
-        r_w_e[1 + c * DIM + 1] = sum1;
-        r_w_e[1 + c * DIM + 2] = sum2;
+        r_x_line[(0 * DIM + d) * 2 + n] = sum0;
+        r_x_line[(1 * DIM + d) * 2 + n] = sum1;
+        r_x_line[(2 * DIM + d) * 2 + n] = sum2;
       }
+    LONG for (int n = 0; n < 4; ++n) {
+      const int place = g * 1 + h * 4 + n * 16, q = RULE(place);
+      real r_w_e[4];
+      SHORT for (int i = 0; i < 4; ++i)
+        r_w_e[i] = l_fields[(0 + i) * SLAB + at + n * PLANE];
       real r_x_e[DIM * (1 + DIM)];
       SHORT for (int d = 0; d < DIM; ++d) {
         real sum0 = 0;
@@ -454,77 +456,104 @@ void action(const int first, const int count, __global const scalar *restrict d_
     integrate_value(27, 1, TABLE_B(0, q), weight, f0 + 0, r_f0_e);
     integrate_gradient(27, 1, TABLE_D(0, q), weight, J_inv, f1 + 0 * DIM, r_f0_e);
 
-      SHORT for (int c = 0; c < 1; ++c) {
-        r_f0_line[c * 4 + n] += r_f0_e[c];
-        l_f0[(0 * 1 + c) * SLAB + at + n * PLANE] = r_f0_e[1 + c * DIM + 0];
-        l_f0[(1 * 1 + c) * SLAB + at + n * PLANE] = r_f0_e[1 + c * DIM + 1];
-        SHORT for (int m = 0; m < 4; ++m) r_f0_line[c * 4 + m] += (accum)LINE_D[n * 4 + m] * r_f0_e[1 + c * DIM + 2];
-      }
+      SHORT for (int i = 0; i < 4; ++i)
+        l_rows[(0 + i) * SLAB + at + n * PLANE] = r_f0_e[i];
     }
   }
 
   // integrate
   barrier(CLK_LOCAL_MEM_FENCE);
   if (inside) {
-    SHORT for (int m = 0; m < 4; ++m) {
-      r_derive0[m] = LINE_D[m * 4 + a];
-      r_derive1[m] = LINE_D[m * 4 + b];
-    }
-    SHORT for (int c = 0; c < 1; ++c) {
-      SHORT for (int n = 0; n < 4; ++n) {
-        accum sum = r_f0_line[c * 4 + n];
-        SHORT for (int m = 0; m < 4; ++m)
-          sum += (accum)r_derive0[m] * l_f0[(0 * 1 + c) * SLAB + m * 1 + b * ROW + n * PLANE] + (accum)r_derive1[m] * l_f0[(1 * 1 + c) * SLAB + a * 1 + m * ROW + n * PLANE];
-        r_f0_line[c * 4 + n] = sum;
+    const int from = g * ROW + h * PLANE;
+    COMPONENTS for (int c = 0; c < 1; ++c) {
+      accum flux[4], back[4];
+      __local accum *line = l_rows + (1 + c * 3) * SLAB + from;
+      SHORT for (int r = 0; r < 4; ++r) flux[r] = (line)[r * 1];
+      SHORT for (int r = 0; r < 4; ++r) {
+        accum sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * flux[m];
+        back[r] = sum;
       }
+      SHORT for (int r = 0; r < 4; ++r) (line)[r * 1] = back[r];
+    }
+  }
+  if (inside) {
+    const int from = g * 1 + h * PLANE;
+    COMPONENTS for (int c = 0; c < 1; ++c) {
+      accum flux[4], back[4];
+      __local accum *line = l_rows + (2 + c * 3) * SLAB + from;
+      SHORT for (int r = 0; r < 4; ++r) flux[r] = (line)[r * ROW];
+      SHORT for (int r = 0; r < 4; ++r) {
+        accum sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * flux[m];
+        back[r] = sum;
+      }
+      SHORT for (int r = 0; r < 4; ++r) (line)[r * ROW] = back[r];
     }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   if (inside)
-    SHORT for (int c = 0; c < 1; ++c) {
-      accum after[N];
-      integrate(3, 4, 1, 3, LINE_B0, r_f0_line + c * 4, after);
-      write_integrate(3, PLANE, after, l_f0 + c * SLAB + at);
+    COMPONENTS for (int c = 0; c < 1; ++c) {
+      __local accum *to = l_rows + (0 + c) * SLAB + at;
+      accum sums[4];
+      {
+        accum flux[4];
+        SHORT for (int r = 0; r < 4; ++r) flux[r] = (l_rows + (3 + c * 3) * SLAB + at)[r * PLANE];
+        SHORT for (int r = 0; r < 4; ++r) {
+        accum sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * flux[m];
+        sums[r] = sum;
+      }
+      }
+      SHORT for (int n = 0; n < 4; ++n)
+        sums[n] += l_rows[(0 + c) * SLAB + at + n * PLANE] + l_rows[(1 + c * 3) * SLAB + at + n * PLANE] + l_rows[(2 + c * 3) * SLAB + at + n * PLANE];
+      accum nodes[3];
+      SHORT for (int r = 0; r < 3; ++r) {
+        accum sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * sums[m];
+        nodes[r] = sum;
+      }
+      SHORT for (int r = 0; r < 3; ++r) (to)[r * PLANE] = nodes[r];
     }
   barrier(CLK_LOCAL_MEM_FENCE);
-  if (a < 4 && b < 3) {
-    SHORT for (int c = 0; c < 1; ++c) {
-      accum before[N], after[N];
-      __local accum *at = l_f0 + c * SLAB + a * 1 + b * PLANE;
-      read_integrate(4, ROW, at, before);
-      integrate(3, 4, 1, 3, LINE_B0, before, after);
-      write_integrate(3, ROW, after, at);
+  if (g < 4 && h < 3)
+    COMPONENTS for (int c = 0; c < 1; ++c) {
+      accum before[4], after[3];
+      __local accum *at = l_rows + (0 + c) * SLAB + g * ROW + h * PLANE;
+      SHORT for (int r = 0; r < 4; ++r) before[r] = (at)[r * 1];
+      SHORT for (int r = 0; r < 3; ++r) {
+        accum sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * before[m];
+        after[r] = sum;
+      }
+      SHORT for (int r = 0; r < 3; ++r) (at)[r * 1] = after[r];
     }
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
-  if (a < 3 && b < 3) {
-    SHORT for (int c = 0; c < 1; ++c) {
-      accum before[N], after[N];
-      __local accum *at = l_f0 + c * SLAB + a * ROW + b * PLANE;
-      read_integrate(4, 1, at, before);
-      integrate(3, 4, 1, 3, LINE_B0, before, after);
-      write_integrate(3, 1, after, at);
-    }
-  }
   barrier(CLK_LOCAL_MEM_FENCE);
 
-  if (past < count) {
-    __local real *r_w_e = l_w;
-    __local accum *r_f0_e = l_f0;
   // scatter
-  UNROLL
-  EACH(b, 27) {
-    const int offset = d_test0_offsets[AT_d_test0_offsets(cell, b)];
-    for (int c = 0; c < 1; ++c) atomic_add_scalar(d_out + offset + c, (scalar)r_f0_e[(c) * SLAB + (b) / 1 % 3 * 1 + (b) / 3 % 3 * ROW + (b) / 9 % 3 * PLANE]);
+  double r_dot = 0;
+  if (past < count && g < 3 && h < 3) {
+    int offsets[3];
+    SHORT for (int n = 0; n < 3; ++n) offsets[n] = d_test0_offsets[AT_d_test0_offsets(cell, g * 1 + h * 9 + n * 3)];
+    COMPONENTS for (int c = 0; c < 1; ++c) {
+      accum sums[4];
+      const int from = g * 1 + h * PLANE;
+      SHORT for (int r = 0; r < 4; ++r) sums[r] = (l_rows + (0 + c) * SLAB + from)[r * ROW];
+      accum nodes[3];
+      SHORT for (int r = 0; r < 3; ++r) {
+        accum sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * sums[m];
+        nodes[r] = sum;
+      }
+      SHORT for (int n = 0; n < 3; ++n) {
+        atomic_add_scalar(d_out + offsets[n] + c, (scalar)nodes[n]);
+      }
+      if (d_dots)
+        SHORT for (int n = 0; n < 3; ++n) {
+          const int b = g * 1 + h * 9 + n * 3;
+          r_dot += (double)nodes[n] * ((real)d_w[d_test0_offsets[AT_d_test0_offsets(cell, (b * 1 + c))]]);
+        }
+    }
   }
-  if (d_dots) {
-    double r_dot = 0;
-    UNROLL
-    EACH(b, 27)
-      for (int c = 0; c < 1; ++c)
-        r_dot += (double)r_f0_e[(c) * SLAB + (b) / 1 % 3 * 1 + (b) / 3 % 3 * ROW + (b) / 9 % 3 * PLANE] * ((real)d_w[d_test0_offsets[AT_d_test0_offsets(cell, (b * 1 + c))]]);
-    add_dot(d_dots, r_dot);
-  }
-
-  }
+  if (d_dots) add_dot(d_dots, r_dot);
 }

@@ -74,14 +74,27 @@ inline void atomic_add_scalar(__global scalar *p, scalar x) {
 #define TABLE_H(i, q) TABLE_H##i(q)
 // Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
 
+// 1 / x for ordinary x. On NVIDIA an approximation of 20 bits and two steps of Newton's method, as exact as a division but for the last
+// bit and without its branches.
+inline real reciprocal(const real x) {
+#ifdef RECIPROCAL_PTX64
+  double y;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  y = fma(fma(-x, y, 1.0), y, y);
+  return fma(fma(-x, y, 1.0), y, y);
+#else
+  return R(1) / x;
+#endif
+}
+
 // Inverts J; returns the determinant.
 inline real invert(const real *J, real *J_inv) {
 #if DIM == 1
-  J_inv[0] = R(1) / J[0];
+  J_inv[0] = reciprocal(J[0]);
   return J[0];
 #elif DIM == 2
   const real det = J[0] * J[3] - J[1] * J[2];
-  const real scale = R(1) / det;
+  const real scale = reciprocal(det);
   J_inv[0] = J[3] * scale;
   J_inv[1] = -J[1] * scale;
   J_inv[2] = -J[2] * scale;
@@ -92,7 +105,7 @@ inline real invert(const real *J, real *J_inv) {
   const real c1 = J[5] * J[6] - J[3] * J[8];
   const real c2 = J[3] * J[7] - J[4] * J[6];
   const real det = J[0] * c0 + J[1] * c1 + J[2] * c2;
-  const real scale = R(1) / det;
+  const real scale = reciprocal(det);
   J_inv[0] = c0 * scale;
   J_inv[1] = (J[2] * J[7] - J[1] * J[8]) * scale;
   J_inv[2] = (J[1] * J[5] - J[2] * J[4]) * scale;

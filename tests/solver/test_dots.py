@@ -22,6 +22,18 @@ def stokes():
     return F, w, [DirichletBC(W.sub("u"), lambda x: (x[1], 0 * x[0]), 1), DirichletBC(W.sub("u"), 0.0, 2, component=0)]
 
 
+def cube():
+    """A cell that is not affine, and a masked corner."""
+    dm = mesh.box((2, 1, 1), cell="hexahedron")
+    coordinates = dm.getCoordinates()
+    coordinates.setValue(0, -0.1)
+    coordinates.assemble()
+    dm.setCoordinates(coordinates)
+    V = FunctionSpace(dm, "Lagrange", 2)
+    u, v = Function(V), ufl.TestFunction(V)
+    return inner((1 + u**2) * grad(u), grad(v)) * dx, u, [DirichletBC(V, 0.0, 1)]
+
+
 def robin():
     """A term over facets beside one over cells."""
     dm = mesh.box((3, 3), cell="triangle")
@@ -32,7 +44,14 @@ def robin():
 
 @pytest.mark.parametrize(
     "make, schedule",
-    [(stokes, "cell"), (stokes, "sumfact:lanes=2"), (stokes, "sumfact:items=3"), (stokes, "sumfact:pencils=2"), (robin, "auto")],
+    [
+        (stokes, "cell"),
+        (stokes, "sumfact:lanes=2"),
+        (stokes, "sumfact:items=3"),
+        (stokes, "sumfact:pencils=2"),
+        (cube, "sumfact:planes=2"),
+        (robin, "auto"),
+    ],
 )
 def test_dots_are_direction_times_result(make, schedule, rng):
     F, w, bcs = make()

@@ -20,7 +20,15 @@ from femgpu import runtime
 from femgpu.element import Factors, Tensor
 from femgpu.errors import PlanError
 from femgpu.kernels import SECOND, FieldWork, RowsWork, Table, Wish, Work, render, schedule_named, vector_kernels
-from femgpu.kernels.schedules import CellPlan, MatrixPlan, SumfactGroupPlan, SumfactPencilPlan, SumfactPlan, TransposedPlan
+from femgpu.kernels.schedules import (
+    CellPlan,
+    MatrixPlan,
+    SumfactGroupPlan,
+    SumfactPencilPlan,
+    SumfactPlan,
+    SumfactPlanePlan,
+    TransposedPlan,
+)
 from femgpu.kernels.schedules.transposed import LEAST_ITEMS
 from femgpu.model import Beta, Limits
 
@@ -114,19 +122,33 @@ def test_barriers_and_local_memory_of_sum_factorisation():
         # Derivatives along the directions are independent one way, and add to the same the other way.
         assert [len(plan.evaluation), len(plan.integration)] == [4, 6]
         assert plan.local_bytes == 2 * plan.needed_bytes == 2 * 8 * 2 * (4 + 1 + 2) * num_comp * 64
-        # A lattice for each component of the field, two for the row's other directions; rows of an odd number of words.
+        # A lattice for each derivative of a component, and one for its values; the rows take those of the field.
         pencils = SumfactPencilPlan(plan.work, cells=2, derivatives=2)
         assert pencils.serves and pencils.items == 16
-        assert pencils.local_bytes == 2 * pencils.needed_bytes == 2 * 8 * (1 + 2) * num_comp * 5 * 16
+        assert pencils.local_bytes == 2 * pencils.needed_bytes == 2 * 8 * 4 * num_comp * 64
+        # On a GPU neighbours read from different banks.
+        assert 2 * pencils.needed_bytes <= replace(pencils, unroll=2048).local_bytes <= 2.8 * pencils.needed_bytes
+        # A lattice for each component.
+        planes = SumfactPlanePlan(plan.work, cells=2, derivatives=2)
+        assert planes.serves == (num_comp == 1) and planes.items == 4 and planes.local_bytes == 2 * 8 * num_comp * 64
     assert not replace(pencils, work=replace(plan.work, writes=SECOND)).serves
-    with pytest.raises(PlanError, match="sumfact:lanes=N,items=N: an item has cells, or cells have items or pencils; give one"):
+    # Numbers that cross local memory: of derivatives, and where points are nodes of an interpolation, too.
+    assert pencils.local_traffic == 3 * 8 * (19 + 8) * 64 and planes.local_traffic == 3 * 8 * (8 + 4) * 64
+    assert planes.beats_pencils and not SumfactPlanePlan(sumfact(3, 7, 6).work).beats_pencils
+    with pytest.raises(
+        PlanError, match="sumfact:lanes=N,items=N: an item has cells, or cells have items, pencils or planes; give one"
+    ):
         next(schedule_named("sumfact").plans(plan.work, Limits(), Wish(parameters=(("lanes", 4), ("items", 4)))))
     wish = Wish(parameters=(("items", 16), ("cells", 100)))
     plans = schedule_named("sumfact").plans(plan.work, Limits(local_bytes=plan.needed_bytes * 3), wish)
     assert next(plans).cells == 3
     gpu = Limits(unroll=2048, group=128, local_bytes=1 << 17)
     (default, *_) = schedule_named("sumfact").plans(pencils.work, gpu, Wish())
-    assert type(default) is SumfactPencilPlan and (default.items, default.cells) == (16, 8)
+    assert type(default) is SumfactPencilPlan and (default.items, default.cells) == (16, 2)
+    # As many items of a warp as possible have something to do, but a warp less is worth some idle items.
+    for q1d, cells in ((6, 4), (7, 3), (8, 1), (9, 1)):
+        (default, *_) = schedule_named("sumfact").plans(sumfact(3, q1d, q1d).work, gpu, Wish())
+        assert type(default) is SumfactPencilPlan and (default.items, default.cells) == (q1d**2, cells)
     # Registers hold a cell of degree 1.
     (default, *_) = schedule_named("sumfact").plans(sumfact(3, 2, 2).work, gpu, Wish())
     assert type(default) is SumfactPlan and (default.lanes, default.group_size) == (1, 128)
@@ -519,6 +541,25 @@ CASES = {
             coord_table=1,
             affine=False,
             geometry="recomputed",
+            scatter="atomic",
+            fields=(field("w", "w", 27),),
+            rows=(RowsWork(0, 0, 27, 1, beside="w"),),
+            derivatives=2,
+            unroll=2048,
+            cells=8,
+        ),
+        "f0[0] = w[0];\nfor (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
+    ),
+    "sumfact_planes_action_q2_gauss_double": (
+        sumfact(
+            3,
+            4,
+            3,
+            2,
+            plan=SumfactPlanePlan,
+            target="action",
+            coord_table=1,
+            affine=False,
             scatter="atomic",
             fields=(field("w", "w", 27),),
             rows=(RowsWork(0, 0, 27, 1, beside="w"),),

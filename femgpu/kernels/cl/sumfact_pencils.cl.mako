@@ -1,66 +1,53 @@
-// Schedule sumfact, ITEMS work-items for each of the CELLS cells of a work-group. An item takes lines of the lattices, which stand in
-// local memory and are contracted in place; along the last direction its line of points stays in its registers, with the values there
-// and the sums of the rows, and the other directions' derivatives are those of the values that its neighbours have put down.
+<%namespace name="nodes" file="nodes.mako"/>\
+// Schedule sumfact, ITEMS work-items for each of the CELLS cells of a work-group. Between barriers an item takes lines of the
+// lattices, which stand in local memory: it reads a line into its registers, multiplies it by a 1D matrix and writes it back, so that
+// each number crosses local memory once per direction. Lines of nodes come from global memory and go there by registers alone.
 // Index space: local id = (cell, item). Past the last cell of the launch items repeat it and write nothing.
 <%
-last = work.dim - 1
+last, along = work.dim - 1, plan.along
 names = ("i", "j", "k")[: work.dim]
 strides = ("1", "ROW", "PLANE")[: work.dim]
-kinds = (("real", plan.lattices), ("accum", plan.rows))
+between = [axis for axis in range(last) if axis != along]
+place_of = plan.place_of
+derived = [sums for sums in plan.lattices if plan.derives(sums)]
 %>\
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
-#define PENCIL_UNROLL _Pragma("unroll${'' if plan.unrolls_line else ' 1'}")
-// Loops over components and numbers of a line, which stand in registers where all of them are unrolled.
+// Loops over numbers of a line, which stand in registers where all of them are unrolled.
 #define SHORT${' _Pragma("unroll")' if plan.unroll else ""}
+#define LONG${' _Pragma("unroll 1")' if plan.unroll else ""}
+#define COMPONENTS${' _Pragma("unroll")' if plan.unrolls_components else ' _Pragma("unroll 1")' if plan.unroll else ""}
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
-// target[r] = sum_c matrix[r * row_step + c * column_step] source[c]
-<%def name="contraction(name, type)">\
-inline void ${name}(const int rows, const int columns, const int row_step, const int column_step, __constant const real *matrix,
-                    const ${type} *source, ${type} *target) {
-  SHORT for (int r = 0; r < rows; ++r) {
-    ${type} sum = 0;
-    SHORT for (int c = 0; c < columns; ++c) sum += (${type})matrix[r * row_step + c * column_step] * source[c];
-    target[r] = sum;
-  }
-}
-inline void read_${name}(const int n, const int stride, __local const ${type} *line, ${type} *values) {
-  SHORT for (int r = 0; r < n; ++r) values[r] = line[r * stride];
-}
-inline void write_${name}(const int n, const int stride, const ${type} *values, __local ${type} *line) {
-  SHORT for (int r = 0; r < n; ++r) line[r * stride] = values[r];
-}
+## target[r] = sum_c matrix[r, c] source[c]; the bounds stand in the text, for functions would be unrolled before these are known.
+<%def name="multiply(rows, columns, row_step, column_step, matrix, source, target, type='real')">\
+SHORT for (int r = 0; r < ${rows}; ++r) {
+        ${type} sum = 0;
+        SHORT for (int m = 0; m < ${columns}; ++m) sum += (${type})${matrix}[r * ${row_step} + m * ${column_step}] * ${source}[m];
+        ${target}[r] = sum;
+      }\
 </%def>\
-## The lines along a direction that an item has, of those of the other directions that are at the nodes or at the points.
-<%def name="line(axis, sums)">\
-<% others = [other for other in range(work.dim) if other != axis] %>\
-if (${" && ".join(f"{item} < {sums.sizes.p1d if other > axis else sums.sizes.q1d}" for item, other in zip("ab", others))})\
+<%def name="read(n, axis, line, values)">SHORT for (int r = 0; r < ${n}; ++r) ${values}[r] = (${line})[r * ${strides[axis]}];</%def>\
+<%def name="write(n, axis, values, line)">SHORT for (int r = 0; r < ${n}; ++r) (${line})[r * ${strides[axis]}] = ${values}[r];</%def>\
+## Whether an item has a line along a direction: `done` are at the points, others at the nodes.
+<%def name="line(axis, sums, done)">\
+${" && ".join(f"{item} < {sums.sizes.q1d if other in done else sums.sizes.p1d}" for item, other in plan.across(axis))}\
 </%def>\
-<%def name="start(axis)">\
-<% others = [other for other in range(work.dim) if other != axis] %>\
-${" + ".join(f"{item} * {strides[other]}" for item, other in zip("ab", others))}\
+<%def name="start(axis)">${" + ".join(f"{item} * {strides[other]}" for item, other in plan.across(axis))}</%def>\
+## Values along a line at the nodes to those at the points, and back.
+<%def name="interpolate(sums, source, target)">\
+${multiply(sums.sizes.q1d, sums.sizes.p1d, sums.sizes.p1d, 1, f"LINE_B{sums.sizes.table}", source, target)}\
 </%def>\
-## In place: evaluation and, transposed, integration along a direction other than the last.
-<%def name="stage(name, type, array, axis, sums, transposed)">\
-<% p, q = sums.sizes.p1d, sums.sizes.q1d %>\
-  ${line(axis, sums)} {
-    SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
-      ${type} before[N], after[N];
-      __local ${type} *at = ${array} + c * SLAB + ${start(axis)};
-% if transposed:
-      read_${name}(${q}, ${strides[axis]}, at, before);
-      ${name}(${p}, ${q}, 1, ${p}, LINE_B${sums.sizes.table}, before, after);
-      write_${name}(${p}, ${strides[axis]}, after, at);
-% else:
-      read_${name}(${p}, ${strides[axis]}, at, before);
-      ${name}(${q}, ${p}, ${p}, 1, LINE_B${sums.sizes.table}, before, after);
-      write_${name}(${q}, ${strides[axis]}, after, at);
-% endif
+<%def name="gather_back(sums, source, target)">\
+${multiply(sums.sizes.p1d, sums.sizes.q1d, 1, sums.sizes.p1d, f"LINE_B{sums.sizes.table}", source, target, "accum")}\
+</%def>\
+## The derivative along the last direction of what stands in `values`, into its slot.
+<%def name="derive_last(sums, values)">\
+    {
+      real slope[${plan.q1d}];
+      ${multiply(plan.q1d, plan.q1d, plan.q1d, 1, "LINE_D", values, "slope")}
+      ${write(plan.q1d, last, "slope", f"l_fields + {plan.slot(sums, 'c', last)} * SLAB + at")}
     }
-  }
 </%def>\
-${contraction("evaluate", "real")}
-${contraction("integrate", "accum")}
 <%include file="points.cl"/>
 #undef TABLE_W
 #define TABLE_W(q) (plane_weight * LINE_W[n])
@@ -68,24 +55,48 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
   const int item = (int)get_local_id(0) % ITEMS, own = (int)get_local_id(0) / ITEMS;
   const int past = (int)get_group_id(0) * CELLS + own, cell = first + min(past, count - 1);
-  const int a = item % N, b = item / N;
+  const int g = item % N, h = item / N; // places in the directions across its lines
 % for array in step.local:
   __local ${array.ctype} ${array.name}[${array.words}]; // ${plan.itemsize(array.ctype) * array.words} bytes
 % endfor
 % for array in plan.cell_local:
   __local ${array.ctype} *${array.name.replace("s_", "l_", 1)} = ${array.name} + own * ${array.words};
 % endfor
+% if plan.shares_slots:
+  __local accum *l_fields = l_slots, *l_rows = l_slots;
+% endif
 
   // gather
-  {
-% for sums in plan.lattices:
-    __local real *r_${sums.name}_e = l_${sums.name};
+% for sums, field in zip(plan.lattices, work.fields):
+<% p, q, comps = sums.sizes.p1d, sums.sizes.q1d, field.num_comp %>\
+% if sums.orders:
+  if (${line(along, sums, ())}) {
+    const int at = ${start(along)};
+% if work.source != "evector":
+    int offsets[${p}];
+    SHORT for (int n = 0; n < ${p}; ++n) offsets[n] = ${nodes.offset(work, field.name, place_of(along, p))};
+% endif
+    COMPONENTS for (int c = 0; c < ${comps}; ++c) {
+      real nodes[${p}];
+      SHORT for (int n = 0; n < ${p}; ++n) nodes[n] = ${nodes.value(work, field, "offsets[n]", place_of(along, p))};
+% if sums.sizes.collocated:
+      const real *values = nodes;
+% else:
+      real values[${q}];
+      ${interpolate(sums, "nodes", "values")}
+% endif
+      ${write(q, along, "values", f"l_fields + {plan.slot(sums, 'c')} * SLAB + at")}
+% if along == last and sums in derived:
+${derive_last(sums, "values")}\
+% endif
+    }
+  }
+% endif
 % endfor
 % if plan.needs_coords:
-    __local real *r_x_e = l_x;
+  EACH(i, NUM_COORD_BASIS)
+    for (int d = 0; d < DIM; ++d) l_x[d * NUM_COORD_BASIS + i] = d_coords[d_coord_offsets[AT_d_coord_offsets(cell, i)] + d];
 % endif
-<%include file="load.mako"/>
-  }
   barrier(CLK_LOCAL_MEM_FENCE);
 
   // tabulate
@@ -102,127 +113,84 @@ void ${step.name}(${arguments}) {
     for (int i = 0; i < DIM * DIM; ++i) l_map[i] = inverse[i];
   }
 % endif
-% for axis in range(last):
+<%include file="multilinear.mako"/>\
+<%
+stages = along != last and between and plan.interpolates
+%>\
+% for axis in between if stages else ():
 % for sums in plan.lattices:
-% if sums.orders and not sums.sizes.collocated:
-${stage("evaluate", "real", f"l_{sums.name}", axis, sums, False)}\
+% if along != last and sums.orders and not sums.sizes.collocated:
+  if (${line(axis, sums, (along,))})
+    COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+      real before[${sums.sizes.p1d}], after[${sums.sizes.q1d}];
+      __local real *at = l_fields + ${plan.slot(sums, "c")} * SLAB + ${start(axis)};
+      ${read(sums.sizes.p1d, axis, "at", "before")}
+      ${interpolate(sums, "before", "after")}
+      ${write(sums.sizes.q1d, axis, "after", "at")}
+    }
 % endif
 % endfor
-% if axis == 0 and plan.maps_once or any(sums.orders and not sums.sizes.collocated for sums in plan.lattices):
+% endfor
+% if stages or (plan.maps_once or plan.multilinear) and not derived:
   barrier(CLK_LOCAL_MEM_FENCE);
 % endif
-% endfor
-% for sums in plan.lattices:
-  real r_${sums.name}_line[${sums.sizes.num_comp * plan.q1d}];
-% endfor
-% for sums in plan.rows:
-  accum r_${sums.name}_line[${sums.sizes.num_comp * plan.q1d}];
-  SHORT for (int n = 0; n < ${sums.sizes.num_comp * plan.q1d}; ++n) r_${sums.name}_line[n] = 0;
-% endfor
   const int at = ${start(last)};
-  const int inside = ${" && ".join(f"{item} < {plan.q1d}" for item in "ab"[:last])};
+  const int inside = ${" && ".join(f"{item} < {plan.q1d}" for item, _ in plan.across(last))};
+% if along != last:
 % for sums in plan.lattices:
-% if sums.orders:
+% if sums.orders and (sums in derived or not sums.sizes.collocated):
   if (inside)
-    SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+    COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+      real before[${sums.sizes.p1d}];
+      __local real *to = l_fields + ${plan.slot(sums, "c")} * SLAB + at;
+      ${read(sums.sizes.p1d, last, "to", "before")}
 % if sums.sizes.collocated:
-      read_evaluate(${plan.q1d}, ${strides[last]}, l_${sums.name} + c * SLAB + at, r_${sums.name}_line + c * ${plan.q1d});
+      const real *values = before;
 % else:
-      real before[N];
-      read_evaluate(${sums.sizes.p1d}, ${strides[last]}, l_${sums.name} + c * SLAB + at, before);
-      evaluate(${plan.q1d}, ${sums.sizes.p1d}, ${sums.sizes.p1d}, 1, LINE_B${sums.sizes.table}, before, r_${sums.name}_line + c * ${plan.q1d});
-% if plan.derives(sums) or not plan.unrolls_line:
-      write_evaluate(${plan.q1d}, ${strides[last]}, r_${sums.name}_line + c * ${plan.q1d}, l_${sums.name} + c * SLAB + at);
+      real values[${sums.sizes.q1d}];
+      ${interpolate(sums, "before", "values")}
+      ${write(sums.sizes.q1d, last, "values", "to")}
 % endif
+% if sums in derived:
+${derive_last(sums, "values")}\
 % endif
     }
 % endif
 % endfor
-% if any(plan.derives(sums) and not sums.sizes.collocated for sums in plan.lattices):
+% if derived and plan.interpolates:
   barrier(CLK_LOCAL_MEM_FENCE);
 % endif
-% if any(map(plan.derives, (*plan.lattices, *plan.rows))):
-% for axis in range(last):
-  // of derivatives along ${names[axis]}
-  real r_derive${axis}[${plan.q1d}];
-% endfor
 % endif
-% if plan.coords_line:
-  // The coordinates and their derivatives along the other directions, contracted but for the last.
-<% p = plan.coords_line.sizes.p1d %>\
-  real r_x_line[${work.dim} * DIM * ${p}];
-  SHORT for (int d = 0; d < DIM; ++d)
-    SHORT for (int n = 0; n < ${p}; ++n) {
-% for axis in range(work.dim):
-      real sum${axis} = 0;
-% endfor
-      SHORT for (int m = 0; m < ${p**last}; ++m) {
-        const real node = l_x[(d * ${p} + n) * ${p**last} + m];
-% for axis in range(work.dim):
-<% factors = [f"LINE_{'D' if other == axis else 'B'}{work.coord_table}[min({item}, {plan.q1d - 1}) * {p} + m / {p**other} % {p}]" for item, other in zip("ab", range(last))] %>\
-        sum${axis} += ${" * ".join(factors)} * node;
-% endfor
-      }
-% for axis in range(work.dim):
-      r_x_line[(${axis} * DIM + d) * ${p} + n] = sum${axis};
-% endfor
+% for axis in range(last) if derived else ():
+  if (inside) {
+    const int from = ${start(axis)};
+% for sums in derived:
+    COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+      real values[${plan.q1d}], slope[${plan.q1d}];
+      ${read(plan.q1d, axis, f"l_fields + {plan.slot(sums, 'c')} * SLAB + from", "values")}
+      ${multiply(plan.q1d, plan.q1d, plan.q1d, 1, "LINE_D", "values", "slope")}
+      ${write(plan.q1d, axis, "slope", f"l_fields + {plan.slot(sums, 'c', axis)} * SLAB + from")}
     }
+% endfor
+  }
+% endfor
+% if derived:
+  barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 
   if (inside) {
-    const real plane_weight = ${" * ".join(f"LINE_W[{item}]" for item in "ab"[:last])};
-% if any(map(plan.derives, plan.lattices)):
-    SHORT for (int m = 0; m < ${plan.q1d}; ++m) {
-% for axis in range(last):
-      r_derive${axis}[m] = LINE_D[${"ab"[axis]} * ${plan.q1d} + m];
-% endfor
-    }
-% endif
-    PENCIL_UNROLL
-    for (int n = 0; n < ${plan.q1d}; ++n) {
-      const int place = ${" + ".join(f"{item} * {plan.q1d**axis}" for axis, item in enumerate([*"ab"[:last], "n"]))}, q = RULE(place);
+    const real plane_weight = ${" * ".join(f"LINE_W[{item}]" for item, _ in plan.across(last))};
+<%include file="line_map.mako"/>\
+    LONG for (int n = 0; n < ${plan.q1d}; ++n) {
+      const int place = ${place_of(last, plan.q1d)}, q = RULE(place);
 % for sums in plan.lattices:
       real r_${sums.name}_e[${plan.slots(sums)}];
 % if sums.orders:
-      SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
-        r_${sums.name}_e[c] = ${f"r_{sums.name}_line[c * {plan.q1d} + n]" if plan.unrolls_line else f"l_{sums.name}[c * SLAB + at + n * {strides[last]}]"};
-% if plan.derives(sums):
-% for axis in range(work.dim):
-        real sum${axis} = 0;
-% endfor
-        SHORT for (int m = 0; m < ${plan.q1d}; ++m) {
-<% offsets = [" + ".join(["n" if other == last else "m" if other == axis else "ab"[other]][0] + f" * {strides[other]}" for other in range(work.dim)) for axis in range(last)] %>\
-% for axis in range(last):
-          sum${axis} += r_derive${axis}[m] * l_${sums.name}[c * SLAB + ${offsets[axis]}];
-% endfor
-          sum${last} += LINE_D[n * ${plan.q1d} + m] * r_${sums.name}_line[c * ${plan.q1d} + m];
-        }
-% for axis in range(work.dim):
-        r_${sums.name}_e[${sums.sizes.num_comp} + c * DIM + ${axis}] = sum${axis};
-% endfor
-% endif
-      }
+      SHORT for (int i = 0; i < ${plan.slots(sums)}; ++i)
+        r_${sums.name}_e[i] = l_fields[(${plan.first(sums)} + i) * SLAB + at + n * ${strides[last]}];
 % endif
 % endfor
-% if plan.coords_line:
-      real r_x_e[DIM * (1 + DIM)];
-      SHORT for (int d = 0; d < DIM; ++d) {
-% for axis in range(work.dim + 1):
-        real sum${axis} = 0;
-% endfor
-        SHORT for (int m = 0; m < ${p}; ++m) {
-% for axis in range(last):
-          sum${axis} += LINE_B${work.coord_table}[n * ${p} + m] * r_x_line[(${axis} * DIM + d) * ${p} + m];
-% endfor
-          sum${last} += LINE_D${work.coord_table}[n * ${p} + m] * r_x_line[(${last} * DIM + d) * ${p} + m];
-          sum${work.dim} += LINE_B${work.coord_table}[n * ${p} + m] * r_x_line[(${last} * DIM + d) * ${p} + m];
-        }
-        r_x_e[d] = sum${work.dim};
-% for axis in range(work.dim):
-        r_x_e[DIM + d * DIM + ${axis}] = sum${axis};
-% endfor
-      }
-% endif
+<%include file="line_point.mako"/>\
 % for sums in plan.rows:
       accum r_${sums.name}_e[${plan.slots(sums)}];
 % endfor
@@ -242,22 +210,10 @@ ${stage("evaluate", "real", f"l_{sums.name}", axis, sums, False)}\
 % endif
 <%include file="point.mako"/>
 % for sums in plan.rows:
-% if sums.orders:
-      SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
-% if plan.values(sums) and plan.unrolls_line:
-        r_${sums.name}_line[c * ${plan.q1d} + n] += r_${sums.name}_e[c];
-% elif plan.values(sums):
-        // Registers have no changing numbers.
-        SHORT for (int m = 0; m < ${plan.q1d}; ++m) r_${sums.name}_line[c * ${plan.q1d} + m] += m == n ? r_${sums.name}_e[c] : 0;
-% endif
-% if plan.derives(sums):
-% for axis in range(last):
-        l_${sums.name}[(${axis} * ${sums.sizes.num_comp} + c) * SLAB + at + n * ${strides[last]}] = r_${sums.name}_e[${sums.sizes.num_comp} + c * DIM + ${axis}];
+% for begin, end in plan.written(sums):
+      SHORT for (int i = ${begin}; i < ${end}; ++i)
+        l_rows[(${plan.first(sums)} + i) * SLAB + at + n * ${strides[last]}] = r_${sums.name}_e[i];
 % endfor
-        SHORT for (int m = 0; m < ${plan.q1d}; ++m) r_${sums.name}_line[c * ${plan.q1d} + m] += (accum)LINE_D[n * ${plan.q1d} + m] * r_${sums.name}_e[${sums.sizes.num_comp} + c * DIM + ${last}];
-% endif
-      }
-% endif
 % endfor
     }
   }
@@ -265,58 +221,112 @@ ${stage("evaluate", "real", f"l_{sums.name}", axis, sums, False)}\
   // integrate
 % if any(map(plan.derives, plan.rows)):
   barrier(CLK_LOCAL_MEM_FENCE);
-  if (inside) {
-    SHORT for (int m = 0; m < ${plan.q1d}; ++m) {
 % for axis in range(last):
-      r_derive${axis}[m] = LINE_D[m * ${plan.q1d} + ${"ab"[axis]}];
-% endfor
+  if (inside) {
+    const int from = ${start(axis)};
+% for sums in filter(plan.derives, plan.rows):
+    COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+      accum flux[${plan.q1d}], back[${plan.q1d}];
+      __local accum *line = l_rows + ${plan.slot(sums, "c", axis)} * SLAB + from;
+      ${read(plan.q1d, axis, "line", "flux")}
+      ${multiply(plan.q1d, plan.q1d, 1, plan.q1d, "LINE_D", "flux", "back", "accum")}
+      ${write(plan.q1d, axis, "back", "line")}
     }
-% for sums in plan.rows:
-% if plan.derives(sums):
-    SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
-      SHORT for (int n = 0; n < ${plan.q1d}; ++n) {
-        accum sum = r_${sums.name}_line[c * ${plan.q1d} + n];
-        SHORT for (int m = 0; m < ${plan.q1d}; ++m)
-          sum += ${" + ".join(f"(accum)r_derive{axis}[m] * l_{sums.name}[({axis} * {sums.sizes.num_comp} + c) * SLAB + " + " + ".join(("n" if other == last else "m" if other == axis else "ab"[other]) + f" * {strides[other]}" for other in range(work.dim)) + "]" for axis in range(last))};
-        r_${sums.name}_line[c * ${plan.q1d} + n] = sum;
-      }
-    }
-% endif
 % endfor
   }
-% endif
+% endfor
   barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+## What the rows have at the points of the item's line, summed over values and derivatives.
+<%def name="sum_line(sums)">\
+      accum sums[${plan.q1d}];
+% if plan.derives(sums):
+      {
+        accum flux[${plan.q1d}];
+        ${read(plan.q1d, last, f"l_rows + {plan.slot(sums, 'c', last)} * SLAB + at", "flux")}
+        ${multiply(plan.q1d, plan.q1d, 1, plan.q1d, "LINE_D", "flux", "sums", "accum")}
+      }
+      SHORT for (int n = 0; n < ${plan.q1d}; ++n)
+        sums[n] += ${" + ".join(f"l_rows[{plan.slot(sums, 'c', axis)} * SLAB + at + n * {strides[last]}]" for axis in [*[None] * plan.values(sums), *range(last)])};
+% elif plan.values(sums):
+      ${read(plan.q1d, last, f"l_rows + {plan.slot(sums, 'c')} * SLAB + at", "sums")}
+% else:
+      SHORT for (int n = 0; n < ${plan.q1d}; ++n) sums[n] = 0;
+% endif
+</%def>\
+% if along != last:
 % for sums in plan.rows:
   if (inside)
-    SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+    COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+      __local accum *to = l_rows + ${plan.slot(sums, "c")} * SLAB + at;
+${sum_line(sums)}\
 % if sums.sizes.collocated:
-      write_integrate(${plan.q1d}, ${strides[last]}, r_${sums.name}_line + c * ${plan.q1d}, l_${sums.name} + c * SLAB + at);
+      ${write(plan.q1d, last, "sums", "to")}
 % else:
-      accum after[N];
-      integrate(${sums.sizes.p1d}, ${plan.q1d}, 1, ${sums.sizes.p1d}, LINE_B${sums.sizes.table}, r_${sums.name}_line + c * ${plan.q1d}, after);
-      write_integrate(${sums.sizes.p1d}, ${strides[last]}, after, l_${sums.name} + c * SLAB + at);
+      accum nodes[${sums.sizes.p1d}];
+      ${gather_back(sums, "sums", "nodes")}
+      ${write(sums.sizes.p1d, last, "nodes", "to")}
 % endif
     }
 % endfor
   barrier(CLK_LOCAL_MEM_FENCE);
-% for axis in reversed(range(last)):
+% for axis in between:
 % for sums in plan.rows:
 % if not sums.sizes.collocated:
-${stage("integrate", "accum", f"l_{sums.name}", axis, sums, True)}\
+  if (${line(axis, sums, (along,))})
+    COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+      accum before[${sums.sizes.q1d}], after[${sums.sizes.p1d}];
+      __local accum *at = l_rows + ${plan.slot(sums, "c")} * SLAB + ${start(axis)};
+      ${read(sums.sizes.q1d, axis, "at", "before")}
+      ${gather_back(sums, "before", "after")}
+      ${write(sums.sizes.p1d, axis, "after", "at")}
+    }
 % endif
 % endfor
-% if any(not sums.sizes.collocated for sums in plan.rows):
   barrier(CLK_LOCAL_MEM_FENCE);
+% endfor
 % endif
-% endfor
 
-  if (past < count) {
-% for sums in plan.lattices:
-    __local real *r_${sums.name}_e = l_${sums.name};
-% endfor
-% for sums in plan.rows:
-    __local accum *r_${sums.name}_e = l_${sums.name};
-% endfor
-<%include file="scatter.mako"/>
+  // scatter
+% if plan.sums_dots:
+  double r_dot = 0;
+% endif
+% for i, (sums, row) in enumerate(zip(plan.rows, work.rows)):
+<% p, comps = sums.sizes.p1d, row.num_comp %>\
+  if (past < count && ${line(along, sums, ())}) {
+% if plan.scatter == "atomic":
+    int offsets[${p}];
+    SHORT for (int n = 0; n < ${p}; ++n) offsets[n] = ${nodes.offset(work, f"test{i}", place_of(along, p))};
+% endif
+    COMPONENTS for (int c = 0; c < ${comps}; ++c) {
+% if along == last:
+${sum_line(sums)}\
+      const accum *nodes = sums;
+% else:
+      accum sums[${sums.sizes.q1d}];
+      const int from = ${start(along)};
+      ${read(sums.sizes.q1d, along, f"l_rows + {plan.slot(sums, 'c')} * SLAB + from", "sums")}
+% if sums.sizes.collocated:
+      const accum *nodes = sums;
+% else:
+      accum nodes[${p}];
+      ${gather_back(sums, "sums", "nodes")}
+% endif
+% endif
+      SHORT for (int n = 0; n < ${p}; ++n) {
+        ${nodes.add(plan, i, row, "offsets[n]", place_of(along, p), "nodes[n]")}
+      }
+% if plan.sums_dots:
+      if (d_dots)
+        SHORT for (int n = 0; n < ${p}; ++n) {
+          const int b = ${place_of(along, p)};
+          r_dot += (double)nodes[n] * (${direction(i, row)});
+        }
+% endif
+    }
   }
+% endfor
+% if plan.sums_dots:
+  if (d_dots) add_dot(d_dots, r_dot);
+% endif
 }

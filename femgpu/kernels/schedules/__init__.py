@@ -10,6 +10,7 @@ from femgpu.kernels.schedules.sumfact import Sumfact
 from femgpu.kernels.schedules.sumfact_group import SumfactGroupPlan
 from femgpu.kernels.schedules.sumfact_item import SumfactPlan
 from femgpu.kernels.schedules.sumfact_pencils import SumfactPencilPlan
+from femgpu.kernels.schedules.sumfact_planes import SumfactPlanePlan
 from femgpu.kernels.schedules.transposed import Transposed, TransposedPlan
 
 # In the order in which `auto` asks them.
@@ -38,6 +39,7 @@ __all__ = [
     "Sumfact",
     "SumfactGroupPlan",
     "SumfactPencilPlan",
+    "SumfactPlanePlan",
     "SumfactPlan",
     "Transposed",
     "TransposedPlan",

@@ -10,6 +10,7 @@ from femgpu.kernels.schedules.cell import CellPlan
 from femgpu.kernels.schedules.sumfact_group import SumfactGroupPlan
 from femgpu.kernels.schedules.sumfact_item import LANES, SumfactPlan
 from femgpu.kernels.schedules.sumfact_pencils import SumfactPencilPlan
+from femgpu.kernels.schedules.sumfact_planes import SumfactPlanePlan
 from femgpu.kernels.step import Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
@@ -20,8 +21,11 @@ _REGISTER_BYTES = 4096
 # Bytes of private arrays up to which the default plan takes more cells side by side (with 8 of 203 KB an action of degree 8 is two
 # to three times faster than with one).
 _CACHE_BYTES = 1 << 21
+# Items that a GPU runs in step, and what is left of a work-group's speed for each such warp that waits for the others at barriers
+# (0.93 to 0.98 on an H200).
+_WARP, _WARP_SHARE = 32, 0.955
 # Parameters that may be given together: cells of an item, items of a cell, pencils.
-_KINDS = ({"group_size", "lanes"}, {"items", "cells"}, {"pencils"})
+_KINDS = ({"group_size", "lanes"}, {"items", "cells"}, {"pencils"}, {"planes"})
 
 
 class Sumfact:
@@ -30,7 +34,7 @@ class Sumfact:
     name = "sumfact"
     targets = ("residual", "action", "functional", "state")
     facets = False
-    parameters = ("group_size", "lanes", "items", "cells", "pencils", "derivatives")
+    parameters = ("group_size", "lanes", "items", "cells", "pencils", "planes", "derivatives")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Facets, other targets, other cells and rules, and cells that are larger than a stack."""
@@ -65,14 +69,17 @@ class Sumfact:
         if len(given) > 1:
             said = ",".join(f"{name}=N" for names in given for name in sorted(asked & names))
             raise PlanError(
-                f"-femgpu_schedule sumfact:{said}: an item has cells, or cells have items or pencils; give one of these"
+                f"-femgpu_schedule sumfact:{said}: an item has cells, or cells have items, pencils or planes; give one of these"
             )
-        kinds = [self._of_items(work, limits, wish), self._of_groups(work, limits, wish), self._of_pencils(work, limits, wish)]
+        kinds = [self._of_items(work, limits, wish), self._of_groups(work, limits, wish)]
+        shares = (SumfactPencilPlan, "pencils"), (SumfactPlanePlan, "planes")
+        kinds += [self._of_shares(*share, work, limits, wish) for share in shares]
         if given:
             # What is asked for first, which may not serve; then a cell for each item, which always does.
             kinds = [kinds[_KINDS.index(given[0])], kinds[0]]
         elif limits.unroll and SumfactPlan.wished(work, limits, wish).cell_bytes >= _REGISTER_BYTES:
-            kinds.reverse()
+            planes = SumfactPlanePlan.wished(work, limits, wish, derivatives=2)
+            kinds = [kinds[number] for number in ((3, 2, 1, 0) if planes.beats_pencils else (2, 3, 1, 0))]
         for kind in dict.fromkeys(kinds):
             yield from kind
 
@@ -107,12 +114,29 @@ class Sumfact:
         if cells:
             yield replace(plan, items=items, cells=cells)
 
-    def _of_pencils(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactPencilPlan]:
-        """An item for each pencil, and cells for a work-group of the device's liking; none where one does not fit."""
-        plan = SumfactPencilPlan.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 2), block=1)
+    def _of_shares(
+        self, kind: type[SumfactPencilPlan], name: str, work: Work, limits: Limits, wish: Wish
+    ) -> Iterator[SumfactPencilPlan]:
+        """An item for each pencil or plane, and cells for a work-group; none where one does not fit."""
+        plan = kind.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 2), block=1)
         if not plan.serves:
             return
         most = min(limits.abreast(plan.private_bytes) // plan.items, limits.local_bytes // plan.needed_bytes)
-        cells = min(wish.parameter("pencils", max(1, limits.group // plan.items)), most)
+        cells = min(wish.parameter(name, 0) or _cells(plan.items, limits), most)
+        # Strides, which depend on the cells, may take a little more.
+        while cells and replace(plan, cells=cells).local_bytes > limits.local_bytes:
+            cells -= 1
         if cells:
             yield replace(plan, cells=cells)
+
+
+def _cells(items: int, limits: Limits) -> int:
+    """Cells of a work-group, of so many items each: where items run in step, as many of them as possible have something to do."""
+    if not limits.unroll:
+        return max(1, limits.group // items)
+
+    def share(cells: int) -> float:
+        warps = -(-cells * items // _WARP)
+        return cells * items / (warps * _WARP) * _WARP_SHARE**warps
+
+    return max(range(1, max(1, 2 * limits.group // items) + 1), key=share)

@@ -5,19 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from femgpu.errors import PlanError
 from femgpu.kernels.array import Array
+from femgpu.kernels.banks import lattice_strides
 from femgpu.kernels.plan import BESIDE_WORDS
 from femgpu.kernels.schedules.sumfact_item import SumfactPlan, Sums
 from femgpu.kernels.step import Step
+
+# Numbers of 1D matrices for all components up to which it takes 2 to 7 % less time on an H200 to unroll the loops over components.
+_UNROLLED_NUMBERS = 200
 
 
 @dataclass(frozen=True)
 class SumfactPencilPlan(SumfactPlan):
     """A plan of schedule sumfact with an item for each line of points along the last direction.
 
-    Directions are contracted in place, one after the other, and derivatives are taken of the values at the points: a component of a
-    field takes one lattice of local memory, one of a row as many as there are other directions.
+    Between barriers items take lines of lattices in local memory, along one direction after the other: values at the points, then
+    their derivatives, then points, and back. A number at the points takes a lattice; the rows take those of the fields.
 
     Attributes:
         cells: cells per work-group.
@@ -33,8 +39,7 @@ class SumfactPencilPlan(SumfactPlan):
     def steps(self) -> tuple[Step, ...]:
         """One launch."""
         sizes = {"LANES": 1, "ITEMS": self.items, "CELLS": self.cells, "N": self.width}
-        row = self.width | 1
-        sizes |= {"ROW": row, "PLANE": row * self.width, "SLAB": self.slab}
+        sizes |= dict(zip(("ROW", "PLANE"), self.strides, strict=False)) | {"SLAB": self.slab}
         return (
             Step(
                 name=self.work.target,
@@ -43,10 +48,19 @@ class SumfactPencilPlan(SumfactPlan):
                 local=tuple(replace(array, words=array.words * self.cells) for array in self.cell_local),
                 items=self.items * self.cells,
                 group_cells=self.cells,
-                barriers=2 * self.work.dim + 1,
+                barriers=self.num_barriers,
                 macros=tuple(sizes.items()),
             ),
         )
+
+    @property
+    def num_barriers(self) -> int:
+        """After loading, around the derivatives, and between the directions of an interpolation."""
+        fields, rows = (any(map(self.derives, group)) for group in (self.lattices, self.rows))
+        turns, between = self.along < self.work.dim - 1, self.work.dim - 2
+        count = 1 + fields * (1 + self.interpolates) + 2 * rows + turns * (1 + between)
+        stages = turns and between and self.interpolates
+        return count + bool(stages or (self.maps_once or self.multilinear) and not fields)
 
     @property
     def shape(self) -> str:
@@ -72,28 +86,34 @@ class SumfactPencilPlan(SumfactPlan):
         return max(self.q1d, *(sums.sizes.p1d for sums in (*self.lattices, *self.rows)))
 
     @property
+    def shared_axes(self) -> tuple[tuple[int, ...], ...]:
+        """Directions along which items count that take lines of a lattice."""
+        dim = self.work.dim
+        return tuple(tuple(other for other in range(dim) if other != axis) for axis in range(dim))
+
+    @property
+    def num_lattices(self) -> int:
+        """Lattices of a cell that stand in one array."""
+        fields, rows = (sum(map(self.slabs, group)) for group in (self.lattices, self.rows))
+        return max(fields, rows) if self.shares_slots else max(fields, 1)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Numbers between rows of a lattice, between planes, and between cells; where loops are not unrolled there are no banks."""
+        width, dim = self.width, self.work.dim
+        if not self.unroll:
+            return (*(width**axis for axis in range(1, dim)), self.num_lattices * width**dim)
+        return lattice_strides(width, dim, self.cells, self.num_lattices, self.shared_axes, self.itemsize("real"))
+
+    @property
     def slab(self) -> int:
-        """Numbers of a lattice, whose rows are an odd number of words apart, which are then in different banks."""
-        return (self.width | 1) * self.width ** (self.work.dim - 1)
+        """Numbers of a lattice."""
+        return self.strides[-2] * self.width
 
     @property
     def items(self) -> int:
         """Work-items per cell."""
         return self.width ** (self.work.dim - 1)
-
-    def place(self, num_basis: int, num_comp: int, b: str, c: str) -> str:
-        """A lattice for each component."""
-        p1d = round(num_basis ** (1 / self.work.dim))
-        strides = ("1", "ROW", "PLANE")[: self.work.dim]
-        return " + ".join([f"({c}) * SLAB", *(f"({b}) / {p1d**axis} % {p1d} * {step}" for axis, step in enumerate(strides))])
-
-    def place_of_node(self, b: str, d: str) -> str:
-        """Direction by direction, without gaps."""
-        return f"({d}) * {self.work.num_coord_basis} + ({b})"
-
-    def each(self, name: str, count: str) -> str:
-        """Items take turns, all of them equally many."""
-        return f"EACH({name}, {count})"
 
     @property
     def keeps_coefficients(self) -> bool:
@@ -116,9 +136,36 @@ class SumfactPencilPlan(SumfactPlan):
         return self.work.maps and self.work.affine and self.geometry == "recomputed"
 
     @property
-    def unrolls_line(self) -> bool:
-        """Whether the loop over an item's points is unrolled, so that its line stands in registers."""
-        return self.q1d * self.work.pointwise_size <= self.unroll
+    def multilinear(self) -> bool:
+        """Whether coordinates at the points are those of a cell given by its vertices."""
+        sums, tensor = self.coords_line, self.work.tensor
+        assert tensor is not None
+        return sums is not None and np.array_equal(tensor.factors[sums.sizes.table].nodes, (-1, 1))
+
+    @property
+    def unrolls_components(self) -> bool:
+        """Whether components follow each other in the program's text, by the numbers of the 1D matrices in it."""
+        comps = sum(sums.sizes.num_comp for sums in (*self.lattices, *self.rows))
+        return bool(self.unroll) and comps * self.width**2 <= _UNROLLED_NUMBERS
+
+    @cached_property
+    def along(self) -> int:
+        """The direction of the lines of nodes that items load: that of the points where these are the nodes, else another one."""
+        collocated = all(sums.sizes.collocated for sums in (*self.lattices, *self.rows))
+        return self.work.dim - 1 if collocated else self.work.dim - 2
+
+    def across(self, axis: int) -> list[tuple[str, int]]:
+        """The other directions, with the names of an item's places there."""
+        return list(zip("gh", (other for other in range(self.work.dim) if other != axis), strict=False))
+
+    def place_of(self, axis: int, p1d: int) -> str:
+        """The number on a lattice of place n of the item's line along a direction, in C."""
+        return " + ".join([*(f"{item} * {p1d**other}" for item, other in self.across(axis)), f"n * {p1d**axis}"])
+
+    @property
+    def interpolates(self) -> bool:
+        """Whether coefficients of a field are not its values."""
+        return any(sums.orders and not sums.sizes.collocated for sums in self.lattices)
 
     def values(self, sums: Sums) -> bool:
         """Whether values of a field occur."""
@@ -132,17 +179,43 @@ class SumfactPencilPlan(SumfactPlan):
         """Numbers of a field at a point."""
         return sums.sizes.num_comp * (1 + self.work.dim * self.derives(sums))
 
+    def first(self, sums: Sums) -> int:
+        """The first of a field's lattices, among those of all fields, or of a row's."""
+        group = self.lattices if sums in self.lattices else self.rows
+        return sum(self.slabs(other) for other in group[: group.index(sums)])
+
+    def slabs(self, sums: Sums) -> int:
+        """Lattices of a field or of a row."""
+        return self.slots(sums)
+
+    def slot(self, sums: Sums, comp: str, axis: int | None = None) -> str:
+        """The lattice of a component's values or derivatives, in C."""
+        first, comps = self.first(sums), sums.sizes.num_comp
+        return f"({first} + {comp})" if axis is None else f"({first + comps + axis} + {comp} * {self.work.dim})"
+
+    def written(self, sums: Sums) -> list[tuple[int, int]]:
+        """Of a row's numbers at a point, from where to where there are any."""
+        comps = sums.sizes.num_comp
+        found = [(0, comps)] * self.values(sums) + [(comps, self.slots(sums))] * self.derives(sums)
+        return [(0, self.slots(sums))] if len(found) == 2 else found
+
+    @property
+    def shares_slots(self) -> bool:
+        """Whether the rows' lattices are the fields', whose numbers at a point are read before the rows' are written."""
+        return self.ctype("real") == self.ctype("accum")
+
     @cached_property
     def cell_local(self) -> tuple[Array, ...]:
         """Local memory that one cell takes."""
-        found = [Array(f"s_{sums.name}", "real", ("lattice",), sums.sizes.num_comp * self.slab) for sums in self.lattices]
-        for sums in self.rows:
-            lattices = self.work.dim - 1 if self.derives(sums) else 1
-            found.append(Array(f"s_{sums.name}", "accum", ("lattice",), sums.sizes.num_comp * lattices * self.slab))
+        found = [Array("s_slots" if self.shares_slots else "s_fields", "real", ("lattice",), self.strides[-1])]
+        if not self.shares_slots:
+            found.append(Array("s_rows", "accum", ("lattice",), self.slab * sum(map(self.slabs, self.rows))))
         if self.needs_coords:
             found.append(Array("s_x", "real", ("nodes",), self.work.num_coord_basis * self.work.dim))
         if self.maps_once:
             found.append(Array("s_map", "real", ("map",), self.work.dim**2 + 1))
+        elif self.multilinear:
+            found.append(Array("s_map", "real", ("map",), self.work.dim << self.work.dim))
         return tuple(found)
 
     @property
@@ -151,10 +224,31 @@ class SumfactPencilPlan(SumfactPlan):
         return sum(array.words * self.itemsize(array.ctype) for array in self.cell_local)
 
     @property
+    def local_traffic(self) -> int:
+        """Bytes of lattices that one cell reads and writes in local memory."""
+        return sum(
+            sums.sizes.num_comp * self.crossings(sums, rows) * self.itemsize("accum" if rows else "real")
+            for rows, group in enumerate((self.lattices, self.rows))
+            for sums in group
+        )
+
+    def crossings(self, sums: Sums, rows: bool | int) -> int:
+        """Numbers of a component of a field, or of a row, that are read or written in local memory."""
+        dim, p, q = self.work.dim, sums.sizes.p1d, self.q1d
+        points, derives = q**dim, self.derives(sums)
+        stages = 0
+        if self.along < dim - 1:
+            # A direction at a time: nodes become points.
+            stages = p ** (dim - 1) * q + p * q ** (dim - 1) + (dim - 2) * (p**2 * q + p * q**2)
+        into_points = points * (self.values(sums) + dim * derives)
+        # The values that are differentiated, and the derivative along the last direction; of rows what is summed.
+        beside = into_points if rows else points * (1 + derives)
+        return stages + into_points + beside + 2 * (dim - 1) * derives * points
+
+    @property
     def private_bytes(self) -> int:
-        """Lines of points, and two for each contraction, which compilers do not let share them; what belongs to a point."""
+        """Two lines for each contraction, which compilers do not let share them; what belongs to a point."""
         work, dim = self.work, self.work.dim
-        sums = (*self.lattices, *self.rows)
-        words = sum(entry.sizes.num_comp * self.q1d + self.slots(entry) + 2 * dim * self.width for entry in sums)
-        words += dim * self.q1d + 2 * dim**2 * self.width * (self.coords_line is not None)
+        words = sum(self.slots(sums) + 2 * (dim + 2) * self.width for sums in (*self.lattices, *self.rows))
+        words += 2 * dim**2 * self.width * (self.coords_line is not None)
         return 8 * (words + 4 * dim**3 + work.num_state + 2 * work.num_cell_state + BESIDE_WORDS)

@@ -1,0 +1,314 @@
+<%namespace name="nodes" file="nodes.mako"/>\
+// Schedule sumfact on hexahedra, ITEMS work-items for each of the CELLS cells of a work-group. An item has a plane of points, across the
+// second direction, in its registers, where it contracts the other two directions. For the second direction it takes a plane across
+// the third, by way of local memory, and so do the nodes unless they are the points.
+// Index space: local id = (cell, item). Past the last cell of the launch items repeat it and write nothing.
+<%
+q = plan.q1d
+derived = [sums for sums in plan.lattices if plan.derives(sums)]
+derived_rows = [sums for sums in plan.rows if plan.derives(sums)]
+groups = (("fields", "real", plan.lattices), ("rows", "accum", plan.rows))
+def slot(sums, axis=None):
+    comps = sums.sizes.num_comp
+    return "c" if axis is None else f"({comps + axis} + 3 * c)"
+%>\
+#define LATTICE
+#define AT_POINT(slot, p) (slot)
+#define SHORT${' _Pragma("unroll")' if plan.unroll else ""}
+#define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
+#define PLACES ${q * q}
+## target[(r, l)] (+)= sum_m matrix[r, m] source[(m, l)] for all lines l of a plane: the strides of a line and between lines
+<%def name="multiply(rows, columns, lines, matrix, transposed, source, target, type, adds=False)">\
+<% (name, along, across), (into, to, over) = source, target %>\
+SHORT for (int l = 0; l < ${lines}; ++l)
+          SHORT for (int r = 0; r < ${rows}; ++r) {
+            ${type} sum = 0;
+            SHORT for (int m = 0; m < ${columns}; ++m)
+              sum += (${type})${matrix}[${f"m * {rows} + r" if transposed else f"r * {columns} + m"}] * ${name}[m * ${along} + l * ${across}];
+            ${into}[r * ${to} + l * ${over}] ${"+=" if adds else "="} sum;
+          }\
+</%def>\
+## An item's plane across the second or the third direction, between registers and local memory.
+<%def name="move(first, second, line, plane, local, private, into_local)">\
+SHORT for (int m = 0; m < ${second}; ++m)
+          SHORT for (int n = 0; n < ${first}; ++n) ${f"{local}[m * {plane} + n] = {private}[m * {line} + n]" if into_local else f"{private}[m * {line} + n] = {local}[m * {plane} + n]"};\
+</%def>\
+## What the rows have at the points of the item's plane, summed over values and derivatives.
+<%def name="collect(sums)">\
+      accum sums[PLACES];
+      SHORT for (int l = 0; l < PLACES; ++l) sums[l] = ${f"r_{sums.name}_q[c * PLACES + l]" if plan.values(sums) else "0"};
+% if plan.derives(sums):
+      {
+        const __local accum *plane = l_rows + (${plan.first(sums)} + c) * SLAB + item * ROW;
+        SHORT for (int l = 0; l < PLACES; ++l) sums[l] += plane[l / ${q} * PLANE + l % ${q}];
+      }
+      ${multiply(q, q, q, "LINE_D", True, (f"(r_{sums.name}_q + {slot(sums, 0)} * PLACES)", 1, q), ("sums", 1, q), "accum", True)}
+      ${multiply(q, q, q, "LINE_D", True, (f"(r_{sums.name}_q + {slot(sums, 2)} * PLACES)", q, 1), ("sums", q, 1), "accum", True)}
+% endif
+</%def>\
+<%def name="scatter(i, sums, row, place, values)">\
+<% p = sums.sizes.p1d %>\
+      if (past < count) {
+        SHORT for (int l = 0; l < ${p * p}; ++l) {
+% if plan.scatter == "atomic":
+          const int offset = ${nodes.offset(work, f"test{i}", place)};
+% endif
+          ${nodes.add(plan, i, row, "offset", place, f"{values}[l]")}
+        }
+% if plan.sums_dots:
+        if (d_dots)
+          SHORT for (int l = 0; l < ${p * p}; ++l) {
+            const int b = ${place};
+            r_dot += (double)${values}[l] * (${direction(i, row)});
+          }
+% endif
+      }
+</%def>\
+<%include file="points.cl"/>
+#undef TABLE_W
+#define TABLE_W(q) (LINE_W[i] * LINE_W[k] * item_weight)
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+void ${step.name}(${arguments}) {
+  const int item = (int)get_local_id(0) % ITEMS, own = (int)get_local_id(0) / ITEMS;
+  const int past = (int)get_group_id(0) * CELLS + own, cell = first + min(past, count - 1);
+% for array in step.local:
+  __local ${array.ctype} ${array.name}[${array.words}]; // ${plan.itemsize(array.ctype) * array.words} bytes
+% endfor
+% for array in plan.cell_local:
+  __local ${array.ctype} *${array.name.replace("s_", "l_", 1)} = ${array.name} + own * ${array.words};
+% endfor
+% if plan.shares_slots:
+  __local accum *l_fields = l_slots, *l_rows = l_slots;
+% endif
+% for _, kind, group in groups:
+% for sums in group:
+  ${kind} r_${sums.name}_q[${plan.slots(sums)} * PLACES];
+% endfor
+% endfor
+  const int inside = item < ${q};
+
+  // gather
+% for sums, field in zip(plan.lattices, work.fields):
+<% p = sums.sizes.p1d %>\
+% if sums.orders:
+  if (item < ${p}) {
+<% place = f"(l + {p * p} * item)" if plan.turns else f"(l % {p} + {p} * item + l / {p} * {p * p})" %>\
+% if work.source != "evector":
+    int offsets[${p * p}];
+    SHORT for (int l = 0; l < ${p * p}; ++l) offsets[l] = ${nodes.offset(work, field.name, place)};
+% endif
+    SHORT for (int c = 0; c < ${field.num_comp}; ++c) {
+      real nodes[${p * p}];
+      SHORT for (int l = 0; l < ${p * p}; ++l) nodes[l] = ${nodes.value(work, field, "offsets[l]", place)};
+% if not plan.turns:
+      SHORT for (int l = 0; l < PLACES; ++l) r_${sums.name}_q[c * PLACES + l] = nodes[l];
+% else:
+      __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * PLANE;
+% if sums.sizes.collocated:
+      ${move(q, q, q, "ROW", "plane", "nodes", True)}
+% else:
+      real partial[${p * q}], values[PLACES];
+      ${multiply(q, p, p, f"LINE_B{sums.sizes.table}", False, ("nodes", 1, p), ("partial", 1, q), "real")}
+      ${multiply(q, p, q, f"LINE_B{sums.sizes.table}", False, ("partial", q, 1), ("values", q, 1), "real")}
+      ${move(q, q, q, "ROW", "plane", "values", True)}
+% endif
+% endif
+    }
+  }
+% endif
+% endfor
+% if plan.needs_coords:
+  EACH(i, NUM_COORD_BASIS)
+    for (int d = 0; d < DIM; ++d) l_x[d * NUM_COORD_BASIS + i] = d_coords[d_coord_offsets[AT_d_coord_offsets(cell, i)] + d];
+% endif
+% if plan.turns or plan.needs_coords:
+  barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+
+  // tabulate
+% if plan.turns and any(sums.orders for sums in plan.lattices):
+  if (inside) {
+% for sums in plan.lattices:
+% if sums.orders:
+<% p = sums.sizes.p1d %>\
+    SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+      __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * ROW;
+% if sums.sizes.collocated:
+      ${move(q, q, q, "PLANE", "plane", f"(r_{sums.name}_q + c * PLACES)", False)}
+% else:
+      real nodes[${p * q}];
+      ${move(q, p, q, "PLANE", "plane", "nodes", False)}
+      ${multiply(q, p, q, f"LINE_B{sums.sizes.table}", False, ("nodes", q, 1), (f"(r_{sums.name}_q + c * PLACES)", q, 1), "real")}
+% endif
+    }
+% endif
+% endfor
+  }
+% endif
+% if derived:
+  if (inside) {
+% for sums in derived:
+    SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+      __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * ROW;
+      ${move(q, q, q, "PLANE", "plane", f"(r_{sums.name}_q + c * PLACES)", True)}
+    }
+% endfor
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (inside) {
+% for sums in derived:
+    SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+      __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * PLANE;
+      real values[PLACES], slopes[PLACES];
+      ${move(q, q, q, "ROW", "plane", "values", False)}
+      ${multiply(q, q, q, "LINE_D", False, ("values", q, 1), ("slopes", q, 1), "real")}
+      ${move(q, q, q, "ROW", "plane", "slopes", True)}
+    }
+% endfor
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+
+  if (inside) {
+    const real item_weight = LINE_W[item];
+% for sums in derived:
+    SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+      __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * ROW;
+      ${move(q, q, q, "PLANE", "plane", f"(r_{sums.name}_q + {slot(sums, 1)} * PLACES)", False)}
+      ${multiply(q, q, q, "LINE_D", False, (f"(r_{sums.name}_q + c * PLACES)", 1, q), (f"(r_{sums.name}_q + {slot(sums, 0)} * PLACES)", 1, q), "real")}
+      ${multiply(q, q, q, "LINE_D", False, (f"(r_{sums.name}_q + c * PLACES)", q, 1), (f"(r_{sums.name}_q + {slot(sums, 2)} * PLACES)", q, 1), "real")}
+    }
+% endfor
+% if plan.coords_line:
+    // x = x0 + r xr + t xt + r t xrt on the plane, whose normal derivative is y0 + r yr + t yt + r t yrt.
+    const real s = LINE_X[item];
+    real x0[DIM], xr[DIM], xt[DIM], xrt[DIM], y0[DIM], yr[DIM], yt[DIM], yrt[DIM];
+    SHORT for (int d = 0; d < DIM; ++d) {
+      const __local real *x = l_x + 8 * d;
+      // Low and high ends along the second direction, by those along the first and the third.
+      const real a = x[0], b = x[1], c = x[4], e = x[5], f = x[2], g = x[3], h = x[6], i = x[7];
+      const real low = (a + b) + (c + e), low_r = (b - a) + (e - c), low_t = (c + e) - (a + b), low_rt = (e - c) - (b - a);
+      const real high = (f + g) + (h + i), high_r = (g - f) + (i - h), high_t = (h + i) - (f + g), high_rt = (i - h) - (g - f);
+      const real eighth = R(0.125);
+      y0[d] = eighth * (high - low), x0[d] = eighth * (high + low) + s * y0[d];
+      yr[d] = eighth * (high_r - low_r), xr[d] = eighth * (high_r + low_r) + s * yr[d];
+      yt[d] = eighth * (high_t - low_t), xt[d] = eighth * (high_t + low_t) + s * yt[d];
+      yrt[d] = eighth * (high_rt - low_rt), xrt[d] = eighth * (high_rt + low_rt) + s * yrt[d];
+    }
+% endif
+    SHORT for (int k = 0; k < ${q}; ++k)
+      SHORT for (int i = 0; i < ${q}; ++i) {
+        const int place = i + ${q} * item + ${q * q} * k, q = RULE(place);
+% for sums in plan.lattices:
+        real r_${sums.name}_e[${plan.slots(sums)}];
+% if sums.orders:
+        SHORT for (int l = 0; l < ${plan.slots(sums)}; ++l) r_${sums.name}_e[l] = r_${sums.name}_q[l * PLACES + k * ${q} + i];
+% endif
+% endfor
+% if plan.coords_line:
+        real r_x_e[DIM * (1 + DIM)];
+        SHORT for (int d = 0; d < DIM; ++d) {
+          const real r = LINE_X[i], t = LINE_X[k];
+          r_x_e[d] = (x0[d] + t * xt[d]) + r * (xr[d] + t * xrt[d]);
+          r_x_e[DIM + d * DIM] = xr[d] + t * xrt[d];
+          r_x_e[DIM + d * DIM + 1] = (y0[d] + t * yt[d]) + r * (yr[d] + t * yrt[d]);
+          r_x_e[DIM + d * DIM + 2] = xt[d] + r * xrt[d];
+        }
+% endif
+% for sums in plan.rows:
+        accum r_${sums.name}_e[${plan.slots(sums)}];
+% endfor
+% if work.num_cell_state:
+        real r_c[NUM_CELL_STATE];
+        for (int l = 0; l < NUM_CELL_STATE; ++l) r_c[l] = d_cell_state[AT_d_cell_state(cell, l)];
+% endif
+% if work.maps:
+        real J_inv[DIM * DIM], det_J;
+% if work.affine and plan.geometry == "stored":
+        for (int l = 0; l < DIM * DIM; ++l) J_inv[l] = d_geometry[AT_d_geometry(cell, l)];
+        det_J = d_geometry[AT_d_geometry(cell, DIM * DIM)];
+% endif
+% endif
+<%include file="point.mako"/>
+% for sums in plan.rows:
+% for begin, end in plan.written(sums):
+        SHORT for (int l = ${begin}; l < ${end}; ++l) r_${sums.name}_q[l * PLACES + k * ${q} + i] = r_${sums.name}_e[l];
+% endfor
+% endfor
+      }
+  }
+
+  // integrate
+% if derived_rows:
+  if (inside) {
+% for sums in derived_rows:
+    SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+      __local accum *plane = l_rows + (${plan.first(sums)} + c) * SLAB + item * ROW;
+      ${move(q, q, q, "PLANE", "plane", f"(r_{sums.name}_q + {slot(sums, 1)} * PLACES)", True)}
+    }
+% endfor
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (inside) {
+% for sums in derived_rows:
+    SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+      __local accum *plane = l_rows + (${plan.first(sums)} + c) * SLAB + item * PLANE;
+      accum flux[PLACES], back[PLACES];
+      ${move(q, q, q, "ROW", "plane", "flux", False)}
+      ${multiply(q, q, q, "LINE_D", True, ("flux", q, 1), ("back", q, 1), "accum")}
+      ${move(q, q, q, "ROW", "plane", "back", True)}
+    }
+% endfor
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+% if plan.sums_dots:
+  double r_dot = 0;
+% endif
+% for i, (sums, row) in enumerate(zip(plan.rows, work.rows)):
+<% p = sums.sizes.p1d %>\
+% if not plan.turns:
+  if (inside)
+    SHORT for (int c = 0; c < ${row.num_comp}; ++c) {
+${collect(sums)}\
+${scatter(i, sums, row, f"(l % {p} + {p} * item + l / {p} * {p * p})", "sums")}\
+    }
+% else:
+  if (inside)
+    SHORT for (int c = 0; c < ${row.num_comp}; ++c) {
+${collect(sums)}\
+      __local accum *to = l_rows + (${plan.first(sums)} + c) * SLAB + item * ROW;
+% if sums.sizes.collocated:
+      ${move(q, q, q, "PLANE", "to", "sums", True)}
+% else:
+      accum partial[${p * q}];
+      ${multiply(p, q, q, f"LINE_B{sums.sizes.table}", True, ("sums", q, 1), ("partial", q, 1), "accum")}
+      ${move(q, p, q, "PLANE", "to", "partial", True)}
+% endif
+    }
+% endif
+% endfor
+% if plan.turns:
+  barrier(CLK_LOCAL_MEM_FENCE);
+% for i, (sums, row) in enumerate(zip(plan.rows, work.rows)):
+<% p = sums.sizes.p1d %>\
+  if (item < ${p})
+    SHORT for (int c = 0; c < ${row.num_comp}; ++c) {
+      const __local accum *plane = l_rows + (${plan.first(sums)} + c) * SLAB + item * PLANE;
+      accum partial[PLACES];
+      ${move(q, q, q, "ROW", "plane", "partial", False)}
+% if sums.sizes.collocated:
+${scatter(i, sums, row, f"(l + {p * p} * item)", "partial")}\
+% else:
+      accum lines[${p * q}], sums[${p * p}];
+      ${multiply(p, q, q, f"LINE_B{sums.sizes.table}", True, ("partial", q, 1), ("lines", q, 1), "accum")}
+      ${multiply(p, q, p, f"LINE_B{sums.sizes.table}", True, ("lines", 1, q), ("sums", 1, p), "accum")}
+${scatter(i, sums, row, f"(l + {p * p} * item)", "sums")}\
+% endif
+    }
+% endfor
+% endif
+% if plan.sums_dots:
+  if (d_dots) add_dot(d_dots, r_dot);
+% endif
+}

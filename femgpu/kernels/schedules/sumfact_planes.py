@@ -1,0 +1,83 @@
+"""Plans of schedule sumfact in which an item has a plane of points of a hexahedron in its registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from femgpu.kernels.array import Array
+from femgpu.kernels.schedules.sumfact_item import Sums
+from femgpu.kernels.schedules.sumfact_pencils import SumfactPencilPlan
+from femgpu.kernels.step import Step
+
+# Numbers at an item's points that a GPU's registers hold, beside what belongs to one point.
+_REGISTER_WORDS = 112
+# Points per direction up to which planes take less time than pencils on an H200: where the points are the nodes, and where not.
+_WIDTHS = (4, 6)
+
+
+@dataclass(frozen=True)
+class SumfactPlanePlan(SumfactPencilPlan):
+    """A plan of schedule sumfact with an item for each plane of points across the second direction of a hexahedron.
+
+    Two directions are contracted in registers; a component of a field takes one lattice of local memory for the other one.
+    """
+
+    def steps(self) -> tuple[Step, ...]:
+        """One launch."""
+        (step,) = super().steps()
+        derives = [any(map(self.derives, group)) for group in (self.lattices, self.rows)]
+        barriers = 2 * sum(derives) + self.turns + (self.turns or self.needs_coords)
+        return (replace(step, shell="sumfact_planes", barriers=barriers),)
+
+    @property
+    def shape(self) -> str:
+        """Items, cells and local memory."""
+        return f"{self.cells} cells of {self.items} planes, {self.local_bytes} B local"
+
+    @property
+    def serves(self) -> bool:
+        """Where registers hold an item's points of a hexahedron whose map is given by vertices, stored or not needed."""
+        rebuilt = self.coords_line is None or self.multilinear
+        words = self.q1d**2 * max(sum(map(self.slots, group)) for group in (self.lattices, self.rows))
+        fits = words <= _REGISTER_WORDS and (not self.unroll or self.q1d**2 * self.work.pointwise_size <= self.unroll)
+        return super().serves and self.work.dim == 3 and rebuilt and not self.maps_once and fits
+
+    @property
+    def beats_pencils(self) -> bool:
+        """Whether it should take less time than pencils."""
+        return self.q1d <= _WIDTHS[self.turns]
+
+    @property
+    def items(self) -> int:
+        """Work-items per cell."""
+        return self.width
+
+    @property
+    def turns(self) -> bool:
+        """Whether items load planes of nodes across the third direction, since nodes are not the points."""
+        return not all(sums.sizes.collocated for sums in (*self.lattices, *self.rows))
+
+    def slabs(self, sums: Sums) -> int:
+        """A lattice for each component."""
+        return sums.sizes.num_comp
+
+    @property
+    def shared_axes(self) -> tuple[tuple[int, ...], ...]:
+        """Items count along the second or the third direction."""
+        return (1,), (2,)
+
+    @cached_property
+    def cell_local(self) -> tuple[Array, ...]:
+        """Local memory that one cell takes: each item computes the coefficients of the map for itself."""
+        return tuple(array for array in super().cell_local if array.name != "s_map")
+
+    def crossings(self, sums: Sums, rows: bool | int) -> int:
+        """One direction of the derivatives, and of what lies between nodes and points."""
+        return 4 * self.derives(sums) * self.q1d**3 + 2 * self.turns * sums.sizes.p1d * self.q1d**2
+
+    @property
+    def private_bytes(self) -> int:
+        """The points, and two planes for each contraction."""
+        sums = (*self.lattices, *self.rows)
+        return super().private_bytes + 8 * self.width**2 * sum(self.slots(entry) + 6 * entry.sizes.num_comp for entry in sums)
