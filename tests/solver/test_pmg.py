@@ -15,6 +15,7 @@ from femgpu.multigrid import SparseMatrix
 from femgpu.solver.coarsening import CoarseOperator
 
 CELLS = ("interval", "triangle", "quadrilateral", "tetrahedron", "hexahedron", "prism")
+PRECISIONS = ("double", "single")
 PMG = {"pc_type": "python", "pc_python_type": "femgpu.PMG"}
 
 
@@ -109,27 +110,43 @@ def test_iterations_depend_neither_on_mesh_nor_on_degree_nor_on_ranks():
         ("prism", 2, 3),
     ):
         problem = problem_on(box(cell, count), degree)
-        _, norms, reason = solve(problem, random_vec(problem), {**own("CG"), **PMG, "ksp_rtol": 1e-8})
-        assert reason > 0, (cell, degree)
-        found[cell, degree, count] = len(norms) - 1
+        for precision in PRECISIONS:
+            options = {**own("CG"), **PMG, "pc_femgpu_pmg_precision": precision, "ksp_rtol": 1e-8}
+            _, norms, reason = solve(problem, random_vec(problem), options)
+            assert reason > 0, (cell, degree, precision)
+            found[cell, degree, count, precision] = len(norms) - 1
+        double, single = (found[cell, degree, count, precision] for precision in PRECISIONS)
+        assert abs(double - single) <= 1, found
     # Below degree 1 it is GAMG, whose share grows a little with the mesh.
-    assert max(found.values()) <= 12 and abs(found["triangle", 2, 16] - found["triangle", 2, 32]) <= 3, found
+    coarse, fine = (found["triangle", 2, count, "double"] for count in (16, 32))
+    assert max(found.values()) <= 12 and abs(coarse - fine) <= 3, found
 
 
 @pytest.mark.parallel([1, 3])
-def test_the_cycle_is_symmetric_and_the_same_for_petscs_methods():
-    problem = problem_on(box("tetrahedron", 3), 3, 3)
-    with problem_solver(problem, PMG) as pc:
-        r, s = random_vec(problem), random_vec(problem, 11)
-        made, other = r.duplicate(), r.duplicate()
-        pc.apply(r, made)
-        pc.apply(s, other)
-        assert made.dot(s) == pytest.approx(other.dot(r), rel=1e-10)
-        assert made.dot(r) > 0 and other.dot(s) > 0
-    b = random_vec(problem)
-    mine, native = (solve(problem, b, {**kind, **PMG, "ksp_norm_type": "natural"}) for kind in (own("CG"), {"ksp_type": "cg"}))
-    assert mine[2] > 0 and len(mine[1]) == len(native[1])
-    np.testing.assert_allclose(mine[1][:8], native[1][:8], rtol=1e-7)
+def test_the_cycle_is_symmetric_linear_and_the_same_for_petscs_methods():
+    problem, tolerances = problem_on(box("tetrahedron", 3), 3, 3), dict(zip(PRECISIONS, (1e-10, 1e-6), strict=True))
+    for precision, tolerance in tolerances.items():
+        options = PMG | {"pc_femgpu_pmg_precision": precision}
+        with problem_solver(problem, options) as pc:
+            r, s = random_vec(problem), random_vec(problem, 11)
+            made, other = r.duplicate(), r.duplicate()
+            pc.apply(r, made)
+            pc.apply(s, other)
+            assert made.dot(s) == pytest.approx(other.dot(r), rel=tolerance)
+            assert made.dot(r) > 0 and other.dot(s) > 0
+            # No number is too small for single precision.
+            r.scale(1e-60)
+            pc.apply(r, other)
+            other.scale(1e60)
+            other.axpy(-1.0, made)
+            assert other.norm() <= tolerance * made.norm()
+            r.set(0)
+            pc.apply(r, other)
+            assert other.norm() == 0
+        b, kinds = random_vec(problem), (own("CG"), {"ksp_type": "cg"})
+        mine, native = (solve(problem, b, {**kind, **options, "ksp_norm_type": "natural"}) for kind in kinds)
+        assert mine[2] > 0 and len(mine[1]) == len(native[1])
+        np.testing.assert_allclose(mine[1][:8], native[1][:8], rtol=1000 * tolerance)
 
 
 def test_newton_follows_the_state_the_coefficients_and_the_mesh():
@@ -184,14 +201,14 @@ def test_rigid_body_modes_reach_the_coarsest_level():
 def test_sparse_products(lanes):
     rng = np.random.default_rng()
     matrix = random_array((131, 77), density=0.2, rng=rng, format="csr")
-    x, y = rng.standard_normal(77), rng.standard_normal(131)
+    x = rng.standard_normal(77)
     chosen = runtime.current()
     device = SparseMatrix(chosen, matrix, lanes=lanes)
-    given, made, added = chosen.upload(x), chosen.upload(np.full(131, np.nan)), chosen.upload(y)
-    device.multiply(given, made)
-    device.add(given, added)
-    np.testing.assert_allclose(chosen.read(made, np.empty(131)), matrix @ x, rtol=1e-13, atol=1e-14)
-    np.testing.assert_allclose(chosen.read(added, np.empty(131)), y + matrix @ x, rtol=1e-13, atol=1e-14)
+    given, made = chosen.upload(x), chosen.upload(np.full(131, np.nan))
+    for factor in (1, 2):
+        device.set_values(factor * matrix.data)
+        device.multiply(given, made)
+        np.testing.assert_allclose(chosen.read(made, np.empty(131)), factor * matrix @ x, rtol=1e-13, atol=1e-14)
 
 
 def test_what_it_cannot_do_is_said():
@@ -205,7 +222,8 @@ def test_what_it_cannot_do_is_said():
     F = inner(grad(u), grad(v)) * dx + (u - 1) * v * dx
     attempt(OptionError, r"pc_femgpu_pmg_degrees 1,2: expected degrees that decrease", F, u, pc_femgpu_pmg_degrees="1,2")
     attempt(OptionError, r"pc_femgpu_pmg_degrees 3,1: the form's space has degree 3", F, u, pc_femgpu_pmg_degrees="3,1")
-    attempt(OptionError, r"pc_femgpu_pmg_kind third: expected one of first, fourth", F, u, pc_femgpu_pmg_kind="third")
+    attempt(OptionError, r"pc_femgpu_pmg_kind third: expected one of first, fourth, opt_fourth", F, u, pc_femgpu_pmg_kind="third")
+    attempt(OptionError, r"pc_femgpu_pmg_precision half: expected one of auto", F, u, pc_femgpu_pmg_precision="half")
     attempt(OptionError, r"pc_femgpu_pmg_steps 0: expected an integer", F, u, pc_femgpu_pmg_steps="0")
     attempt(DataError, "matrix-free Jacobian", F, u, femgpu_jacobian="assembled")
     W = femgpu.MixedSpace({"a": V, "b": femgpu.FunctionSpace(dm, "Lagrange", 2)})
