@@ -17,7 +17,7 @@ class Operator:
             `mask` is set, elsewhere zero; None: there is only `apply`.
         mask: device buffer (n,) uint8 of the entries that A only scales; None: none.
         scale: device buffer (1,) of their factor.
-        bind: with p and q the launches of q += A p, for a q that is prepared likewise; None: there is only `apply`.
+        bind: with p and q the launches of q += A p, for a q that is prepared likewise, without slots; None: there are none.
     """
 
     apply: Callable[[Any, Any], None]

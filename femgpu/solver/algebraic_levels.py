@@ -59,7 +59,7 @@ class AlgebraicLevels:
         self._matrices = [make(_entries(mat)) for mat in self._mats[:-1]]
         for its, matrix, interpolation in zip(vectors, self._matrices, self._ups, strict=False):
             up = _entries(interpolation)
-            self.levels.append(make_level(its, Operator(matrix.multiply), partial(noise, 0, its.num_owned)))
+            self.levels.append(make_level(its, Operator(matrix.multiply, bind=_bind(matrix)), partial(noise, 0, its.num_owned)))
             self.restrict.append(_bind(make(csr_array(up.T))))
             self.prolong.append(_bind(make(up)))
         self.coarsest = vectors[-1]

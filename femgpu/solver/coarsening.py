@@ -51,6 +51,8 @@ class LevelOperator:
         self.operator = GlobalOperator(form, rows, settings, runtime, scale=1.0, single=single)
         self.vectors = Vectors(runtime, self.space.numbering.num_owned, mpi, single=single)
         local, other = self.operator.local, source.local
+        # Levels are smoothed by actions, but for the last, which is assembled.
+        local.build_ahead(("diagonal", "action") if single or self.space.degree > 1 else (local.assembly_target,))
         # Before the state is shared: what this one uploads for the first time is not the other one's to see.
         local.update()
         self._casts: Calls = []
@@ -76,7 +78,11 @@ def in_single_precision(problem: GlobalOperator) -> LevelOperator:
     """The Jacobian of a problem on vectors in single precision."""
     local = problem.local
     rows = BoundaryRows(local.space, None, problem.rows.local)
-    return LevelOperator(problem, local.form, rows, replace(local.settings, precision="single"), True)
+    settings = replace(local.settings, precision="single")
+    if settings.geometry == "auto":
+        # Jacobians of rounded coordinates are good enough for a smoother, and cost neither memory nor the host's time.
+        settings = replace(settings, geometry="recomputed")
+    return LevelOperator(problem, local.form, rows, settings, True)
 
 
 def product(operator: GlobalOperator) -> Operator:

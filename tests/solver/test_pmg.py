@@ -149,6 +149,38 @@ def test_the_cycle_is_symmetric_linear_and_the_same_for_petscs_methods():
         np.testing.assert_allclose(mine[1][:8], native[1][:8], rtol=1000 * tolerance)
 
 
+@pytest.mark.parallel([1, 3])
+def test_levels_are_kept_over_set_ups():
+    """A factor of the operator divides the cycle, whatever is kept: buffers, launches, and eigenvalues where D changed little."""
+    dm = box("tetrahedron", 4)
+    V = femgpu.FunctionSpace(dm, "Lagrange", 3)
+    u, v, k = femgpu.Function(V), ufl.TestFunction(V), femgpu.Constant(dm, 1.0)
+    problem = femgpu.NonlinearProblem(k * (inner(grad(u), grad(v)) + u * v) * dx, u)
+    runtime, rough = problem.operator.local.runtime, random_vec(problem)
+    # PETSc's own smoothers estimate their eigenvalues in another way at the second set-up.
+    coarse = {"pmg_coarse_pc_type": "redundant"} if PETSc.COMM_WORLD.size > 1 else {}
+    for precision, tolerance in zip(PRECISIONS, (1e-10, 1e-4), strict=True):
+        k.value = 1.0
+        problem.linearise(u.vec)
+        with problem_solver(problem, PMG | coarse | {"pc_femgpu_pmg_precision": precision}) as pc:
+            first, later, context = rough.duplicate(), rough.duplicate(), pc.getPythonContext()
+            pc.apply(rough, first)
+            kept = []
+            for factor in (1.1, 1.0, 100.0):
+                largest = context._levels[0].largest
+                k.value = factor
+                problem.linearise(u.vec)
+                problem.jacobian.assemble()
+                pc.setUp()
+                kept.append((context._cycle, runtime.allocated_bytes))
+                assert factor > 2 or context._levels[0].largest == largest
+                pc.apply(rough, later)
+                later.scale(factor)
+                later.axpy(-1.0, first)
+                assert later.norm() <= tolerance * first.norm(), factor
+            assert kept[0] == kept[1] and kept[0][0] is kept[2][0]
+
+
 def test_newton_follows_the_state_the_coefficients_and_the_mesh():
     dm = box("quadrilateral", 6)
     V = femgpu.FunctionSpace(dm, "Lagrange", 4)
