@@ -16,6 +16,7 @@ from femgpu.krylov import Operator, Vectors
 from femgpu.krylov.vectors import C_TYPES
 from femgpu.multigrid import FILE, Calls, SparseMatrix
 from femgpu.options import Settings
+from femgpu.solver.chebyshev_type import noise
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.transfer import BoundaryRows
 from femgpu.spaces import FunctionSpace, MixedSpace, Space, embedding
@@ -72,6 +73,20 @@ class LevelOperator:
         self.operator.local.base_changed()
         self.operator.transfer.scale = self._source.transfer.scale
         self.operator.linearised = True
+
+    def agrees(self, tolerance: float) -> bool:
+        """Whether the product with noise is that of the source, whose space is the same, up to a relative error; collective."""
+        vectors, source, numbering = self.vectors, self._source, self.space.numbering
+        runtime, mpi = vectors.runtime, self.space.mesh.mpi
+        rough = noise(numbering.first, numbering.first + numbering.num_owned)
+        given, product, own, its = runtime.upload(rough), runtime.empty(rough.nbytes), vectors.empty(), vectors.empty()
+        source.device.action(given, product)
+        runtime.write(own, rough.astype(vectors.dtype))
+        self.operator.device.action(own, its)
+        sums = vectors.sums(2)
+        vectors.kernel("compare", product, its, sums, file=FILE)()
+        difference, size = mpi.allreduce(runtime.read(sums, np.zeros((2, vectors.num_groups))).sum(1))
+        return bool(difference <= tolerance**2 * size)
 
 
 def in_single_precision(problem: GlobalOperator) -> LevelOperator:

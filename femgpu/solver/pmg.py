@@ -8,13 +8,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import numpy as np
 from petsc4py import PETSc
 
+from femgpu import petsc_ksp
 from femgpu.errors import DataError, FormError, OptionError, SolverError
 from femgpu.krylov import Operator, Vectors
 from femgpu.mesh.garbage import keep_aside
-from femgpu.multigrid import FILE, KINDS, Cycle, Level
+from femgpu.multigrid import KINDS, Cycle, Level
+from femgpu.runtime import Runtime
 from femgpu.solver.algebraic_levels import AlgebraicLevels
 from femgpu.solver.chebyshev_type import noise
 from femgpu.solver.coarsening import CoarseOperator, LevelOperator, in_single_precision, product
@@ -44,7 +45,7 @@ class PMG:
     |---|---|---|
     | -pc_femgpu_pmg_degrees | half of each, to 1 | degrees of the levels below the form's own: `2,1` |
     | -pc_femgpu_pmg_steps | 3 | products with the operator before and after each coarse correction |
-    | -pc_femgpu_pmg_kind | fourth | Chebyshev's polynomials: first, fourth, or opt_fourth kind |
+    | -pc_femgpu_pmg_kind | fourth | polynomials of the smoothers, Chebyshev's: first, fourth, opt_fourth |
     | -pc_femgpu_pmg_precision | auto | of the cycle: single, double; auto: single on GPUs, unless its product is inaccurate |
     | -pc_femgpu_pmg_esteig_steps | 10 | products with the operator to estimate a level's largest eigenvalue |
     | -pmg_coarse_pc_type | gamg | and all other options of the inner PC |
@@ -93,8 +94,8 @@ class PMG:
                 "-femgpu_jacobian matfree, or another -pc_type"
             )
         if operator is not self._operator or operator.local.bends != self._bends:
-            gpu = operator.local.runtime.device.is_gpu
-            self._create(pc, operator, self._precision == "single" or (self._precision == "auto" and gpu))
+            auto = prefers_single(operator.local.runtime)
+            self._create(pc, operator, auto if self._precision == "auto" else self._precision == "single")
         wrong = self._update()
         if wrong and self._single and self._precision == "auto":
             self._create(pc, operator, False)
@@ -210,6 +211,8 @@ class PMG:
         self.inner.setOptionsPrefix(prefix)
         self.inner.setOperators(mat, mat)
         self.inner.setType(PETSc.PC.Type.GAMG)
+        # The first of its levels is small against what is above it, and few iterations are worth more than a few of its rows.
+        petsc_ksp.coarsen_gently(self.inner)
         self.inner.setFromOptions()
 
     def _restricted(self, near: PETSc.NullSpace) -> PETSc.NullSpace:
@@ -248,7 +251,7 @@ class PMG:
             if wrong := level.update(renew):
                 return f"the operator of level {number}, counted from the finest, has no largest eigenvalue ({wrong})"
         if self._cycle is None:
-            if self._single and self._levels and not self._is_accurate():
+            if self._single and self._levels and not self._followers[0].agrees(_INACCURATE):
                 return "the product in single precision is inaccurate"
             restrict = [*(coarse.bind_restrict for coarse in self._coarse), *below.restrict]
             prolong = [*(coarse.bind_prolong for coarse in self._coarse), *below.prolong]
@@ -266,19 +269,10 @@ class PMG:
         self._reference = 0
         return True
 
-    def _is_accurate(self) -> bool:
-        """Whether the finest level's product with noise is near the problem's own; collective."""
-        assert self._operator is not None
-        level, runtime, mpi = self._levels[0], self._operator.local.runtime, self._operator.local.mpi
-        first = self._operator.local.space.numbering.first
-        runtime.write(self._given, noise(first, first + level.vectors.num_owned))
-        self._operator.device.action(self._given, self._found)
-        level.vectors.kernel("take", None, self._given, level.r, file=FILE)()
-        self._operators[0].device.action(level.r, level.x)
-        sums = level.vectors.sums(2)
-        level.vectors.kernel("compare", self._found, level.x, sums, file=FILE)()
-        difference, size = mpi.allreduce(runtime.read(sums, np.zeros((2, level.vectors.num_groups))).sum(1))
-        return bool(difference <= _INACCURATE**2 * size)
+
+def prefers_single(runtime: Runtime) -> bool:
+    """Whether a cycle in single precision is faster: on a CPU it takes as long."""
+    return runtime.device.is_gpu
 
 
 def _halves(degree: int) -> tuple[int, ...]:

@@ -212,7 +212,7 @@ def test_time_derivatives_are_those_of_the_step():
 
 
 def test_rigid_body_modes_reach_the_coarsest_level():
-    dm = femgpu.mesh.box((12, 2, 2), cell="hexahedron", upper=(6, 1, 1))
+    dm = femgpu.mesh.box((16, 4, 4), cell="hexahedron", upper=(4, 1, 1))
     V = femgpu.FunctionSpace(dm, "Lagrange", 2, 3)
     u, v = femgpu.Function(V), ufl.TestFunction(V)
     strain = ufl.sym(grad(u))
@@ -297,3 +297,19 @@ class problem_solver:
 
     def __exit__(self, *_):
         self.ksp.destroy()
+
+
+def test_single_precision_is_left_where_it_does_not_serve(monkeypatch):
+    """Far from the origin the differences of rounded coordinates are nothing."""
+    monkeypatch.setattr("femgpu.solver.pmg.prefers_single", lambda runtime: True)
+    found = {}
+    for shift in (0.0, 1e6):
+        dm = box("quadrilateral", 8)
+        coordinates = dm.getCoordinatesLocal()
+        coordinates.shift(shift)
+        dm.setCoordinatesLocal(coordinates)
+        problem = problem_on(dm, 2)
+        with problem_solver(problem, PMG) as pc:
+            context = pc.getPythonContext()
+            found[shift] = context._single, context._objection
+    assert found[0.0] == (True, "") and found[1e6][0] is False and "single precision" in found[1e6][1], found
