@@ -40,7 +40,7 @@ class Level:
 
     Attributes:
         vectors: kernels and lengths.
-        diagonal: device buffer, the caller's to fill with D before each `update`.
+        diagonal: device buffer, the caller's to fill with D before each `follow`.
         r: the residual: what is restricted, and what a finer level restricts into.
         x: the approximation.
         p: the correction of the coarser level, the caller's to fill between `down` and `up`.
@@ -68,20 +68,20 @@ class Level:
         self._subtract = vectors.kernel("subtract", self.r, q, file=FILE)
         self._take = vectors.kernel("take_diagonal", q, self._inverse, self._parts, file=FILE)
 
-    def update(self, renew: bool = False) -> str:
-        """Takes D over, and finds the largest eigenvalue again where D has changed much; collective.
+    def follow(self) -> bool:
+        """Takes D over, and says whether the largest eigenvalue is to be estimated: an entry has changed much; collective."""
+        vectors = self.vectors
+        self._take()
+        changed = vectors.mpi.allreduce(vectors.runtime.read(self._parts, np.zeros(vectors.num_groups)).sum())
+        return bool(changed) or not self.largest
 
-        Args:
-            renew: find it in any case.
+    def estimate(self) -> str:
+        """Finds the largest eigenvalue; collective.
 
         Returns:
             What is wrong with it, empty if nothing.
         """
         vectors = self.vectors
-        self._take()
-        changed = vectors.mpi.allreduce(vectors.runtime.read(self._parts, np.zeros(vectors.num_groups)).sum())
-        if changed == 0 and self.largest and not renew:
-            return ""
         noise = vectors.runtime.upload(self._rough().astype(vectors.dtype))
         ends = Spectrum(vectors, self._estimate).estimate(self._operator, noise, Preconditioner(self._inverse))
         if isinstance(ends, str):

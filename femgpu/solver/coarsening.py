@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from petsc4py import PETSc
 from scipy.sparse import csr_array, diags_array
 
 from femgpu.errors import collective
@@ -180,6 +181,19 @@ class CoarseOperator(LevelOperator):
         self._up = SparseMatrix(runtime, up, coarse, values, values)
         self._down = SparseMatrix(runtime, csr_array(up.T), values, coarse, values)
         self._local = None if self._direct else runtime.empty(local.vector_bytes)
+
+
+def restricted(near: PETSc.NullSpace, fine: Space, coarse: Space) -> PETSc.NullSpace:
+    """A near-null space in a coarser space: what its vectors are at the nodes there."""
+    between, owned = embedding(fine, coarse), coarse.numbering.local_of_owned
+    vecs = []
+    for mode in near.getVecs():
+        local = fine.dm.getLocalVec()
+        fine.dm.globalToLocal(mode, local)
+        vecs.append(coarse.dm.createGlobalVec())
+        vecs[-1].setArray((between @ local.array_r)[owned])
+        fine.dm.restoreLocalVec(local)
+    return PETSc.NullSpace().create(constant=near.hasConstant(), vectors=vecs, comm=near.comm)
 
 
 def coarse_form(form: Form, space: Space) -> Form:

@@ -18,12 +18,11 @@ from femgpu.multigrid import KINDS, Cycle, Level
 from femgpu.runtime import Runtime
 from femgpu.solver.algebraic_levels import AlgebraicLevels
 from femgpu.solver.chebyshev_type import noise
-from femgpu.solver.coarsening import CoarseOperator, LevelOperator, in_single_precision, product
+from femgpu.solver.coarsening import CoarseOperator, LevelOperator, in_single_precision, product, restricted
 from femgpu.solver.device_preconditioner import operator_of
 from femgpu.solver.device_vec import load, store
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian
-from femgpu.spaces import embedding
 
 _PRECISIONS = ("auto", "single", "double")
 # Relative difference of the finest level's product in single precision on noise beyond which `auto` stays with double.
@@ -47,6 +46,7 @@ class PMG:
     | -pc_femgpu_pmg_steps | 3 | products with the operator before and after each coarse correction |
     | -pc_femgpu_pmg_kind | fourth | polynomials of the smoothers, Chebyshev's: first, fourth, opt_fourth |
     | -pc_femgpu_pmg_precision | auto | of the cycle: single, double; auto: single on GPUs, unless its product is inaccurate |
+    | -pc_femgpu_pmg_lag | 1 | set-ups after which what is below degree 1 is renewed; -1: when it must be |
     | -pc_femgpu_pmg_esteig_steps | 10 | products with the operator to estimate a level's largest eigenvalue |
     | -pmg_coarse_pc_type | gamg | and all other options of the inner PC |
 
@@ -57,7 +57,7 @@ class PMG:
     def __init__(self) -> None:
         self.inner: PETSc.PC | None = None
         self._degrees: tuple[int, ...] = ()
-        self._steps, self._kind, self._precision, self._estimate = 3, "fourth", "auto", 10
+        self._steps, self._kind, self._precision, self._estimate, self._lag = 3, "fourth", "auto", 10, 1
         self._let_go()
 
     def setFromOptions(self, pc: PETSc.PC) -> None:  # noqa: N802
@@ -75,6 +75,9 @@ class PMG:
         self._degrees = degrees
         self._steps = _positive(options, prefix, "steps", self._steps)
         self._estimate = _positive(options, prefix, "esteig_steps", self._estimate)
+        self._lag = options.getInt("lag", self._lag)
+        if self._lag < 1 and self._lag != -1:
+            raise OptionError(f"-{prefix}pc_femgpu_pmg_lag {self._lag}: expected an integer of at least 1, or -1")
         self._kind = _choice(options, prefix, "kind", self._kind, KINDS)
         self._precision = _choice(options, prefix, "precision", self._precision, _PRECISIONS)
 
@@ -147,7 +150,7 @@ class PMG:
             keep_aside((self._operator, self._followers, self._assembled, self._below))
         self.inner, self._bends = None, -1
         self._single, self._objection = False, ""
-        self._applied, self._reference = 0, 0
+        self._applied, self._reference, self._age = 0, 0, 0
         self._operator: GlobalOperator | None = None
         self._followers: list[LevelOperator] = []
         self._coarse: list[CoarseOperator] = []
@@ -205,7 +208,7 @@ class PMG:
         mat.setOptionsPrefix(prefix)
         near = pc.getOperators()[1].getNearNullSpace()
         if near.handle:
-            mat.setNearNullSpace(self._restricted(near))
+            mat.setNearNullSpace(restricted(near, self._operators[0].local.space, coarsest.local.space))
         self.inner = PETSc.PC().create(comm=pc.comm)
         self.inner.incrementTabLevel(1, parent=pc)
         self.inner.setOptionsPrefix(prefix)
@@ -214,19 +217,6 @@ class PMG:
         # The first of its levels is small against what is above it, and few iterations are worth more than a few of its rows.
         petsc_ksp.coarsen_gently(self.inner)
         self.inner.setFromOptions()
-
-    def _restricted(self, near: PETSc.NullSpace) -> PETSc.NullSpace:
-        """The near-null space on the coarsest level: what its vectors are at the nodes there."""
-        fine, coarse = self._operators[0].local.space, self._operators[-1].local.space
-        between, owned = embedding(fine, coarse), coarse.numbering.local_of_owned
-        vecs = []
-        for mode in near.getVecs():
-            local = fine.dm.getLocalVec()
-            fine.dm.globalToLocal(mode, local)
-            vecs.append(coarse.dm.createGlobalVec())
-            vecs[-1].setArray((between @ local.array_r)[owned])
-            fine.dm.restoreLocalVec(local)
-        return PETSc.NullSpace().create(constant=near.hasConstant(), vectors=vecs, comm=near.comm)
 
     def _update(self) -> str:
         """Takes everything to the state of the matrix; collective.
@@ -240,15 +230,20 @@ class PMG:
         for operator, level in zip(self._operators, self._levels, strict=False):
             operator.device.diagonal(level.diagonal)
             operator.local.store()
-        self._assembled.fill()
-        self.inner.setUp()
-        if self._below is None or not self._below.update():
-            self._below = AlgebraicLevels(self.inner, self._operators[0].local.runtime, self._single, self._level)
-            self._cycle = None
-        below, renew = self._below, self._has_worsened()
+        renew, stale = self._has_worsened(), [level for level in self._levels if level.follow()]
+        self._age += 1
+        if self._below is None or not self._levels or renew or stale or 0 < self._lag <= self._age:
+            self._age = 0
+            self._assembled.fill()
+            self.inner.setUp()
+            if self._below is None or not self._below.update():
+                self._below = AlgebraicLevels(self.inner, self._operators[0].local.runtime, self._single, self._level)
+                self._cycle = None
+            stale += [level for level in self._below.levels if level.follow()]
+        below = self._below
         levels = self._levels + below.levels
         for number, level in enumerate(levels):
-            if wrong := level.update(renew):
+            if (renew or level in stale) and (wrong := level.estimate()):
                 return f"the operator of level {number}, counted from the finest, has no largest eigenvalue ({wrong})"
         if self._cycle is None:
             if self._single and self._levels and not self._followers[0].agrees(_INACCURATE):

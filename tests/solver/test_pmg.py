@@ -181,6 +181,35 @@ def test_levels_are_kept_over_set_ups():
             assert kept[0] == kept[1] and kept[0][0] is kept[2][0]
 
 
+def test_the_assembled_part_lags_until_it_must_not():
+    """It is renewed after so many set-ups, where the diagonal changes much, and where a solve takes more cycles than before."""
+    dm = box("tetrahedron", 4)
+    V = femgpu.FunctionSpace(dm, "Lagrange", 2)
+    u, v, k = femgpu.Function(V), ufl.TestFunction(V), femgpu.Constant(dm, 1.0)
+    problem = femgpu.NonlinearProblem(k * (inner(grad(u), grad(v)) + u * v) * dx, u)
+    rough, made = random_vec(problem), random_vec(problem)
+    for lag, wanted in (
+        (1, [True] * 6),
+        (3, [False, False, True, True, False, True]),
+        (-1, [False, False, False, True, False, True]),
+    ):
+        found = []
+        k.value = 1.0
+        problem.linearise(u.vec)
+        with problem_solver(problem, PMG | {"pc_femgpu_pmg_lag": lag}) as pc:
+            context = pc.getPythonContext()
+            # Cycles after each set-up, and what the operator is multiplied with before the next one.
+            for cycles, k.value in ((4, 1.1), (4, 1.0), (4, 1.1), (4, 30.0), (4, 31.0), (9, 32.0)):
+                for _ in range(cycles):
+                    pc.apply(rough, made)
+                before = context._assembled.mat.stateGet()
+                problem.linearise(u.vec)
+                problem.jacobian.assemble()
+                pc.setUp()
+                found.append(context._assembled.mat.stateGet() > before)
+        assert found == wanted, (lag, found)
+
+
 def test_newton_follows_the_state_the_coefficients_and_the_mesh():
     dm = box("quadrilateral", 6)
     V = femgpu.FunctionSpace(dm, "Lagrange", 4)
@@ -256,6 +285,7 @@ def test_what_it_cannot_do_is_said():
     attempt(OptionError, r"pc_femgpu_pmg_degrees 3,1: the form's space has degree 3", F, u, pc_femgpu_pmg_degrees="3,1")
     attempt(OptionError, r"pc_femgpu_pmg_kind third: expected one of first, fourth, opt_fourth", F, u, pc_femgpu_pmg_kind="third")
     attempt(OptionError, r"pc_femgpu_pmg_precision half: expected one of auto", F, u, pc_femgpu_pmg_precision="half")
+    attempt(OptionError, r"pc_femgpu_pmg_lag 0: expected an integer", F, u, pc_femgpu_pmg_lag="0")
     attempt(OptionError, r"pc_femgpu_pmg_steps 0: expected an integer", F, u, pc_femgpu_pmg_steps="0")
     attempt(DataError, "matrix-free Jacobian", F, u, femgpu_jacobian="assembled")
     W = femgpu.MixedSpace({"a": V, "b": femgpu.FunctionSpace(dm, "Lagrange", 2)})
