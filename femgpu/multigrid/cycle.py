@@ -60,6 +60,7 @@ class Level:
         self._roots, self._rough, self._estimate = roots(kind, steps), rough, estimate
         self.r, self.x, self.p, q, self._inverse = (vectors.empty() for _ in range(5))
         self.diagonal = self._q = q  # a product is not needed while a diagonal is
+        vectors.runtime.zero(self._inverse, vectors.num_bytes)
         self.largest = 0.0
         self._omega = Scalars(vectors.runtime, steps)
         self._parts, zero = vectors.sums(1), np.int32(0)
