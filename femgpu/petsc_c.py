@@ -32,7 +32,9 @@ _SIGNATURES: dict[str, list[Any]] = {
     "DMSetPeriodicity": [c_void_p, c_void_p, c_void_p, c_void_p],
     "DMPlexInsertBoundaryValues": [c_void_p, c_int, c_void_p, c_double, c_void_p, c_void_p, c_void_p],
     "MatMPIAIJGetSeqAIJ": [c_void_p, POINTER(c_void_p), POINTER(c_void_p), c_void_p],
+    "MatSeqAIJGetArrayRead": [c_void_p, POINTER(POINTER(c_double))],
     "MatSeqAIJGetArrayWrite": [c_void_p, POINTER(POINTER(c_double))],
+    "MatSeqAIJRestoreArrayRead": [c_void_p, POINTER(POINTER(c_double))],
     "MatSeqAIJRestoreArrayWrite": [c_void_p, POINTER(POINTER(c_double))],
     "MatMFFDSetFunction": [c_void_p, c_void_p, c_void_p],
     "MatMFFDSetFunctionError": [c_void_p, c_double],
@@ -180,6 +182,15 @@ def aij_values(mat: PETSc.Mat, sizes: Sequence[int]) -> Iterator[list[npt.NDArra
     yield arrays
     for part, start in zip(parts, starts, strict=True):
         call("MatSeqAIJRestoreArrayWrite", part, byref(start))
+
+
+@contextmanager
+def read_seqaij(mat: PETSc.Mat, count: int) -> Iterator[npt.NDArray[np.float64]]:
+    """The values (count,) of a seqaij matrix, row by row, to be read inside the block."""
+    start = POINTER(c_double)()
+    call("MatSeqAIJGetArrayRead", mat.handle, byref(start))
+    yield np.ctypeslib.as_array(start, (count,)) if count else np.empty(0)
+    call("MatSeqAIJRestoreArrayRead", mat.handle, byref(start))
 
 
 def difference_residual(mat: PETSc.Mat, snes: PETSc.SNES) -> None:

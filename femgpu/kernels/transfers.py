@@ -9,39 +9,42 @@ from femgpu.kernels.source import source, type_macros
 CG_STEPS = 8
 
 
-def vector_kernels(precision: str) -> str:
+def vector_kernels(precision: str, owned: str = "double") -> str:
     """Between vectors (`cl/vectors.cl`): T and L, prescribed rows, sums of E-vectors, packing.
 
     Args:
-        precision: of L- and E-vectors; T-vectors are double.
+        precision: of L- and E-vectors.
+        owned: C type of T-vectors.
     """
-    return "\n".join([*type_macros(precision), source("common.cl"), source("vectors.cl")])
+    return "\n".join([*type_macros(precision), f"#define OWNED {owned}", source("common.cl"), source("vectors.cl")])
 
 
-def krylov_kernels(group_size: int, num_groups: int, lanes: int, name: str = "krylov.cl") -> str:
-    """A program of what Krylov methods do between two actions, for double precision vectors.
+def krylov_kernels(group_size: int, num_groups: int, lanes: int, name: str = "krylov.cl", ctype: str = "double") -> str:
+    """A program of what Krylov methods do between two actions.
 
     Args:
         group_size: items of a work-group, a power of 2.
         num_groups: work-groups, which are also the partial sums of a reduction.
         lanes: pairs of entries that an item loads at a time in kernels that read much.
         name: file in `cl/` with the kernels; the sums of `reductions.cl` stand before it.
+        ctype: C type of vectors, for the kernels that know more than double.
     """
     sizes = {"GROUP_SIZE": group_size, "NUM_GROUPS": num_groups, "LANES": lanes, "DOT_SLOTS": DOT_SLOTS, "CG_STEPS": CG_STEPS}
-    macros = [f"#define {key} {value}" for key, value in sizes.items()]
+    macros = [f"#define {key} {value}" for key, value in (sizes | {"real": ctype}).items()]
     return "\n".join(["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", *macros, source("reductions.cl"), source(name)])
 
 
-def sparse_kernels(source_type: str, target_type: str, lanes: int, group_size: int) -> str:
+def sparse_kernels(value_type: str, source_type: str, target_type: str, lanes: int, group_size: int) -> str:
     """The program that multiplies sparse matrices with vectors (`cl/sparse.cl`).
 
     Args:
-        source_type: C type of the vectors that are read.
+        value_type: C type of the entries and the sums.
+        source_type: that of the vectors that are read.
         target_type: that of the results.
         lanes: items that share a row, a power of 2.
         group_size: items of a work-group, a multiple of that.
     """
-    given = {"SOURCE": source_type, "TARGET": target_type, "LANES": lanes, "GROUP_SIZE": group_size}
+    given = {"VALUE": value_type, "SOURCE": source_type, "TARGET": target_type, "LANES": lanes, "GROUP_SIZE": group_size}
     macros = [f"#define {key} {value}" for key, value in given.items()]
     return "\n".join(["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", *macros, source("sparse.cl")])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,14 @@ class Operator:
             `mask` is set, elsewhere zero; None: there is only `apply`.
         mask: device buffer (n,) uint8 of the entries that A only scales; None: none.
         scale: device buffer (1,) of their factor.
+        bind: with p and q the launches of q += A p, for a q that is prepared likewise, without slots; None: there are none.
     """
 
     apply: Callable[[Any, Any], None]
     add: Callable[[Any, Any, Any], None] | None = None
     mask: Any = None
     scale: Any = None
+    bind: Callable[[Any, Any], Sequence[Callable[[], None]]] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,12 +15,14 @@ from femgpu.runtime import Kernel, Runtime
 _GROUP, _GROUPS_PER_UNIT = 512, 2
 # Pairs of entries that an item loads before it computes, in kernels that read much: bytes under way hide the memory's latency.
 _LANES = 2
+# C's names of numpy's types.
+C_TYPES = {"float32": "float", "float64": "double"}
 # Bytes: what divides the beginnings of parts of a buffer.
 _ALIGNMENT = 512
 
 
 class Vectors:
-    """The kernels between vectors of `num_owned` doubles on each rank.
+    """The kernels between vectors of `num_owned` numbers on each rank.
 
     Sums over vectors stay on the device as partial sums, `rows` of them in one buffer. On several ranks the host adds them
     up (`complete`): the buffers then hold the sum over all ranks, and kernels read them as on one.
@@ -31,17 +33,20 @@ class Vectors:
         mpi: mpi4py communicator.
         group: work-items of a group, a power of 2; None: what suits the device. A CPU takes the items of a group one after the
             other, each through all of memory: one is ten times faster than 64.
+        single: whether the numbers are floats, which the kernels of bases, estimates and multigrid know; else they are doubles.
 
     Attributes:
+        dtype: numpy's type of the numbers.
         num_bytes: of a vector.
     """
 
-    def __init__(self, runtime: Runtime, num_owned: int, mpi: Any, group: int | None = None):
+    def __init__(self, runtime: Runtime, num_owned: int, mpi: Any, group: int | None = None, single: bool = False):
         limits = runtime.device.limits
         self.runtime = runtime
         self.mpi = mpi
         self.num_owned = num_owned
-        self.num_bytes = 8 * num_owned
+        self.dtype = np.dtype(np.float32 if single else np.float64)
+        self.num_bytes = self.dtype.itemsize * num_owned
         self._group = min(limits.items, group or (_GROUP if runtime.device.is_gpu else 1))
         # Each group has a slot among those of an action's dots.
         self.num_groups = min(DOT_SLOTS, runtime.device.units * (_GROUPS_PER_UNIT if runtime.device.is_gpu else 1))
@@ -65,7 +70,7 @@ class Vectors:
     def kernel(self, name: str, *arguments: Any, file: str = "krylov.cl") -> Kernel:
         """A kernel of a file in `kernels/cl` with its arguments after n."""
         if file not in self._sources:
-            self._sources[file] = krylov_kernels(self._group, self.num_groups, _LANES, file)
+            self._sources[file] = krylov_kernels(self._group, self.num_groups, _LANES, file, C_TYPES[self.dtype.name])
         size = self.num_groups * self._group
         return Kernel(self.runtime, self._sources[file], name, [np.int32(self.num_owned), *arguments], size, self._group)
 

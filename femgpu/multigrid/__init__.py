@@ -1,6 +1,7 @@
 """Multigrid on device buffers: levels, smoothers, transfers; no PETSc objects."""
 
-from femgpu.multigrid.cycle import Cycle, Level
+from femgpu.multigrid.cycle import FILE, Bind, Calls, Cycle, Level
+from femgpu.multigrid.polynomials import KINDS
 from femgpu.multigrid.sparse import SparseMatrix
 
-__all__ = ["Cycle", "Level", "SparseMatrix"]
+__all__ = ["FILE", "KINDS", "Bind", "Calls", "Cycle", "Level", "SparseMatrix"]

@@ -1,108 +1,180 @@
-"""The V-cycle: smoothing by Chebyshev's iteration on each level, and whatever solves the coarsest."""
+"""The V-cycle: smoothing by polynomials on each level, and whatever solves the coarsest."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from femgpu.krylov import Chebyshev, Operator, Preconditioner, Spectrum, Vectors
-from femgpu.krylov.system import System
+from femgpu.krylov import Operator, Preconditioner, Spectrum, Vectors
+from femgpu.multigrid.polynomials import roots
+from femgpu.runtime import Scalars
 
-# Of the largest eigenvalue, which parts a polynomial of the first kind damps: beyond the estimate, which is one from below.
-_RANGE = 0.1, 1.1
+# What a cycle calls one after the other, and what makes it of two buffers.
+Calls = list[Callable[[], None]]
+Bind = Callable[[Any, Any], Calls]
+
+FILE = "multigrid.cl"
+# How much larger than its estimate, which is one from below, the largest eigenvalue is taken.
+_MARGIN = 1.1
+# What a step does besides, as the kernels name it.
+_SUBTRACT, _START, _CORRECTED = 1, 2, 4
 
 
 class Level:
     """A level that is smoothed.
 
-    Polynomials in D^-1 A, D the diagonal, over the upper part of the spectrum. The same one stands before and after the coarse
-    correction, so that the cycle is symmetric where A is.
+    Polynomials in D^-1 A, D the diagonal. The same one stands before and after the coarse correction, so that the cycle is
+    symmetric where A is.
 
     Args:
         vectors: kernels and lengths.
         operator: A.
+        kind: of the polynomials, see `polynomials.roots`.
         steps: products with A before the coarse correction, and as many after it.
-        fourth: whether polynomials are those of the fourth kind, which need no lower end of the range.
-        noise: (num_owned,) rough entries, from which the largest eigenvalue is found.
+        rough: makes (num_owned,) rough entries, from which the largest eigenvalue is found.
         estimate: steps of the estimate.
 
     Attributes:
         vectors: kernels and lengths.
-        diagonal: device buffer, the caller's to fill with D before each `update`, which leaves D^-1 there.
+        diagonal: device buffer, the caller's to fill with D before each `follow`.
+        r: the residual: what is restricted, and what a finer level restricts into.
+        x: the approximation.
+        p: the correction of the coarser level, the caller's to fill between `down` and `up`.
         largest: the largest eigenvalue of D^-1 A as it was estimated.
-    """
-
-    def __init__(self, vectors: Vectors, operator: Operator, steps: int, fourth: bool, noise: Any, estimate: int):
-        self.vectors, self._operator, self._steps = vectors, operator, steps
-        self.diagonal = vectors.empty()
-        self._invert = vectors.kernel("invert_diagonal", np.int32(0), np.int32(0), self.diagonal, file="preconditioners.cl")
-        self.largest = 0.0
-        self._preconditioner = Preconditioner(self.diagonal)
-        self._smoother = Chebyshev(vectors)
-        self._smoother.fourth = fourth
-        self._system = System(vectors)
-        self._spectrum = Spectrum(vectors, estimate)
-        self._noise = vectors.empty()
-        vectors.runtime.write(self._noise, noise)
-
-    def update(self) -> str:
-        """Takes D over and finds the range of eigenvalues again, after the operator has changed; collective.
-
-        Returns:
-            What is wrong with them, empty if nothing.
-        """
-        self._invert()
-        ends = self._spectrum.estimate(self._operator, self._noise, self._preconditioner)
-        if isinstance(ends, str):
-            return ends
-        self.largest = ends[1]
-        self._smoother.least, self._smoother.most = (part * self.largest for part in _RANGE)
-        return ""
-
-    def smooth(self, b: Any, x: Any, guess: bool) -> None:
-        """Improves x, which is zero without a guess."""
-        self._smoother.solve(self._operator, b, x, self._preconditioner, None, guess=guess, limit=self._steps)
-
-    def residual(self, b: Any, x: Any, r: Any) -> None:
-        """Makes r = b - A x."""
-        self._system.begin(self._operator, self._preconditioner, None)
-        self._system.residual(b, x, True, r)
-
-
-class Cycle:
-    """z = M r by one V-cycle.
-
-    Args:
-        levels: those that are smoothed, the finest first.
-        restrict: for each of them, makes the right-hand side of the next one of a residual, between buffers.
-        prolong: for each of them, adds the correction of the next one to an approximation.
-        solve: makes x of b on the coarsest level, which comes after the last of `levels`.
-        coarsest: its vectors.
     """
 
     def __init__(
         self,
-        levels: Sequence[Level],
-        restrict: Sequence[Callable[[Any, Any], None]],
-        prolong: Sequence[Callable[[Any, Any], None]],
-        solve: Callable[[Any, Any], None],
-        coarsest: Vectors,
+        vectors: Vectors,
+        operator: Operator,
+        kind: str,
+        steps: int,
+        rough: Callable[[], npt.NDArray[np.float64]],
+        estimate: int,
     ):
-        self._levels, self._restrict, self._prolong, self._solve = levels, restrict, prolong, solve
-        self._residuals = [level.vectors.empty() for level in levels]
-        below = [*(level.vectors for level in levels), coarsest][1:]
-        self._sides, self._corrections = [vectors.empty() for vectors in below], [vectors.empty() for vectors in below]
+        self.vectors, self._operator = vectors, operator
+        self._roots, self._rough, self._estimate = roots(kind, steps), rough, estimate
+        self.r, self.x, self.p, q, self._inverse = (vectors.empty() for _ in range(5))
+        self.diagonal = self._q = q  # a product is not needed while a diagonal is
+        vectors.runtime.zero(self._inverse, vectors.num_bytes)
+        self.largest = 0.0
+        self._omega = Scalars(vectors.runtime, steps)
+        self._parts, zero = vectors.sums(1), np.int32(0)
+        given = self._inverse, operator.mask, operator.scale, self._omega.buffer
+        self._smooth = vectors.kernel("smooth", *given, zero, zero, self.r, self.x, self.p, q, file=FILE)
+        self._subtract = vectors.kernel("subtract", self.r, q, file=FILE)
+        self._take = vectors.kernel("take_diagonal", q, self._inverse, self._parts, file=FILE)
+
+    def follow(self) -> bool:
+        """Takes D over, and says whether the largest eigenvalue is to be estimated: an entry has changed much; collective."""
+        vectors = self.vectors
+        self._take()
+        changed = vectors.mpi.allreduce(vectors.runtime.read(self._parts, np.zeros(vectors.num_groups)).sum())
+        return bool(changed) or not self.largest
+
+    def estimate(self) -> str:
+        """Finds the largest eigenvalue; collective.
+
+        Returns:
+            What is wrong with it, empty if nothing.
+        """
+        vectors = self.vectors
+        noise = vectors.runtime.upload(self._rough().astype(vectors.dtype))
+        ends = Spectrum(vectors, self._estimate).estimate(self._operator, noise, Preconditioner(self._inverse))
+        if isinstance(ends, str):
+            return ends
+        self.largest = ends[1]
+        self._omega.set(*(1 / (_MARGIN * self.largest * self._roots)))
+        return ""
+
+    def enter(self, parts: Any) -> Any:
+        """The kernel that begins `down` on the finest level; its argument 2 is the right-hand side, in double precision.
+
+        Args:
+            parts: sums of the square of the right-hand side, which is divided by its norm; None: it is not.
+        """
+        given = parts, self.r, self._inverse, self._operator.mask, self._operator.scale, self._omega.buffer
+        return self.vectors.kernel("enter", *given, self.r, self.x, self.p, self._q, file=FILE)
+
+    def leave(self, parts: Any) -> Any:
+        """The kernel that ends `up` on the finest level; its argument 10 is the result, in double precision."""
+        last, what = len(self._roots) - 1, _SUBTRACT | (_CORRECTED if len(self._roots) == 1 else 0)
+        given = parts, self._inverse, self._omega.buffer, np.int32(last), np.int32(what)
+        return self.vectors.kernel("leave", *given, self.r, self.x, self.p, self._q, self.r, file=FILE)
+
+    def down(self, entered: bool) -> Calls:
+        """Makes x of the right-hand side in r, and leaves the residual there.
+
+        Args:
+            entered: whether the first step is that of `enter`.
+        """
+        calls: Calls = [] if entered else [self._step(0, _START)]
+        for step in range(1, len(self._roots)):
+            calls += [*self._product(), self._step(step, _SUBTRACT)]
+        return [*calls, *self._product(), self._subtract]
+
+    def up(self, leaves: bool) -> Calls:
+        """Adds the correction in p to x, and improves x.
+
+        Args:
+            leaves: whether the last step is that of `leave`.
+        """
+        calls: Calls = []
+        for step in range(len(self._roots)):
+            calls += [*self._product(), self._step(step, _SUBTRACT | (0 if step else _CORRECTED))]
+        return calls[:-1] if leaves else calls
+
+    def _step(self, step: int, what: int) -> Callable[[], None]:
+        return self._smooth.bound({5: np.int32(step), 6: np.int32(what)})
+
+    def _product(self) -> Calls:
+        operator = self._operator
+        if operator.bind is None:
+            return [partial(operator.apply, self.p, self._q)]
+        return list(operator.bind(self.p, self._q))
+
+
+class Cycle:
+    """z = M r by one V-cycle: a list of launches, which is made once.
+
+    Args:
+        levels: those that are smoothed, the finest first.
+        restrict: for each of them, from its residual to the right-hand side of the next one.
+        prolong: for each of them, from the next one's approximation to the correction of its own.
+        solve: from right-hand side to approximation on the coarsest level, which comes after the last of `levels`.
+        coarsest: its vectors.
+    """
+
+    def __init__(self, levels: Sequence[Level], restrict: Sequence[Bind], prolong: Sequence[Bind], solve: Bind, coarsest: Vectors):
+        self._vectors = vectors = levels[0].vectors if levels else coarsest
+        b, x = coarsest.empty(), coarsest.empty()
+        # Single precision has room for what is near 1.
+        self._parts = vectors.sums(1) if vectors.dtype == np.float32 else None
+        self._square = vectors.kernel("square", x, self._parts, file=FILE)
+        self._calls: Calls = []
+        for number, level in enumerate(levels):
+            below = levels[number + 1].r if number + 1 < len(levels) else b
+            self._calls += [*level.down(entered=number == 0), *restrict[number](level.r, below)]
+        self._calls += solve(b, x)
+        for number in reversed(range(len(levels))):
+            below = levels[number + 1].x if number + 1 < len(levels) else x
+            self._calls += [*prolong[number](below, levels[number].p), *levels[number].up(leaves=number == 0)]
+        if levels:
+            self._enter, self._leave, self._target = levels[0].enter(self._parts), levels[0].leave(self._parts), 10
+        else:
+            self._enter = vectors.kernel("take", self._parts, b, b, file=FILE)
+            self._leave, self._target = vectors.kernel("give", self._parts, x, x, file=FILE), 3
 
     def apply(self, r: Any, z: Any) -> None:
-        """Makes z = M r."""
-        sides, found = [r, *self._sides], [z, *self._corrections]
-        for number, level in enumerate(self._levels):
-            level.smooth(sides[number], found[number], guess=False)
-            level.residual(sides[number], found[number], self._residuals[number])
-            self._restrict[number](self._residuals[number], sides[number + 1])
-        self._solve(sides[-1], found[-1])
-        for number in reversed(range(len(self._levels))):
-            self._prolong[number](found[number + 1], found[number])
-            self._levels[number].smooth(sides[number], found[number], guess=True)
+        """Makes z = M r, both in double precision."""
+        if self._parts is not None:
+            self._square.bound({1: r})()
+            self._vectors.complete(self._parts, 0, 1)
+        self._enter.bound({2: r})()
+        for call in self._calls:
+            call()
+        self._leave.bound({self._target: z})()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from femgpu.kernels import sparse_kernels
-from femgpu.runtime import Kernel, Runtime
+from femgpu.runtime import Kernel, Launch, Runtime
 
 _GROUP = 64
 # Items that share a row of a GPU's, at most, and entries that one of them adds up, about.
@@ -16,14 +17,18 @@ _LANES, _ENTRIES = 32, 4
 
 
 class SparseMatrix:
-    """A matrix by rows, values in double precision.
+    """A matrix by rows.
 
     Args:
         runtime: the device.
         matrix: the entries.
         source_type: C type of the vectors that it multiplies, `double` or `float`.
         target_type: that of the results.
+        value_type: that of the entries, and of sums.
         lanes: items that share a row, a power of 2 up to 64; None: by the length of the rows on a GPU, 1 on a CPU.
+
+    Attributes:
+        num_entries: of the matrix.
     """
 
     def __init__(
@@ -32,22 +37,30 @@ class SparseMatrix:
         matrix: csr_array,
         source_type: str = "double",
         target_type: str = "double",
+        value_type: str = "double",
         lanes: int | None = None,
     ):
         num_rows = matrix.shape[0]
         if lanes is None:
             mean = matrix.nnz / max(num_rows, 1)
             lanes = 1 if not runtime.device.is_gpu or mean < _ENTRIES else min(_LANES, 1 << int(np.log2(mean / _ENTRIES)))
-        entries = [matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data.astype(np.float64)]
+        self.num_entries = int(matrix.nnz)
+        self._runtime, self._dtype = runtime, np.float32 if value_type == "float" else np.float64
+        self._values = runtime.upload(matrix.data.astype(self._dtype))
+        structure = (runtime.upload(part.astype(np.int32)) for part in (matrix.indptr, matrix.indices))
         placeholder = runtime.empty(8)
-        arguments = [np.int32(num_rows), *map(runtime.upload, entries), placeholder, placeholder, np.int32(0)]
-        source = sparse_kernels(source_type, target_type, lanes, _GROUP)
+        arguments = [np.int32(num_rows), *structure, self._values, placeholder, placeholder]
+        source = sparse_kernels(value_type, source_type, target_type, lanes, _GROUP)
         self._kernel = Kernel(runtime, source, "multiply_sparse", arguments, num_rows * lanes, _GROUP)
 
     def multiply(self, x: Any, y: Any) -> None:
         """Makes y = A x."""
-        self._kernel.bound({4: x, 5: y, 6: np.int32(0)})()
+        self.bind(x, y)()
 
-    def add(self, x: Any, y: Any) -> None:
-        """Makes y += A x."""
-        self._kernel.bound({4: x, 5: y, 6: np.int32(1)})()
+    def bind(self, x: Any, y: Any) -> Launch:
+        """The launch of y = A x."""
+        return self._kernel.bound({4: x, 5: y})
+
+    def set_values(self, values: npt.NDArray[np.float64]) -> None:
+        """Other entries in the same places, row by row."""
+        self._runtime.write(self._values, values.astype(self._dtype, copy=False))

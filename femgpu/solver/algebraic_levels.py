@@ -2,79 +2,151 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from petsc4py import PETSc
+from scipy.linalg import pinvh
 from scipy.sparse import csr_array
 
+from femgpu import petsc_c
 from femgpu.krylov import Operator, Vectors
-from femgpu.multigrid import Level, SparseMatrix
+from femgpu.krylov.vectors import C_TYPES
+from femgpu.multigrid import FILE, Bind, Calls, Level, SparseMatrix
 from femgpu.runtime import Runtime
 from femgpu.solver.chebyshev_type import noise
 from femgpu.solver.device_vec import load, store
 
-_Transfer = Callable[[Any, Any], None]
+# Unknowns of a coarsest level up to which its inverse is made; and what entries of it times those of the matrix come to where it
+# counts as singular.
+_DENSE, _SINGULAR = 512, 1e8
+
+_Rough = Callable[[], npt.NDArray[np.float64]]
 
 
-@dataclass(frozen=True)
 class AlgebraicLevels:
-    """What a cycle goes through from the matrix of a multigrid PC on.
+    """What a cycle goes through from the matrix of a PC on; of a PC that is no multigrid that matrix alone.
+
+    Args:
+        pc: that was set up: GAMG or MG on one rank, whose matrices are AIJ; any other PC on any number.
+        runtime: the device.
+        single: whether vectors, matrices and transfers are in single precision.
+        make_level: of vectors, operator and what makes noise.
 
     Attributes:
-        levels: those that are smoothed, the finest first.
-        restrict: residuals to the next one, one function for each of them.
-        prolong: adds the next one's correction, likewise.
-        solve: the coarsest level, on host vectors.
+        levels: those that are smoothed, the finest first; their `diagonal` is filled.
+        restrict: for each of them, to the next one.
+        prolong: for each of them, from the next one.
+        solve: the coarsest level.
         coarsest: its vectors.
     """
 
-    levels: list[Level]
-    restrict: Sequence[_Transfer]
-    prolong: Sequence[_Transfer]
-    solve: _Transfer
-    coarsest: Vectors
+    def __init__(self, pc: PETSc.PC, runtime: Runtime, single: bool, make_level: Callable[[Vectors, Operator, _Rough], Level]):
+        mpi = pc.comm.tompi4py()
+        self._pc, self._runtime = pc, runtime
+        self._mats, self._ups = _matrices(pc) if mpi.size == 1 else ([], [])
+        self._key = self._identity(self._mats, self._ups)
+        sizes = [mat.getLocalSize()[0] for mat in self._mats] or [pc.getOperators()[1].getLocalSize()[0]]
+        vectors = [Vectors(runtime, size, mpi, single=single) for size in sizes]
+        ctype = C_TYPES[vectors[0].dtype.name]
+        make = partial(SparseMatrix, runtime, source_type=ctype, target_type=ctype, value_type=ctype)
+        self.levels: list[Level] = []
+        self.restrict: list[Bind] = []
+        self.prolong: list[Bind] = []
+        self._matrices = [make(_entries(mat)) for mat in self._mats[:-1]]
+        for its, matrix, interpolation in zip(vectors, self._matrices, self._ups, strict=False):
+            up = _entries(interpolation)
+            self.levels.append(make_level(its, Operator(matrix.multiply, bind=_bind(matrix)), partial(noise, 0, its.num_owned)))
+            self.restrict.append(_bind(make(csr_array(up.T))))
+            self.prolong.append(_bind(make(up)))
+        self.coarsest = vectors[-1]
+        self._apply = pc.getMGCoarseSolve().solve if self._mats else pc.apply
+        self._given, self._found = (self._mats[-1] if self._mats else pc.getOperators()[1]).createVecs()
+        self._inverse: SparseMatrix | None = None
+        if self._mats and sizes[-1] <= _DENSE and pc.getMGCoarseSolve().getType() == PETSc.KSP.Type.PREONLY:
+            self._inverse = make(_full(self._dense_inverse()))
+        self.solve: Bind = self._by_host if self._inverse is None else _bind(self._inverse)
+        self._fill_diagonals()
+
+    def update(self) -> bool:
+        """Takes the numbers of matrices over after another set-up, where interpolations and places of entries are those of before.
+
+        Returns:
+            Whether they are; else levels must be made anew.
+        """
+        if not self._mats:
+            return True
+        mats, ups = _matrices(self._pc)
+        if self._identity(mats, ups) != self._key:
+            return False
+        for mat, matrix in zip(mats, self._matrices, strict=False):
+            with petsc_c.read_seqaij(mat, matrix.num_entries) as values:
+                matrix.set_values(values)
+        if self._inverse is not None:
+            self._inverse.set_values(self._dense_inverse().ravel())
+        self._fill_diagonals()
+        return True
+
+    def _identity(self, mats: list[PETSc.Mat], ups: list[PETSc.Mat]) -> Any:
+        """What tells whether these matrices have the same places of entries as others that are still held."""
+        handles = [(mat.handle, mat.getType(), int(mat.getInfo()["nz_used"])) for mat in mats]
+        return handles, [(up.handle, up.stateGet()) for up in ups]
+
+    def _fill_diagonals(self) -> None:
+        for mat, level in zip(self._mats, self.levels, strict=False):
+            diagonal = mat.getDiagonal()
+            self._runtime.write(level.diagonal, diagonal.array_r.astype(level.vectors.dtype))
+            diagonal.destroy()
+
+    def _dense_inverse(self) -> npt.NDArray[np.float64]:
+        """The inverse of the coarsest matrix, as PETSc's solver makes it; of a singular one the pseudo-inverse."""
+        size, matrix = self.coarsest.num_owned, _entries(self._mats[-1])
+        inverse = np.empty((size, size))
+        for column in range(size):
+            self._given.set(0.0)
+            self._given.array_w[column] = 1.0
+            self._apply(self._given, self._found)
+            inverse[:, column] = self._found.array_r
+        largest = np.abs(matrix.data).max(initial=0.0) * np.abs(inverse).max(initial=0.0)
+        if np.isfinite(largest) and largest < _SINGULAR:
+            return inverse
+        return np.asarray(pinvh(matrix.toarray(), rtol=1 / _SINGULAR))
+
+    def _by_host(self, b: Any, x: Any) -> Calls:
+        """The coarsest level by PETSc, on vectors in double precision."""
+        runtime, vectors = self._runtime, self.coarsest
+        if vectors.dtype == np.float64:
+            return [partial(store, runtime, b, self._given), self._apply_host, partial(load, runtime, self._found, x)]
+        given, found = (runtime.empty(8 * vectors.num_owned) for _ in range(2))
+        before = vectors.kernel("give", None, b, given, file=FILE)
+        after = vectors.kernel("take", None, found, x, file=FILE)
+        own = partial(store, runtime, given, self._given), self._apply_host, partial(load, runtime, self._found, found)
+        return [before, *own, after]
+
+    def _apply_host(self) -> None:
+        self._apply(self._given, self._found)
 
 
-def take_over(pc: PETSc.PC, runtime: Runtime, make_level: Callable[[Vectors, Operator, Any], Level]) -> AlgebraicLevels:
-    """The levels of a PC that was set up; those of a PC that is no multigrid are its matrix alone.
-
-    Args:
-        pc: GAMG or MG on one rank, whose matrices are AIJ; any other PC on any number.
-        runtime: the device.
-        make_level: of vectors, operator and noise.
-    """
-    mpi = pc.comm.tompi4py()
-    mats = _matrices(pc) if mpi.size == 1 else []
-    vectors = [Vectors(runtime, mat.getLocalSize()[0], mpi) for mat in mats] or [
-        Vectors(runtime, pc.getOperators()[1].getLocalSize()[0], mpi)
-    ]
-    levels, restrict, prolong = [], [], []
-    for number, (mat, its) in enumerate(zip(mats[:-1], vectors, strict=False)):
-        matrix = SparseMatrix(runtime, _entries(mat))
-        up = _entries(pc.getMGInterpolation(len(mats) - 1 - number))
-        levels.append(make_level(its, Operator(matrix.multiply), noise(0, its.num_owned)))
-        runtime.write(levels[-1].diagonal, mat.getDiagonal().array_r)
-        restrict.append(SparseMatrix(runtime, csr_array(up.T)).multiply)
-        prolong.append(SparseMatrix(runtime, up).add)
-    apply = pc.getMGCoarseSolve().solve if mats else pc.apply
-    given, found = (mats[-1] if mats else pc.getOperators()[1]).createVecs()
-
-    def solve(b: Any, x: Any) -> None:
-        store(runtime, b, given)
-        apply(given, found)
-        load(runtime, found, x)
-
-    return AlgebraicLevels(levels, restrict, prolong, solve, vectors[-1])
+def _bind(matrix: SparseMatrix) -> Bind:
+    return lambda x, y: [matrix.bind(x, y)]
 
 
-def _matrices(pc: PETSc.PC) -> list[PETSc.Mat]:
-    """The operators of a multigrid PC, the finest first; none of another PC, or one with a single level."""
-    if pc.getType() not in (PETSc.PC.Type.GAMG, PETSc.PC.Type.MG):
-        return []
-    count = pc.getMGLevels()
-    return [pc.getMGSmoother(level).getOperators()[1] for level in reversed(range(count))] if count > 1 else []
+def _matrices(pc: PETSc.PC) -> tuple[list[PETSc.Mat], list[PETSc.Mat]]:
+    """Operators and interpolations of a multigrid PC, the finest first; none of another PC, or one with a single level."""
+    if pc.getType() not in (PETSc.PC.Type.GAMG, PETSc.PC.Type.MG) or pc.getMGLevels() < 2:
+        return [], []
+    numbers = list(reversed(range(pc.getMGLevels())))
+    mats = [pc.getMGSmoother(number).getOperators()[1] for number in numbers]
+    return mats, [pc.getMGInterpolation(number) for number in numbers[:-1]]
+
+
+def _full(matrix: npt.NDArray[np.float64]) -> csr_array:
+    """A matrix with all of its entries, zeros among them."""
+    rows, columns = matrix.shape
+    return csr_array((matrix.ravel(), np.tile(np.arange(columns), rows), columns * np.arange(rows + 1)), shape=matrix.shape)
 
 
 def _entries(mat: PETSc.Mat) -> csr_array:

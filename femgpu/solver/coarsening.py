@@ -1,19 +1,23 @@
-"""The same problem in a space of lower degree on the same mesh, and the transfers between the two."""
+"""A problem's Jacobian on the levels of multigrid: in single precision, in spaces of lower degree, and transfers between them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from petsc4py import PETSc
 from scipy.sparse import csr_array, diags_array
 
 from femgpu.errors import collective
 from femgpu.forms import Form, Integral
-from femgpu.krylov import Vectors
-from femgpu.multigrid import SparseMatrix
-from femgpu.operators.arrays import scalar_type
+from femgpu.krylov import Operator, Vectors
+from femgpu.krylov.vectors import C_TYPES
+from femgpu.multigrid import FILE, Calls, SparseMatrix
+from femgpu.options import Settings
+from femgpu.solver.chebyshev_type import noise
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.transfer import BoundaryRows
 from femgpu.spaces import FunctionSpace, MixedSpace, Space, embedding
@@ -25,67 +29,136 @@ def coarse_space(space: Space, degree: int) -> Space:
     return MixedSpace(spaces) if isinstance(space, MixedSpace) else next(iter(spaces.values()))
 
 
-class CoarseOperator:
-    """The Jacobian of a finer problem on functions of lower degree, at the state of the finer one.
+class LevelOperator:
+    """The Jacobian of a problem on a level, at the problem's state.
 
-    Its pointwise functions are those of the finer form, its state and coefficients are read from the finer fields, its rules
-    integrate as much less as the degrees of test function and direction are lower: for constant coefficients on affine cells it is
-    the Galerkin product. Prescribed are the dofs whose basis functions do not vanish on what is prescribed in the finer space.
+    State and coefficients are those of the problem: its buffers are read where they have this level's precision.
 
     Args:
-        finer: the finer problem.
-        degree: of the coarse space.
+        source: what the state is read of: the problem, or another level.
+        form: the form of the level, with the same unknown.
+        rows: the prescribed dofs.
+        settings: the options, the precision of the kernels among them.
+        single: whether vectors of the level are floats.
 
     Attributes:
-        space: the coarse space.
+        space: of the level.
         operator: the operators in it.
         vectors: kernels and lengths of its T-vectors.
     """
 
-    def __init__(self, finer: GlobalOperator, degree: int):
-        fine, runtime, settings = finer.local.space, finer.local.runtime, finer.local.settings
-        self._finer = finer
-        self.space = coarse_space(fine, degree)
-        between = embedding(self.space, fine)
-        rows = BoundaryRows(self.space, None, self._prescribed(between, finer.rows.mask()))
-        form = coarse_form(finer.local.form, self.space)
-        self.operator = GlobalOperator(form, rows, settings, runtime, scale=1.0)
-        self.vectors = Vectors(runtime, self.space.numbering.num_owned, self.space.mesh.mpi)
-        with collective(self.space.mesh.mpi):
-            self._make_transfers(between, finer, rows)
-        # Before the state is shared: what this one uploads for the first time is not the finer one's to see.
-        self.operator.local.update()
-        self.operator.local.read_state_of(finer.local)
+    def __init__(self, source: GlobalOperator, form: Form, rows: BoundaryRows, settings: Settings, single: bool):
+        self.space, self._source = form.space, source
+        mpi, runtime = self.space.mesh.mpi, source.local.runtime
+        self.operator = GlobalOperator(form, rows, settings, runtime, scale=1.0, single=single)
+        self.vectors = Vectors(runtime, self.space.numbering.num_owned, mpi, single=single)
+        local, other = self.operator.local, source.local
+        # Levels are smoothed by actions, but for the last, which is assembled.
+        local.build_ahead(("diagonal", "action") if single or self.space.degree > 1 else (local.assembly_target,))
+        # Before the state is shared: what this one uploads for the first time is not the other one's to see.
+        local.update()
+        self._casts: Calls = []
+        if local.scalar == other.scalar:
+            local.read_state_of(other)
+            return
+        vectors = Vectors(runtime, other.num_local, mpi, single=local.scalar == np.float32)
+        for given, own in ((other.base, local.base), (other.inputs.base_rate, local.inputs.base_rate)):
+            if own is not None:
+                self._casts.append(vectors.kernel("take", None, given, own, file=FILE))
 
     def update(self) -> None:
-        """Follows the finer problem to its state; collective."""
+        """Follows the problem to its state; collective."""
         self.operator.local.update()
+        for cast in self._casts:
+            cast()
         self.operator.local.base_changed()
-        self.operator.transfer.scale = self._finer.transfer.scale
+        self.operator.transfer.scale = self._source.transfer.scale
         self.operator.linearised = True
+
+    def agrees(self, tolerance: float) -> bool:
+        """Whether the product with noise is that of the source, whose space is the same, up to a relative error; collective."""
+        vectors, source, numbering = self.vectors, self._source, self.space.numbering
+        runtime, mpi = vectors.runtime, self.space.mesh.mpi
+        rough = noise(numbering.first, numbering.first + numbering.num_owned)
+        given, product, own, its = runtime.upload(rough), runtime.empty(rough.nbytes), vectors.empty(), vectors.empty()
+        source.device.action(given, product)
+        runtime.write(own, rough.astype(vectors.dtype))
+        self.operator.device.action(own, its)
+        sums = vectors.sums(2)
+        vectors.kernel("compare", product, its, sums, file=FILE)()
+        difference, size = mpi.allreduce(runtime.read(sums, np.zeros((2, vectors.num_groups))).sum(1))
+        return bool(difference <= tolerance**2 * size)
+
+
+def in_single_precision(problem: GlobalOperator) -> LevelOperator:
+    """The Jacobian of a problem on vectors in single precision."""
+    local = problem.local
+    rows = BoundaryRows(local.space, None, problem.rows.local)
+    settings = replace(local.settings, precision="single")
+    if settings.geometry == "auto":
+        # Jacobians of rounded coordinates are good enough for a smoother, and cost neither memory nor the host's time.
+        settings = replace(settings, geometry="recomputed")
+    return LevelOperator(problem, local.form, rows, settings, True)
+
+
+def product(operator: GlobalOperator) -> Operator:
+    """What a level multiplies with."""
+    device = operator.device
+    if not device.direct:
+        return Operator(device.action)
+    return Operator(device.action, None, device.local.mask, device.transfer.scale_buffer, device.bind)
+
+
+class CoarseOperator(LevelOperator):
+    """The Jacobian of a finer problem on functions of lower degree.
+
+    Its pointwise functions are those of the finer form, its rules integrate as much less as the degrees of test function and
+    direction are lower: for constant coefficients on affine cells it is the Galerkin product. Prescribed are the dofs whose basis
+    functions do not vanish on what is prescribed in the finer space.
+
+    Args:
+        finer: the next finer level, or the problem; coarse vectors have the precision of its own.
+        degree: of the coarse space.
+        source: what the state is read of, and whose options hold; None: `finer`.
+    """
+
+    def __init__(self, finer: GlobalOperator, degree: int, source: GlobalOperator | None = None):
+        fine, source = finer.local.space, source or finer
+        space, self._single = coarse_space(fine, degree), finer.device.single
+        between = embedding(space, fine)
+        rows = BoundaryRows(space, None, self._prescribed(space, between, finer.rows.mask()))
+        super().__init__(source, coarse_form(finer.local.form, space), rows, source.local.settings, self._single)
+        with collective(space.mesh.mpi):
+            self._make_transfers(between, finer, rows)
 
     def restrict(self, fine: Any, coarse: Any) -> None:
         """Coarse = transposed prolongation of fine, both T-vectors; zero on prescribed dofs."""
-        transfer = self.operator.transfer
-        if self._direct:
-            self._down.multiply(fine, coarse)
-        else:
-            self._down.multiply(fine, self._local)
-            transfer.to_global(self._local, coarse)
+        for call in self.bind_restrict(fine, coarse):
+            call()
 
     def prolong(self, coarse: Any, fine: Any) -> None:
-        """Adds the coarse function, its prescribed dofs taken for zero, to the fine one; both T-vectors."""
-        if self._direct:
-            self._up.add(coarse, fine)
-        else:
-            self.operator.transfer.to_local(coarse, self._local)
-            self._up.add(self._local, fine)
+        """Fine = the coarse function, its prescribed dofs taken for zero; both T-vectors."""
+        for call in self.bind_prolong(coarse, fine):
+            call()
 
-    def _prescribed(self, between: csr_array, mask: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:
+    def bind_restrict(self, fine: Any, coarse: Any) -> Calls:
+        """What `restrict` calls for two buffers."""
+        if self._direct:
+            return [self._down.bind(fine, coarse)]
+        return [self._down.bind(fine, self._local), partial(self.operator.transfer.to_global, self._local, coarse)]
+
+    def bind_prolong(self, coarse: Any, fine: Any) -> Calls:
+        """What `prolong` calls for two buffers."""
+        if self._direct:
+            return [self._up.bind(coarse, fine)]
+        return [partial(self.operator.transfer.to_local, coarse, self._local), self._up.bind(self._local, fine)]
+
+    @staticmethod
+    def _prescribed(space: Space, between: csr_array, mask: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:
         """Positions of the coarse dofs that are prescribed, the same on all ranks."""
         marks = np.zeros(between.shape[1])
         marks[between[np.flatnonzero(mask)].indices] = 1
-        dm = self.space.dm
+        dm = space.dm
         local, owned = dm.createLocalVec(), dm.createGlobalVec()
         local.setArray(marks)
         dm.localToGlobal(local, owned, addv=True)
@@ -96,16 +169,31 @@ class CoarseOperator:
         return found
 
     def _make_transfers(self, between: csr_array, finer: GlobalOperator, rows: BoundaryRows) -> None:
-        runtime, transfer = finer.local.runtime, self.operator.transfer
-        kind = "float" if scalar_type(finer.local.settings.precision) == np.float32 else "double"
+        local, runtime = self.operator.local, finer.local.runtime
         owned = finer.local.space.numbering.local_of_owned
         free_rows, free_columns = (1.0 - array for array in (finer.rows.mask()[owned], rows.mask()))
         up = csr_array(diags_array(free_rows) @ between[owned] @ diags_array(free_columns))
         up.eliminate_zeros()
-        self._up = SparseMatrix(runtime, up, kind, "double")
-        self._down = SparseMatrix(runtime, csr_array(up.T), "double", kind)
-        self._direct = transfer.same and transfer.halo is None
-        self._local = None if self._direct else runtime.empty(self.operator.local.vector_bytes)
+        # An L-vector is passed over where it has the entries of a T-vector, though in another precision.
+        self._direct = self.space.numbering.is_identity and self.operator.transfer.halo is None
+        values = C_TYPES[self.vectors.dtype.name]
+        coarse = values if self._direct else C_TYPES[local.scalar.name]
+        self._up = SparseMatrix(runtime, up, coarse, values, values)
+        self._down = SparseMatrix(runtime, csr_array(up.T), values, coarse, values)
+        self._local = None if self._direct else runtime.empty(local.vector_bytes)
+
+
+def restricted(near: PETSc.NullSpace, fine: Space, coarse: Space) -> PETSc.NullSpace:
+    """A near-null space in a coarser space: what its vectors are at the nodes there."""
+    between, owned = embedding(fine, coarse), coarse.numbering.local_of_owned
+    vecs = []
+    for mode in near.getVecs():
+        local = fine.dm.getLocalVec()
+        fine.dm.globalToLocal(mode, local)
+        vecs.append(coarse.dm.createGlobalVec())
+        vecs[-1].setArray((between @ local.array_r)[owned])
+        fine.dm.restoreLocalVec(local)
+    return PETSc.NullSpace().create(constant=near.hasConstant(), vectors=vecs, comm=near.comm)
 
 
 def coarse_form(form: Form, space: Space) -> Form:

@@ -18,10 +18,10 @@ _PAIRS = 128
 
 
 class DeviceOperator:
-    """Residual, Jacobian action, its transpose and diagonal between device buffers of T-vectors, float64; every call is collective.
+    """Residual, Jacobian action, its transpose and diagonal between device buffers of T-vectors; every call is collective.
 
     Rows of prescribed dofs are `s (u - value)`, their columns are dropped from the action: kernels skip prescribed rows and read
-    a direction as zero there. Where a T-vector is an L-vector (one rank, nothing that the section constrains, vectors in double
+    a direction as zero there. Where a T-vector is an L-vector (one rank, nothing that the section constrains, the same
     precision) the kernels read and write T-vectors as they stand: an action is the launch that prepares its result and the
     kernel, and one launch more where E-vectors are summed.
 
@@ -33,21 +33,23 @@ class DeviceOperator:
         rows: the prescribed dofs.
         settings: the options.
         runtime: the device.
+        single: whether T-vectors are floats, as those of a level of multigrid may be; else they are doubles.
 
     Attributes:
         local: the operators between L-vectors.
         transfer: between T- and L-vectors.
+        single: whether T-vectors are floats.
         direct: whether T-vectors are read and written as they stand.
     """
 
-    def __init__(self, form: Form, rows: BoundaryRows, settings: Settings, runtime: Runtime):
+    def __init__(self, form: Form, rows: BoundaryRows, settings: Settings, runtime: Runtime, single: bool = False):
         space = form.space
         mask = rows.mask() if space.mesh.mpi.allreduce(len(rows.local)) else None
         self.local = FormOperator(form, settings, runtime, mask)
         self._any_rows = mask is not None
-        self.runtime = runtime
+        self.runtime, self.single = runtime, single
         with collective(space.mesh.mpi):
-            self.transfer = Transfer(space, rows, settings.precision, runtime)
+            self.transfer = Transfer(space, rows, settings.precision, runtime, single)
             self.direct = self.transfer.same and self.transfer.halo is None
             self._prepare = self.transfer.prepare_action(self.local.mask) if self.direct else None
         self._bound, self._bends = runtime.bindings(_PAIRS), self.local.bends
@@ -120,17 +122,25 @@ class DeviceOperator:
             for launch in self._launches(t, out, "action", dots):
                 launch()
 
-    def _launches(self, t: Any, out: Any, target: str, dots: Any = None) -> list[Launch]:
-        """Everything that an action between two buffers launches, bound once; with `dots` nothing prepares the result."""
+    def bind(self, t: Any, out: Any) -> list[Launch]:
+        """What `add` launches between two buffers that are read and written as they stand, without dots.
+
+        What they read at the points is brought there by `local.store`.
+        """
+        return self._launches(t, out, "action", prepared=True)
+
+    def _launches(self, t: Any, out: Any, target: str, dots: Any = None, prepared: bool = False) -> list[Launch]:
+        """Everything that an action between two buffers launches, bound once; with `dots` the result is prepared, too."""
         if self._bends != self.local.bends:
             self._bound, self._bends = self.runtime.bindings(_PAIRS), self.local.bends
-        key = (target, t.int_ptr, out.int_ptr, None if dots is None else dots.int_ptr)
+        prepared = prepared or dots is not None
+        key = (target, t.int_ptr, out.int_ptr, prepared, None if dots is None else dots.int_ptr)
         found = self._bound.get(key)
         if found is None:
             assert self._prepare is not None
             if t.int_ptr == out.int_ptr:
                 raise DataError("an action reads its direction while it writes its result; expected two buffers, got one")
-            found = [self._prepare.bound({3: t, 4: out})] if dots is None else []
+            found = [self._prepare.bound({3: t, 4: out})] if not prepared else []
             found += self.local.bind(target, t, out, dots)
             buffers = (t, out) if dots is None else (t, out, dots)
             self._bound.put(key, found, tuple(map(self.runtime.holds, buffers)))

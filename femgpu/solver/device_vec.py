@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from femgpu.runtime import Runtime
 
 
 class Staging:
-    """Device buffers through which host vectors pass; made once.
+    """Device buffers through which host vectors pass; made once, at the first use.
 
     Args:
         runtime: the device.
@@ -28,8 +29,16 @@ class Staging:
         self.runtime = runtime
         self.num_owned = num_owned = int(ranges[rank + 1] - ranges[rank])
         self._ranges = ranges
-        self._input, self._output = runtime.empty(8 * num_owned), runtime.empty(8 * num_owned)
         self._copy = runtime.empty(8 * num_owned) if copies else None
+
+    # Levels of multigrid never use theirs.
+    @cached_property
+    def _input(self) -> Any:
+        return self.runtime.empty(8 * self.num_owned)
+
+    @cached_property
+    def _output(self) -> Any:
+        return self.runtime.empty(8 * self.num_owned)
 
     def reading(self, vec: PETSc.Vec) -> Any:
         """A buffer with the vector's values.

@@ -37,6 +37,7 @@ class GlobalOperator:
         settings: the options.
         runtime: the device.
         scale: s where the caller rules it.
+        single: whether the T-vectors of `device` are floats; those of PETSc are doubles, and then nothing here takes them.
 
     Attributes:
         device: the operators between device buffers.
@@ -55,10 +56,11 @@ class GlobalOperator:
         settings: Settings,
         runtime: Runtime,
         scale: float | None = None,
+        single: bool = False,
     ):
-        runtime.build_ahead([(vector_kernels(settings.precision), "vectors")])
+        runtime.build_ahead([(vector_kernels(settings.precision, "float" if single else "double"), "vectors")])
         self.rows = bcs if isinstance(bcs, BoundaryRows) else BoundaryRows(form.space, bcs)
-        self.device = DeviceOperator(form, self.rows, settings, runtime)
+        self.device = DeviceOperator(form, self.rows, settings, runtime, single)
         self.local, self.transfer = self.device.local, self.device.transfer
         self._mpi = form.space.mesh.mpi
         with collective(self._mpi):

@@ -5,24 +5,31 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from petsc4py import PETSc
 
+from femgpu import petsc_ksp
 from femgpu.errors import DataError, FormError, OptionError, SolverError
 from femgpu.krylov import Operator, Vectors
 from femgpu.mesh.garbage import keep_aside
-from femgpu.multigrid import Cycle, Level
-from femgpu.solver.algebraic_levels import AlgebraicLevels, take_over
+from femgpu.multigrid import KINDS, Cycle, Level
+from femgpu.runtime import Runtime
+from femgpu.solver.algebraic_levels import AlgebraicLevels
 from femgpu.solver.chebyshev_type import noise
-from femgpu.solver.coarsening import CoarseOperator
+from femgpu.solver.coarsening import CoarseOperator, LevelOperator, in_single_precision, product, restricted
 from femgpu.solver.device_preconditioner import operator_of
 from femgpu.solver.device_vec import load, store
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian
-from femgpu.spaces import embedding
 
-_KINDS = ("first", "fourth")
+_PRECISIONS = ("auto", "single", "double")
+# Relative difference of the finest level's product in single precision on noise beyond which `auto` stays with double.
+_INACCURATE = 1e-3
+# How many times as often as after the last estimate of eigenvalues, and how many times more at least, a solve may apply the cycle
+# before they are estimated anew.
+_SLOWER = 1.25, 2
 
 
 class PMG:
@@ -37,7 +44,9 @@ class PMG:
     |---|---|---|
     | -pc_femgpu_pmg_degrees | half of each, to 1 | degrees of the levels below the form's own: `2,1` |
     | -pc_femgpu_pmg_steps | 3 | products with the operator before and after each coarse correction |
-    | -pc_femgpu_pmg_kind | fourth | Chebyshev's polynomials, of the first or the fourth kind |
+    | -pc_femgpu_pmg_kind | fourth | polynomials of the smoothers, Chebyshev's: first, fourth, opt_fourth |
+    | -pc_femgpu_pmg_precision | auto | of the cycle: single, double; auto: single on GPUs, unless its product is inaccurate |
+    | -pc_femgpu_pmg_lag | 1 | set-ups after which what is below degree 1 is renewed; -1: when it must be |
     | -pc_femgpu_pmg_esteig_steps | 10 | products with the operator to estimate a level's largest eigenvalue |
     | -pmg_coarse_pc_type | gamg | and all other options of the inner PC |
 
@@ -48,7 +57,7 @@ class PMG:
     def __init__(self) -> None:
         self.inner: PETSc.PC | None = None
         self._degrees: tuple[int, ...] = ()
-        self._steps, self._fourth, self._estimate = 3, True, 10
+        self._steps, self._kind, self._precision, self._estimate, self._lag = 3, "fourth", "auto", 10, 1
         self._let_go()
 
     def setFromOptions(self, pc: PETSc.PC) -> None:  # noqa: N802
@@ -66,10 +75,11 @@ class PMG:
         self._degrees = degrees
         self._steps = _positive(options, prefix, "steps", self._steps)
         self._estimate = _positive(options, prefix, "esteig_steps", self._estimate)
-        kind = options.getString("kind", _KINDS[self._fourth])
-        if kind not in _KINDS:
-            raise OptionError(f"-{prefix}pc_femgpu_pmg_kind {kind}: expected one of {', '.join(_KINDS)}")
-        self._fourth = kind == "fourth"
+        self._lag = options.getInt("lag", self._lag)
+        if self._lag < 1 and self._lag != -1:
+            raise OptionError(f"-{prefix}pc_femgpu_pmg_lag {self._lag}: expected an integer of at least 1, or -1")
+        self._kind = _choice(options, prefix, "kind", self._kind, KINDS)
+        self._precision = _choice(options, prefix, "precision", self._precision, _PRECISIONS)
 
     def setUp(self, pc: PETSc.PC) -> None:  # noqa: N802
         """Makes the levels at the first time, and takes them to the state of the matrix; collective.
@@ -87,27 +97,36 @@ class PMG:
                 "-femgpu_jacobian matfree, or another -pc_type"
             )
         if operator is not self._operator or operator.local.bends != self._bends:
-            self._let_go()
-            self._create(pc, operator)
-        self._update()
+            auto = prefers_single(operator.local.runtime)
+            self._create(pc, operator, auto if self._precision == "auto" else self._precision == "single")
+        wrong = self._update()
+        if wrong and self._single and self._precision == "auto":
+            self._create(pc, operator, False)
+            self._objection, wrong = wrong, self._update()
+        if wrong:
+            raise SolverError(
+                f"femgpu.PMG: {wrong}; look whether state and coefficients are finite, and whether the diagonal is positive"
+            )
 
     def apply(self, pc: PETSc.PC, x: PETSc.Vec, y: PETSc.Vec) -> None:
         """Y = one cycle for x."""
         assert self._operator is not None
         load(self._operator.local.runtime, x, self._given)
-        self._cycle.apply(self._given, self._found)
+        self.apply_buffers(pc, self._given, self._found)
         store(self._operator.local.runtime, self._found, y)
 
     def apply_buffers(self, pc: PETSc.PC, r: Any, z: Any) -> None:
         """Z = one cycle for r, device buffers."""
+        self._applied += 1
         self._cycle.apply(r, z)
 
     def view(self, pc: PETSc.PC, viewer: PETSc.Viewer) -> None:
         """Prints the levels and the inner PC."""
         if viewer.getType() != PETSc.Viewer.Type.ASCII or self.inner is None:
             return
-        kind = f"Chebyshev of the {_KINDS[self._fourth]} kind over the diagonal, {self._steps} products before and after"
-        viewer.printfASCII(f"  femgpu.PMG, {len(self._operators)} levels, {kind}\n")
+        kind = f"Chebyshev of {self._kind} kind over the diagonal, {self._steps} products before and after"
+        precision = "single" if self._single else "double" + (f" because {self._objection}" if self._objection else "")
+        viewer.printfASCII(f"  femgpu.PMG, {len(self._operators)} levels, {kind}, in {precision} precision\n")
         for operator, level in zip(self._operators, self._levels, strict=False):
             space = operator.local.space
             viewer.printfASCII(f"    degree {space.degree}: {space.num_dofs} dofs, largest eigenvalue {level.largest:.4g}\n")
@@ -128,9 +147,12 @@ class PMG:
         if self.inner is not None:
             self.inner.destroy()
             self._assembled.mat.destroy()
-            keep_aside((self._operator, self._coarse, self._assembled, self._below))
+            keep_aside((self._operator, self._followers, self._assembled, self._below))
         self.inner, self._bends = None, -1
+        self._single, self._objection = False, ""
+        self._applied, self._reference, self._age = 0, 0, 0
         self._operator: GlobalOperator | None = None
+        self._followers: list[LevelOperator] = []
         self._coarse: list[CoarseOperator] = []
         self._levels: list[Level] = []
         self._assembled: Any = None
@@ -142,9 +164,10 @@ class PMG:
     def _operators(self) -> list[GlobalOperator]:
         """Of all levels, the finest first."""
         assert self._operator is not None
-        return [self._operator, *(coarse.operator for coarse in self._coarse)]
+        return [*([] if self._single else [self._operator]), *(follower.operator for follower in self._followers)]
 
-    def _create(self, pc: PETSc.PC, operator: GlobalOperator) -> None:
+    def _create(self, pc: PETSc.PC, operator: GlobalOperator, single: bool) -> None:
+        self._let_go()
         space, prefix = operator.local.space, pc.getOptionsPrefix() or ""
         if not all(field.continuous and field.degree == space.degree for field in space.fields):
             raise FormError(
@@ -158,22 +181,25 @@ class PMG:
                     "expected lower ones"
                 )
             degrees = ()
-        self._operator, self._bends, finer = operator, operator.local.bends, operator
+        self._operator, self._bends, self._single, finer = operator, operator.local.bends, single, operator
+        vectors = [Vectors(operator.local.runtime, space.numbering.num_owned, space.mesh.mpi)]
+        self._given, self._found = vectors[0].empty(), vectors[0].empty()
+        if single:
+            self._followers.append(in_single_precision(operator))
+            finer, vectors = self._followers[0].operator, [self._followers[0].vectors]
         for degree in degrees:
-            self._coarse.append(CoarseOperator(finer, degree))
+            # What is assembled is assembled in the problem's precision.
+            self._coarse.append(CoarseOperator(finer, degree, operator if degree == 1 else finer))
             finer = self._coarse[-1].operator
-        vectors = [
-            Vectors(operator.local.runtime, space.numbering.num_owned, space.mesh.mpi),
-            *(coarse.vectors for coarse in self._coarse),
-        ]
+            vectors.append(self._coarse[-1].vectors)
+        self._followers += self._coarse
         for level, its in zip(self._operators[:-1], vectors, strict=False):
             first = level.local.space.numbering.first
-            self._levels.append(self._level(its, Operator(level.device.action), noise(first, first + its.num_owned)))
+            self._levels.append(self._level(its, product(level), partial(noise, first, first + its.num_owned)))
         self._create_inner(pc, prefix + "pmg_coarse_")
-        self._given, self._found = vectors[0].empty(), vectors[0].empty()
 
     def _level(self, vectors: Vectors, operator: Operator, rough: Any) -> Level:
-        return Level(vectors, operator, self._steps, self._fourth, rough, self._estimate)
+        return Level(vectors, operator, self._kind, self._steps, rough, self._estimate)
 
     def _create_inner(self, pc: PETSc.PC, prefix: str) -> None:
         coarsest = self._operators[-1]
@@ -182,47 +208,66 @@ class PMG:
         mat.setOptionsPrefix(prefix)
         near = pc.getOperators()[1].getNearNullSpace()
         if near.handle:
-            mat.setNearNullSpace(self._restricted(near))
+            mat.setNearNullSpace(restricted(near, self._operators[0].local.space, coarsest.local.space))
         self.inner = PETSc.PC().create(comm=pc.comm)
         self.inner.incrementTabLevel(1, parent=pc)
         self.inner.setOptionsPrefix(prefix)
         self.inner.setOperators(mat, mat)
         self.inner.setType(PETSc.PC.Type.GAMG)
+        # The first of its levels is small against what is above it, and few iterations are worth more than a few of its rows.
+        petsc_ksp.coarsen_gently(self.inner)
         self.inner.setFromOptions()
 
-    def _restricted(self, near: PETSc.NullSpace) -> PETSc.NullSpace:
-        """The near-null space on the coarsest level: what its vectors are at the nodes there."""
-        fine, coarse = self._operators[0].local.space, self._operators[-1].local.space
-        between, owned = embedding(fine, coarse), coarse.numbering.local_of_owned
-        vecs = []
-        for mode in near.getVecs():
-            local = fine.dm.getLocalVec()
-            fine.dm.globalToLocal(mode, local)
-            vecs.append(coarse.dm.createGlobalVec())
-            vecs[-1].setArray((between @ local.array_r)[owned])
-            fine.dm.restoreLocalVec(local)
-        return PETSc.NullSpace().create(constant=near.hasConstant(), vectors=vecs, comm=near.comm)
+    def _update(self) -> str:
+        """Takes everything to the state of the matrix; collective.
 
-    def _update(self) -> None:
+        Returns:
+            What is wrong with it, empty if nothing.
+        """
         assert self.inner is not None
-        for coarse in self._coarse:
-            coarse.update()
+        for follower in self._followers:
+            follower.update()
         for operator, level in zip(self._operators, self._levels, strict=False):
             operator.device.diagonal(level.diagonal)
-        self._assembled.fill()
-        self.inner.setUp()
-        below = take_over(self.inner, self._operators[0].local.runtime, self._level)
+            operator.local.store()
+        renew, stale = self._has_worsened(), [level for level in self._levels if level.follow()]
+        self._age += 1
+        if self._below is None or not self._levels or renew or stale or 0 < self._lag <= self._age:
+            self._age = 0
+            self._assembled.fill()
+            self.inner.setUp()
+            if self._below is None or not self._below.update():
+                self._below = AlgebraicLevels(self.inner, self._operators[0].local.runtime, self._single, self._level)
+                self._cycle = None
+            stale += [level for level in self._below.levels if level.follow()]
+        below = self._below
         levels = self._levels + below.levels
         for number, level in enumerate(levels):
-            if wrong := level.update():
-                raise SolverError(
-                    f"femgpu.PMG: the operator of level {number}, counted from the finest, has no largest eigenvalue ({wrong}); "
-                    "look whether state and coefficients are finite, and whether its diagonal is positive"
-                )
-        restrict = [*(coarse.restrict for coarse in self._coarse), *below.restrict]
-        prolong = [*(coarse.prolong for coarse in self._coarse), *below.prolong]
-        self._cycle = Cycle(levels, restrict, prolong, below.solve, below.coarsest)
-        self._below = below
+            if (renew or level in stale) and (wrong := level.estimate()):
+                return f"the operator of level {number}, counted from the finest, has no largest eigenvalue ({wrong})"
+        if self._cycle is None:
+            if self._single and self._levels and not self._followers[0].agrees(_INACCURATE):
+                return "the product in single precision is inaccurate"
+            restrict = [*(coarse.bind_restrict for coarse in self._coarse), *below.restrict]
+            prolong = [*(coarse.bind_prolong for coarse in self._coarse), *below.prolong]
+            self._cycle = Cycle(levels, restrict, prolong, below.solve, below.coarsest)
+        return ""
+
+    def _has_worsened(self) -> bool:
+        """Whether the last solve took more cycles than the first one after the last estimate of eigenvalues."""
+        applied, self._applied = self._applied, 0
+        if not self._reference:
+            self._reference = applied
+        factor, more = _SLOWER
+        if applied <= max(factor * self._reference, self._reference + more):
+            return False
+        self._reference = 0
+        return True
+
+
+def prefers_single(runtime: Runtime) -> bool:
+    """Whether a cycle in single precision is faster: on a CPU it takes as long."""
+    return runtime.device.is_gpu
 
 
 def _halves(degree: int) -> tuple[int, ...]:
@@ -234,4 +279,11 @@ def _positive(options: PETSc.Options, prefix: str, name: str, default: int) -> i
     value = options.getInt(name, default)
     if value < 1:
         raise OptionError(f"-{prefix}pc_femgpu_pmg_{name} {value}: expected an integer of at least 1")
+    return value
+
+
+def _choice(options: PETSc.Options, prefix: str, name: str, default: str, choices: tuple[str, ...]) -> str:
+    value: str = options.getString(name, default)
+    if value not in choices:
+        raise OptionError(f"-{prefix}pc_femgpu_pmg_{name} {value}: expected one of {', '.join(choices)}")
     return value

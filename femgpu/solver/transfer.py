@@ -10,6 +10,8 @@ import numpy.typing as npt
 from femgpu import petsc_c
 from femgpu.errors import DataError
 from femgpu.kernels import vector_kernels
+from femgpu.krylov.vectors import C_TYPES
+from femgpu.operators.arrays import scalar_type
 from femgpu.runtime import Kernel, Runtime, Scalars
 from femgpu.solver.conditions import Conditions, as_tuple
 from femgpu.solver.halo import Halo
@@ -94,23 +96,27 @@ class Transfer:
     Args:
         space: the space.
         rows: the boundary rows.
-        precision: of the kernels; L-vectors are stored in it, T-vectors are double.
+        precision: of the kernels; L-vectors are stored in it.
         runtime: the device.
+        single: whether T-vectors are floats; else they are doubles.
 
     Attributes:
+        num_bytes: of a T-vector.
         same: whether a T-vector has the entries of an L-vector, in its order and precision.
         halo: the exchange with other ranks; None on one rank.
     """
 
-    def __init__(self, space: Space, rows: BoundaryRows, precision: str, runtime: Runtime):
+    def __init__(self, space: Space, rows: BoundaryRows, precision: str, runtime: Runtime, single: bool = False):
         numbering = space.numbering
         self.rows = rows
         self.runtime = runtime
         self.num_owned = numbering.num_owned
         parallel = bool(space.mesh.mpi.size > 1)
         self.halo = Halo(numbering, space.mesh.mpi, precision, runtime) if parallel else None
-        self.same = numbering.is_identity and precision != "single"
-        source = self._source = vector_kernels(precision)
+        dtype = np.dtype(np.float32 if single else np.float64)
+        self.num_bytes = dtype.itemsize * numbering.num_owned
+        self.same = numbering.is_identity and scalar_type(precision) == dtype
+        source = self._source = vector_kernels(precision, C_TYPES[dtype.name])
         vector = runtime.empty(8)  # a placeholder until the first call
 
         def kernel(name: str, count: int, *arguments: Any) -> Kernel:
@@ -168,7 +174,7 @@ class Transfer:
     def to_local(self, t: Any, local: Any) -> None:
         """Fills an L-vector from a T-vector, ghosts included; both are device buffers."""
         if self.same:
-            self.runtime.copy(t, local, 8 * self.num_owned)
+            self.runtime.copy(t, local, self.num_bytes)
         else:
             self._unpack.set(2, t)
             self._unpack.set(3, local)
@@ -181,7 +187,7 @@ class Transfer:
         if self.halo is not None:
             self.halo.backward(local)
         if self.same:
-            self.runtime.copy(local, t, 8 * self.num_owned)
+            self.runtime.copy(local, t, self.num_bytes)
         else:
             self._pack.set(2, local)
             self._pack.set(3, t)

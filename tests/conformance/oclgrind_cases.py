@@ -192,7 +192,7 @@ def solve():
     assert femgpu.assemble(inner(u, u) * dx) > 0
 
 
-def iterate(method, preconditioner):
+def iterate(method, preconditioner, **more):
     """A few iterations of one of femgpu's Krylov methods on 15 dofs, more than a turn of the ring of conjugate gradients."""
     PETSc.Options().setValue("femgpu_qdata", "store")
     V = FunctionSpace(femgpu.mesh.box((2, 1), cell="quadrilateral"), "Lagrange", 2)
@@ -200,10 +200,16 @@ def iterate(method, preconditioner):
     F = (inner((1 + x[0]) * grad(u), grad(v)) + u * v - ufl.exp(x[0] * x[1]) * v) * dx
     options = {"snes_type": "ksponly", "ksp_type": "python", "ksp_python_type": f"femgpu.{method}", "pc_type": preconditioner}
     bcs = [femgpu.DirichletBC(V, 0.0, 1)]
-    problem = femgpu.NonlinearProblem(F, u, bcs, petsc_options={**options, "ksp_rtol": 1e-12, "ksp_max_it": 9})
+    problem = femgpu.NonlinearProblem(F, u, bcs, petsc_options={**options, "ksp_rtol": 1e-12, "ksp_max_it": 9, **more})
     with mock.patch.object(vectors, "_GROUP", 64), contextlib.suppress(SolverError):
         problem.solve()
     assert problem.snes.ksp.its > 3
+
+
+def multigrid(precision):
+    """The same with a cycle of levels of degree 2 and 1, the latter by its inverse."""
+    more = {"pc_python_type": "femgpu.PMG", "pc_femgpu_pmg_precision": precision, "pc_femgpu_pmg_esteig_steps": 3}
+    iterate("CG", "python", **more, pmg_coarse_pc_gamg_coarse_eq_limit=2)
 
 
 def assemble():
@@ -298,6 +304,7 @@ RUNS = {
     "self-test": (lambda size: self_test(current(), size), 100),
     "problem": (solve,),
     **{" ".join(given): (iterate, *given) for given in METHODS},
+    "multigrid": (multigrid, "single"),
     "matrices": (assemble,),
     **{name: (compute_wrong, fault) for name, fault in FAULTS.items()},
 }

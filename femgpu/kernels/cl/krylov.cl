@@ -9,18 +9,18 @@ inline void add_products(const double r, const double z, double *sums) {
 
 // Sum number `row`: x . y
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void dot_product(const int n, const int row, __global const double *restrict d_x, __global const double *restrict d_y,
+void dot_product(const int n, const int row, __global const real *restrict d_x, __global const real *restrict d_y,
                  __global double *d_parts) {
   __local double s_sums[GROUP_SIZE];
   double sum = 0;
-  FOR_EACH(i, n) sum += d_x[i] * d_y[i];
+  FOR_EACH(i, n) sum += (double)d_x[i] * d_y[i];
   write_part(d_parts, row, sum, s_sums);
 }
 
 // r . z, z . z, r . r and, where q is given, q . z
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void residual_products(const int n, __global const double *restrict d_r, __global const double *restrict d_z,
-                       __global const double *restrict d_q, __global double *d_parts) {
+void residual_products(const int n, __global const real *restrict d_r, __global const real *restrict d_z,
+                       __global const real *restrict d_q, __global double *d_parts) {
   __local double s_sums[4 * GROUP_SIZE];
   double sums[4] = {0, 0, 0, 0};
   FOR_EACH(i, n) {
@@ -32,13 +32,13 @@ void residual_products(const int n, __global const double *restrict d_r, __globa
 
 // y = a x + b y
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void axpby(const int n, const double a, __global const double *restrict d_x, const double b, __global double *restrict d_y) {
-  FOR_EACH(i, n) d_y[i] = a * d_x[i] + (b == 0.0 ? 0.0 : b * d_y[i]);
+void axpby(const int n, const double a, __global const real *restrict d_x, const double b, __global real *restrict d_y) {
+  FOR_EACH(i, n) d_y[i] = (real)(a * d_x[i] + (b == 0.0 ? 0.0 : b * d_y[i]));
 }
 
 // z -= (v . z) v with the sum v . z given
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void take_out(const int n, __global const double *d_parts, __global const double *restrict d_v, __global double *restrict d_z) {
+void take_out(const int n, __global const double *d_parts, __global const real *restrict d_v, __global real *restrict d_z) {
   __local double s_sums[GROUP_SIZE];
   const double sum = total(d_parts, 0, s_sums);
   FOR_EACH(i, n) d_z[i] -= sum * d_v[i];
@@ -46,7 +46,7 @@ void take_out(const int n, __global const double *d_parts, __global const double
 
 // z = d r entry by entry
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void multiply(const int n, __global const double *restrict d_d, __global const double *restrict d_r, __global double *restrict d_z) {
+void multiply(const int n, __global const real *restrict d_d, __global const real *restrict d_r, __global real *restrict d_z) {
   FOR_EACH(i, n) d_z[i] = d_d[i] * d_r[i];
 }
 
@@ -54,8 +54,8 @@ void multiply(const int n, __global const double *restrict d_d, __global const d
 
 // CG with any M: alpha = r.z / p.q; x += alpha p, r -= alpha q.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void cg_step(const int n, __global const double *d_before, __global const double *d_now, __global const double *restrict d_p,
-             __global const double *restrict d_q, __global double *restrict d_x, __global double *restrict d_r) {
+void cg_step(const int n, __global const double *d_before, __global const double *d_now, __global const real *restrict d_p,
+             __global const real *restrict d_q, __global real *restrict d_x, __global real *restrict d_r) {
   __local double s_sums[GROUP_SIZE];
   const double alpha = ratio(total(d_before, 0, s_sums), total(d_now, 4, s_sums));
   FOR_EACH(i, n) {
@@ -68,7 +68,7 @@ void cg_step(const int n, __global const double *d_before, __global const double
 // new direction conjugate to the old one whatever M was.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void cg_direction(const int n, const int flexible, __global const double *d_before, __global const double *d_now,
-                  __global const double *restrict d_z, __global double *restrict d_p) {
+                  __global const real *restrict d_z, __global real *restrict d_p) {
   __local double s_sums[GROUP_SIZE];
   const double divisor = flexible ? -total(d_now, 4, s_sums) : total(d_before, 0, s_sums);
   const double beta = ratio(total(d_now, flexible ? 3 : 0, s_sums), divisor);

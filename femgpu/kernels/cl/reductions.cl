@@ -1,4 +1,4 @@
-// Sums over vectors of n doubles in NUM_GROUPS groups of GROUP_SIZE items.
+// Sums over vectors of n numbers (`real`) in NUM_GROUPS groups of GROUP_SIZE items.
 // A sum over a vector is NUM_GROUPS partial sums in a buffer; whoever needs it adds them, each group for itself and all in the same
 // order: no launch is spent on it, every group has the same number, and it is the same in every run.
 

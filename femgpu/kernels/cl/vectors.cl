@@ -1,4 +1,4 @@
-// Kernels between vectors. T-vectors are double, L- and E-vectors scalar.
+// Kernels between vectors. T-vectors are OWNED, double but for levels of multigrid; L- and E-vectors are scalar.
 
 // E -> L in fixed order: L[node + c] += sum over the node's entries of E[entry + c]; of a node ~n the prescribed components are
 // left alone
@@ -16,9 +16,9 @@ __kernel void gather_sum(const int num_nodes, const int num_comp, __global const
 
 // y = s x on prescribed rows, zero elsewhere: what an action is added to where a T-vector is an L-vector; a null mask: none is
 __kernel void prepare_action(const int n, __global const uchar *d_prescribed, __global const double *d_s,
-                             __global const double *d_x, __global double *d_y) {
+                             __global const OWNED *d_x, __global OWNED *d_y) {
   const int i = (int)get_global_id(0);
-  if (i < n) d_y[i] = d_prescribed && d_prescribed[i] ? d_s[0] * d_x[i] : 0.0;
+  if (i < n) d_y[i] = (OWNED)(d_prescribed && d_prescribed[i] ? d_s[0] * d_x[i] : 0.0);
 }
 
 // L[rows[i]] = values[i]: the boundary values in a state
@@ -29,17 +29,17 @@ __kernel void set_rows(const int n, __global const int *d_rows, __global const d
 
 // out[rows[i]] = s (in[rows[i]] - shift values[i]): the boundary rows of a residual (shift 1) or an action (shift 0)
 __kernel void boundary_rows(const int n, __global const int *d_rows, __global const double *d_values, const double shift,
-                            __global const double *d_s, __global const double *d_in, __global double *d_out) {
+                            __global const double *d_s, __global const OWNED *d_in, __global OWNED *d_out) {
   const int i = (int)get_global_id(0);
   if (i >= n) return;
   const int row = d_rows[i];
-  d_out[row] = d_s[0] * (shift == 0.0 ? d_in[row] : d_in[row] - d_values[i]);
+  d_out[row] = (OWNED)(d_s[0] * (shift == 0.0 ? d_in[row] : d_in[row] - d_values[i]));
 }
 
 // out[rows[i]] = s: the boundary rows of a diagonal
-__kernel void fill_rows(const int n, __global const int *d_rows, __global const double *d_s, __global double *d_out) {
+__kernel void fill_rows(const int n, __global const int *d_rows, __global const double *d_s, __global OWNED *d_out) {
   const int i = (int)get_global_id(0);
-  if (i < n) d_out[d_rows[i]] = d_s[0];
+  if (i < n) d_out[d_rows[i]] = (OWNED)d_s[0];
 }
 
 // T[rows[i]] moves to values[i], or so far that a fraction of the way leads there
@@ -59,12 +59,12 @@ __kernel void rate_rows(const int n, __global const int *d_rows, __global const 
 }
 
 // packed[i] = L[map[i]], and the way back; a T-vector is an L-vector packed by the map of its owned dofs
-__kernel void pack(const int n, __global const int *d_map, __global const scalar *d_l, __global double *d_packed) {
+__kernel void pack(const int n, __global const int *d_map, __global const scalar *d_l, __global OWNED *d_packed) {
   const int i = (int)get_global_id(0);
-  if (i < n) d_packed[i] = (double)d_l[d_map[i]];
+  if (i < n) d_packed[i] = (OWNED)d_l[d_map[i]];
 }
 
-__kernel void unpack(const int n, __global const int *d_map, __global const double *d_packed, __global scalar *d_l) {
+__kernel void unpack(const int n, __global const int *d_map, __global const OWNED *d_packed, __global scalar *d_l) {
   const int i = (int)get_global_id(0);
   if (i < n) d_l[d_map[i]] = (scalar)d_packed[i];
 }
