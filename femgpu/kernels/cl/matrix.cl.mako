@@ -156,18 +156,21 @@ ${pull_back(gradient, "block * DIM + d", "words")}\
 % endfor
 % endfor
       __local const real *s_in = s_blocks + own * POINT_WORDS + (comp * NUM_COMP + trial_comp) * BLOCK_WORDS;
-      real r_block[BLOCK_WORDS];
-      for (int j = 0; j < BLOCK_WORDS; ++j) r_block[j] = s_in[j];
-      TILE_UNROLL
-      for (int m = 0; m < ROWS; ++m)
+      // word by word: with all words at once each entry of a table would take registers for its address
+${'      _Pragma("unroll 1")' if plan.unroll else ""}
+      for (int j = 0; j < BLOCK_WORDS; ++j) {
+        const real word = s_in[j];
+        TABLE const real *table = products + j * num_test * num_trial;
         TILE_UNROLL
-        for (int n = 0; n < COLUMNS; ++n) {
-          const int v = min(test_b + m, num_test - 1), t = min(trial_b + n * trial_step, num_trial - 1);
-          real sum = 0;
+        for (int m = 0; m < ROWS; ++m) {
+          const int v = min(test_b + m, num_test - 1);
           TILE_UNROLL
-          for (int j = 0; j < BLOCK_WORDS; ++j) sum += r_block[j] * products[(j * num_test + v) * num_trial + t];
-          r_tile[m * COLUMNS + n] = (accum)sum;
+          for (int n = 0; n < COLUMNS; ++n) {
+            const int t = min(trial_b + n * trial_step, num_trial - 1);
+            r_tile[m * COLUMNS + n] += (accum)(word * table[v * num_trial + t]);
+          }
         }
+      }
 % else:
       for (int p = 0; p < points; ++p) {
         const int q = start + p;
