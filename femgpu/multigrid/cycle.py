@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from femgpu.krylov.system import System
 
 # Of the largest eigenvalue, which parts a polynomial of the first kind damps: beyond the estimate, which is one from below.
 _RANGE = 0.1, 1.1
+_FILE = "preconditioners.cl"
 
 
 class Level:
@@ -29,15 +30,18 @@ class Level:
         estimate: steps of the estimate.
 
     Attributes:
+        files: with the kernels, in `kernels/cl`.
         vectors: kernels and lengths.
         diagonal: device buffer, the caller's to fill with D before each `update`, which leaves D^-1 there.
         largest: the largest eigenvalue of D^-1 A as it was estimated.
     """
 
+    files: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys((*Chebyshev.files, *Spectrum.files, _FILE)))
+
     def __init__(self, vectors: Vectors, operator: Operator, steps: int, fourth: bool, noise: Any, estimate: int):
         self.vectors, self._operator, self._steps = vectors, operator, steps
         self.diagonal = vectors.empty()
-        self._invert = vectors.kernel("invert_diagonal", np.int32(0), np.int32(0), self.diagonal, file="preconditioners.cl")
+        self._invert = vectors.kernel("invert_diagonal", np.int32(0), np.int32(0), self.diagonal, file=_FILE)
         self.largest = 0.0
         self._preconditioner = Preconditioner(self.diagonal)
         self._smoother = Chebyshev(vectors)

@@ -50,12 +50,15 @@ class CoarseOperator:
         rows = BoundaryRows(self.space, None, self._prescribed(between, finer.rows.mask()))
         form = coarse_form(finer.local.form, self.space)
         self.operator = GlobalOperator(form, rows, settings, runtime, scale=1.0)
+        local = self.operator.local
+        # Levels of multigrid are smoothed by actions, but for the last, which is assembled.
+        local.build_ahead(("diagonal", "action") if degree > 1 else (local.assembly_target,))
         self.vectors = Vectors(runtime, self.space.numbering.num_owned, self.space.mesh.mpi)
         with collective(self.space.mesh.mpi):
             self._make_transfers(between, finer, rows)
         # Before the state is shared: what this one uploads for the first time is not the finer one's to see.
-        self.operator.local.update()
-        self.operator.local.read_state_of(finer.local)
+        local.update()
+        local.read_state_of(finer.local)
 
     def update(self) -> None:
         """Follows the finer problem to its state; collective."""

@@ -9,10 +9,13 @@ from typing import Any
 
 from petsc4py import PETSc
 
+from femgpu import multigrid
 from femgpu.errors import DataError, FormError, OptionError, SolverError
-from femgpu.krylov import Operator, Vectors
+from femgpu.krylov import Operator, Vectors, programs
 from femgpu.mesh.garbage import keep_aside
 from femgpu.multigrid import Cycle, Level
+from femgpu.runtime import Device
+from femgpu.solver.ahead import Ahead
 from femgpu.solver.algebraic_levels import AlgebraicLevels, take_over
 from femgpu.solver.chebyshev_type import noise
 from femgpu.solver.coarsening import CoarseOperator
@@ -25,7 +28,7 @@ from femgpu.spaces import embedding
 _KINDS = ("first", "fourth")
 
 
-class PMG:
+class PMG(Ahead):
     """Multigrid over the degree of the elements: a V-cycle from the space of the form down to degree 1.
 
     Each level has its own kernels of the same form and is smoothed by Chebyshev's iteration over its diagonal; all its vectors are
@@ -80,16 +83,25 @@ class PMG:
             OptionError: for degrees that do not begin below that of the space.
             SolverError: where a level's operator has numbers that are not finite.
         """
-        operator = operator_of(pc.getOperators()[1]) or operator_of(pc.getOperators()[0])
+        mats = reversed(pc.getOperators())
+        mat, operator = next(((mat, operator) for mat in mats if (operator := operator_of(mat))), (None, None))
         if operator is None:
             raise DataError(
                 "femgpu.PMG needs the matrix-free Jacobian of a NonlinearProblem, or a matrix of type femgpu.FormMatrix; take "
                 "-femgpu_jacobian matfree, or another -pc_type"
             )
+        self.prepare(pc, mat, operator)
+        self._update()
+
+    def programs(self, pc: PETSc.PC, device: Device) -> list[tuple[str, str]]:
+        """Those of the levels and of the transfers in double precision."""
+        return [*programs(device, Level.files), *multigrid.programs(device, [("double", "double")])]
+
+    def prepare(self, pc: PETSc.PC, mat: PETSc.Mat, operator: GlobalOperator) -> None:
+        """Makes the levels where they are not those there are; raises as `setUp`."""
         if operator is not self._operator or operator.local.bends != self._bends:
             self._let_go()
-            self._create(pc, operator)
-        self._update()
+            self._create(pc, mat, operator)
 
     def apply(self, pc: PETSc.PC, x: PETSc.Vec, y: PETSc.Vec) -> None:
         """Y = one cycle for x."""
@@ -144,7 +156,7 @@ class PMG:
         assert self._operator is not None
         return [self._operator, *(coarse.operator for coarse in self._coarse)]
 
-    def _create(self, pc: PETSc.PC, operator: GlobalOperator) -> None:
+    def _create(self, pc: PETSc.PC, mat: PETSc.Mat, operator: GlobalOperator) -> None:
         space, prefix = operator.local.space, pc.getOptionsPrefix() or ""
         if not all(field.continuous and field.degree == space.degree for field in space.fields):
             raise FormError(
@@ -169,18 +181,17 @@ class PMG:
         for level, its in zip(self._operators[:-1], vectors, strict=False):
             first = level.local.space.numbering.first
             self._levels.append(self._level(its, Operator(level.device.action), noise(first, first + its.num_owned)))
-        self._create_inner(pc, prefix + "pmg_coarse_")
+        self._create_inner(pc, mat.getNearNullSpace(), prefix + "pmg_coarse_")
         self._given, self._found = vectors[0].empty(), vectors[0].empty()
 
     def _level(self, vectors: Vectors, operator: Operator, rough: Any) -> Level:
         return Level(vectors, operator, self._steps, self._fourth, rough, self._estimate)
 
-    def _create_inner(self, pc: PETSc.PC, prefix: str) -> None:
+    def _create_inner(self, pc: PETSc.PC, near: PETSc.NullSpace, prefix: str) -> None:
         coarsest = self._operators[-1]
         self._assembled = AssembledJacobian(coarsest, coarsest.local.space.dm.createGlobalVec())
         mat = self._assembled.mat
         mat.setOptionsPrefix(prefix)
-        near = pc.getOperators()[1].getNearNullSpace()
         if near.handle:
             mat.setNearNullSpace(self._restricted(near))
         self.inner = PETSc.PC().create(comm=pc.comm)

@@ -220,7 +220,7 @@ class TimeProblem(NonlinearProblem):
             self.insert_boundary_values(self.u.vec)
         # What can fail does so before PETSc is inside TSSolve.
         self.operator.local.update()
-        self.build()
+        self._pair.build(self.snes.getKSP())
         try:
             with (
                 petsc_errors(ts),
