@@ -195,6 +195,23 @@ def test_what_a_solve_needs_is_built_and_nothing_else(threaded_process, monkeypa
     assert set(problem.operator.local.applications) - {"state"} == targets
 
 
+OWN = {"ksp_type": "python", "ksp_python_type": "femgpu.%s", "pc_type": "python", "pc_python_type": "femgpu.PMG"}
+
+
+@pytest.mark.parametrize("method", ["CG", "GMRES", "Chebyshev"])
+def test_solvers_build_theirs_ahead_too(threaded_process, monkeypatch, method):
+    """What a Krylov method, multigrid and its levels launch is there after `build`: a solve builds nothing."""
+    builds = Builds(monkeypatch)
+    options = {name: value.replace("%s", method) for name, value in OWN.items()}
+    problem = p_laplace(2, **options, femgpu_qdata="recompute")
+    problem.build()
+    assert {"krylov", "preconditioners", "chebyshev", "basis_vectors", "multiply_sparse"} <= set(builds.names)
+    assert problem.snes.getKSP().getPC().getPythonContext().inner is not None
+    names = list(builds.names)
+    problem.solve()
+    assert builds.names == names
+
+
 @pytest.mark.parallel([2])
 def test_ranks_build_each_kernel_once(threaded_process, monkeypatch):
     """One rank compiles a kernel, the other finds it in the cache; each begins with another one."""

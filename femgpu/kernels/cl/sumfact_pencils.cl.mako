@@ -40,12 +40,12 @@ if (${" && ".join(f"{item} < {sums.sizes.p1d if other > axis else sums.sizes.q1d
 <% others = [other for other in range(work.dim) if other != axis] %>\
 ${" + ".join(f"{item} * {strides[other]}" for item, other in zip("ab", others))}\
 </%def>\
-## In place: evaluation and, transposed, integration along a direction other than the last. No register outlives a component, so that
-## these share their code.
+## In place: evaluation and, transposed, integration along a direction other than the last. No register outlives a component, which
+## share their code where several fields would make it long; that takes a few per cent more time.
 <%def name="stage(name, type, array, axis, sums, transposed)">\
 <% p, q = sums.sizes.p1d, sums.sizes.q1d %>\
   ${line(axis, sums)} {
-    ${'_Pragma("unroll 1")' if plan.unroll and sums.sizes.num_comp > 1 else "SHORT"} for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+    ${'_Pragma("unroll 1")' if plan.unroll and len(plan.lattices) > 1 and sums.sizes.num_comp > 1 else "SHORT"} for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
       ${type} before[N], after[N];
       __local ${type} *at = ${array} + c * SLAB + ${start(axis)};
 % if transposed:
