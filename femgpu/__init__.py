@@ -72,6 +72,7 @@ __all__ = [
     "norm",
     "project",
     "rigid_body_modes",
+    "start",
     "time_derivative",
     "write",
 ]
@@ -97,6 +98,7 @@ _HOMES = {
         "TimeProblem",
         "assemble",
         "project",
+        "start",
     ),
     "spaces": (
         "Constant",

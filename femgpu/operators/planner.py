@@ -105,10 +105,9 @@ class Planner:
         if meet(self._mpi, not self._runtime.programs.threads):
             return
         found = [entry for target in targets for entry in self._launched(target)]
-        atomics = self._runtime.device.limits.atomics
         with collective(self._mpi):
             # Rows are found before entries are computed.
-            programs = [(entry_kernels(SUMMED[target], atomics), "merge_lists") for target in targets if target in SUMMED]
+            programs = [(entry_kernels(SUMMED[target]), "merge_lists") for target in targets if target in SUMMED]
             programs += [
                 (self.program(term, choice.plan, pointwise), label(term, choice.plan, choice.plan.steps()[0]))
                 for term, pointwise, choice in found

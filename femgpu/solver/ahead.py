@@ -1,12 +1,16 @@
-"""What PETSc's python types of femgpu's do before their set-up, beside the kernels of the form that are being built."""
+"""What can be done before a solver is set up: its own programs, beside the form's, and what reads no state."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from petsc4py import PETSc
 
+from femgpu import options
+from femgpu.kernels import vector_kernels
+from femgpu.operators.device import choose_runtime
 from femgpu.runtime import Device, Runtime
 from femgpu.solver.global_operator import GlobalOperator
 
@@ -20,6 +24,42 @@ class Ahead:
 
     def prepare(self, solver: Any, mat: PETSc.Mat, operator: GlobalOperator) -> None:
         """That part of the set-up for a matrix-free Jacobian and its operators that reads no state; collective."""
+
+
+def start(options_prefix: str = "") -> None:
+    """Takes the device, and begins to build what the solvers that the options name launch; collective on PETSC_COMM_WORLD.
+
+    Nobody needs to call it: problems do the same when they are made. A program that calls it before it reads or makes its mesh
+    finds device and programs ready then. Its options have to be in PETSc's database.
+
+    Args:
+        options_prefix: of the problem.
+
+    Raises:
+        DeviceError: on all ranks, when no device fits.
+        OptionError: for femgpu's options that do not fit.
+    """
+    settings, database = options.read(options_prefix), PETSc.Options()
+    # Vectors on a device bring a context of PETSc's.
+    if "viennacl" in database.getString("dm_vec_type", ""):
+        return
+    runtime = choose_runtime(settings, [], PETSc.COMM_WORLD.tompi4py())
+    if not runtime.programs.threads:
+        return
+    runtime.build_ahead([(vector_kernels(settings.precision), "vectors")])
+    ksp = PETSc.KSP().create(PETSc.COMM_SELF)
+    # What is wrong with the options is told by the solver that reads them.
+    with suppress(PETSc.Error):
+        for solver, name in ((ksp, "ksp"), (ksp.getPC(), "pc")):
+            kind = database.getString(f"{options_prefix}{name}_type", "")
+            python = database.getString(f"{options_prefix}{name}_python_type", "")
+            if kind != "python":
+                solver.setType(kind or None)
+            elif python.startswith("femgpu."):
+                solver.setType(kind)
+                solver.setPythonType(python)
+        build_ahead(ksp, runtime)
+    ksp.destroy()
 
 
 def build_ahead(ksp: PETSc.KSP, runtime: Runtime) -> None:

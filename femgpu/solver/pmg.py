@@ -11,6 +11,7 @@ from petsc4py import PETSc
 
 from femgpu import multigrid
 from femgpu.errors import DataError, FormError, OptionError, SolverError
+from femgpu.kernels import entry_kernels
 from femgpu.krylov import Operator, Vectors, programs
 from femgpu.mesh.garbage import keep_aside
 from femgpu.multigrid import Cycle, Level
@@ -94,8 +95,9 @@ class PMG(Ahead):
         self._update()
 
     def programs(self, pc: PETSc.PC, device: Device) -> list[tuple[str, str]]:
-        """Those of the levels and of the transfers in double precision."""
-        return [*programs(device, Level.files), *multigrid.programs(device, [("double", "double")])]
+        """Those of the levels, of the transfers in double precision, and of the coarsest level's matrix."""
+        entries = entry_kernels("ushort"), "merge_lists"
+        return [*programs(device, Level.files), *multigrid.programs(device, [("double", "double")]), entries]
 
     def prepare(self, pc: PETSc.PC, mat: PETSc.Mat, operator: GlobalOperator) -> None:
         """Makes the levels where they are not those there are; raises as `setUp`."""
