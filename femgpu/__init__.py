@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         TimeProblem,
         assemble,
         project,
+        start,
     )
     from femgpu.spaces import (
         Constant,
