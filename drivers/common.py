@@ -22,10 +22,14 @@ from femgpu.errors import FemgpuError, OptionError  # noqa: E402
 
 
 def run(main):
-    """Runs a driver: errors become a message on the first rank and exit code 1; -help begins with the driver's document."""
+    """Runs a driver: errors become a message on the first rank and exit code 1; -help begins with the driver's document.
+
+    The device is there, and solvers' kernels are on their way, before the mesh is made.
+    """
     if PETSc.Options().hasName("help"):
         say(sys.modules["__main__"].__doc__)
     try:
+        femgpu.start()
         main()
     except (FemgpuError, PETSc.Error) as error:
         if PETSc.COMM_WORLD.rank == 0:

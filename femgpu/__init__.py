@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         TimeProblem,
         assemble,
         project,
+        start,
     )
     from femgpu.spaces import (
         Constant,
@@ -72,6 +73,7 @@ __all__ = [
     "norm",
     "project",
     "rigid_body_modes",
+    "start",
     "time_derivative",
     "write",
 ]
@@ -97,6 +99,7 @@ _HOMES = {
         "TimeProblem",
         "assemble",
         "project",
+        "start",
     ),
     "spaces": (
         "Constant",

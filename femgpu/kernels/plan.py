@@ -177,12 +177,17 @@ class Plan(ABC):
     @property
     def unrolls_basis(self) -> bool:
         """Whether loops over basis functions are unrolled."""
-        return self.point_size <= self.unroll
+        return self.point_size <= self._longest
 
     @property
     def rolls_basis(self) -> bool:
         """Whether the compiler is told to leave loops over basis functions and points alone: by itself it unrolls short ones."""
-        return 0 < self.unroll < self.point_size
+        return 0 < self._longest < self.point_size
+
+    @property
+    def _longest(self) -> int:
+        """Instructions of a point that is unrolled; half as many in functionals, which no solver repeats."""
+        return self.unroll // 2 if self.work.target == "functional" else self.unroll
 
     @property
     def flops(self) -> int:

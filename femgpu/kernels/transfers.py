@@ -34,17 +34,18 @@ def krylov_kernels(group_size: int, num_groups: int, lanes: int, name: str = "kr
     return "\n".join(["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", *macros, source("reductions.cl"), source(name)])
 
 
-def sparse_kernels(value_type: str, source_type: str, target_type: str, lanes: int, group_size: int) -> str:
+def sparse_kernels(value_type: str, source_type: str, target_type: str, shared: bool, group_size: int) -> str:
     """The program that multiplies sparse matrices with vectors (`cl/sparse.cl`).
 
     Args:
         value_type: C type of the entries and the sums.
         source_type: that of the vectors that are read.
         target_type: that of the results.
-        lanes: items that share a row, a power of 2.
-        group_size: items of a work-group, a multiple of that.
+        shared: whether several items may share a row.
+        group_size: items of a work-group.
     """
-    given = {"VALUE": value_type, "SOURCE": source_type, "TARGET": target_type, "LANES": lanes, "GROUP_SIZE": group_size}
+    given = {"VALUE": value_type, "SOURCE": source_type, "TARGET": target_type, "GROUP_SIZE": group_size}
+    given |= {"SHARED": ""} if shared else {}
     macros = [f"#define {key} {value}" for key, value in given.items()]
     return "\n".join(["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", *macros, source("sparse.cl")])
 

@@ -16,7 +16,7 @@ from femgpu.krylov.outcome import (
     Test,
 )
 from femgpu.krylov.spectrum import Spectrum
-from femgpu.krylov.vectors import Vectors
+from femgpu.krylov.vectors import Vectors, programs
 
 __all__ = [
     "BREAKDOWN",
@@ -35,4 +35,5 @@ __all__ = [
     "Spectrum",
     "Test",
     "Vectors",
+    "programs",
 ]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from femgpu.krylov.vectors import Vectors
 
-_FILE = "basis_vectors.cl"
+BASIS = "basis_vectors.cl"
 # Rows of partial sums that are written together.
 _CHUNK = 8
 
@@ -28,9 +28,9 @@ class Block:
         self._block = runtime.empty(size * vectors.num_bytes)
         self._coefficients = runtime.upload(np.zeros(size))
         zero = np.int32(0)
-        self._keep = vectors.kernel("keep_vector", zero, self._block, self._block, file=_FILE)
+        self._keep = vectors.kernel("keep_vector", zero, self._block, self._block, file=BASIS)
         arguments = (zero, zero, self._block, self._coefficients, np.float64(1), self._block, None, None, zero)
-        self._combine = vectors.kernel("multi_axpy", *arguments, file=_FILE)
+        self._combine = vectors.kernel("multi_axpy", *arguments, file=BASIS)
 
     def keep(self, number: int, z: Any) -> None:
         """Makes z vector `number`."""
@@ -68,12 +68,12 @@ class Basis(Block):
         self._parts, self._square = vectors.sums(-(-size // _CHUNK) * _CHUNK), vectors.sums(1)
         self._host, self._groups = np.zeros(size), np.zeros(vectors.num_groups)
         zero, minus = np.int32(0), np.float64(-1)
-        self._dot = vectors.kernel("multi_dot", zero, zero, self._block, self.w, self._parts, file=_FILE)
-        self._add = vectors.kernel("add_parts", zero, self._parts, self._coefficients, file=_FILE)
+        self._dot = vectors.kernel("multi_dot", zero, zero, self._block, self.w, self._parts, file=BASIS)
+        self._add = vectors.kernel("add_parts", zero, self._parts, self._coefficients, file=BASIS)
         arguments = (zero, zero, self._block, self._coefficients, minus, self.w, self._square, None, zero)
-        self._subtract = vectors.kernel("multi_axpy", *arguments, file=_FILE)
+        self._subtract = vectors.kernel("multi_axpy", *arguments, file=BASIS)
         self._norm = vectors.kernel("dot_product", zero, self.w, self.w, self._square)
-        self._next = vectors.kernel("next_vector", zero, self._square, self.w, self._block, self.p, None, file=_FILE)
+        self._next = vectors.kernel("next_vector", zero, self._square, self.w, self._block, self.p, None, file=BASIS)
 
     def start(self, column: Any) -> None:
         """Makes w, normalised, the first vector; |w|^2 becomes the first number of the column, a buffer of `size` + 1."""

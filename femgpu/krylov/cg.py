@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.krylov.cg_steps import ROWS, AnySteps, DiagonalSteps
+from femgpu.krylov.cg_steps import MERGED, ROWS, AnySteps, DiagonalSteps
 from femgpu.krylov.operator import Operator, Preconditioner
 from femgpu.krylov.outcome import INDEFINITE_OPERATOR, INDEFINITE_PRECONDITIONER, NOT_FINITE, Outcome, Test
 from femgpu.krylov.system import System
-from femgpu.krylov.vectors import Vectors
+from femgpu.krylov.vectors import KRYLOV, Vectors
 from femgpu.krylov.watch import Watch
 from femgpu.runtime import Kernel
 
@@ -54,8 +54,13 @@ class CG:
             (Notay, SIAM J. Sci. Comput. 22, 2000).
 
     Attributes:
+        files: with the kernels, in `kernels/cl`.
+        merged: the same where the preconditioner is a diagonal.
         check: for the next solve, 1 or the one given first.
     """
+
+    files: ClassVar[tuple[str, ...]] = (KRYLOV,)
+    merged: ClassVar[tuple[str, ...]] = (KRYLOV, MERGED)
 
     def __init__(self, vectors: Vectors, check: int = 1, flexible: bool = False):
         self.vectors, self.check, self._flexible = vectors, check, flexible

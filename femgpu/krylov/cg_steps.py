@@ -15,7 +15,8 @@ from femgpu.runtime import Kernel
 
 # Sums of an iteration: r.z, z.z, r.r, which come with r; z.Az, or q.z for an M that changes; p.q of the step before.
 ROWS, _WITH_R, _ZW, _PQ = 5, 3, 3, 4
-_FILE = "merged_cg.cl"
+# The file with the kernels of the first of these.
+MERGED = "merged_cg.cl"
 
 
 class DiagonalSteps:
@@ -40,9 +41,9 @@ class DiagonalSteps:
         self._steps, self._slots = runtime.upload(np.zeros(3 * CG_STEPS)), [runtime.upload(np.zeros(DOT_SLOTS)) for _ in range(2)]
         place = np.int32(0), np.int64(stride // 8)
         given = (*place, sums[0], sums[1], self._steps, None, None, None, None, None, self._w, self._s, ring)
-        self._update = vectors.kernel("cg_update", *given, file=_FILE)
-        self._update_all = vectors.kernel("cg_update_all", *given, self._p, self._p, file=_FILE)
-        self._finish = vectors.kernel("cg_finish", *place, self._steps, ring, self._p, self._s, file=_FILE)
+        self._update = vectors.kernel("cg_update", *given, file=MERGED)
+        self._update_all = vectors.kernel("cg_update_all", *given, self._p, self._p, file=MERGED)
+        self._finish = vectors.kernel("cg_finish", *place, self._steps, ring, self._p, self._s, file=MERGED)
         self._dot = vectors.kernel("dot_product", np.int32(_ZW), self._z[0], self._w, sums[0])
         self.kernels: tuple[Kernel, ...] = self._update, self._update_all, self._dot
 

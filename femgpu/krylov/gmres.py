@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.krylov.basis import Basis, Block
+from femgpu.krylov.basis import BASIS, Basis, Block
 from femgpu.krylov.hessenberg import Hessenberg
 from femgpu.krylov.operator import Operator, Preconditioner
 from femgpu.krylov.outcome import BREAKDOWN, EXACT, NOT_FINITE, Outcome, Test
 from femgpu.krylov.system import System
-from femgpu.krylov.vectors import Vectors
+from femgpu.krylov.vectors import KRYLOV, Vectors
 from femgpu.krylov.watch import Watch
 
 
@@ -35,9 +35,12 @@ class GMRES:
         breakdown: change of the residual norm at a restart, against that at the restart before, which counts as breakdown.
 
     Attributes:
+        files: with the kernels, in `kernels/cl`.
         check: for the next solve, 1 or the one given first.
         hessenberg: of the last cycle.
     """
+
+    files: ClassVar[tuple[str, ...]] = (KRYLOV, BASIS)
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from femgpu.krylov.operator import Operator, Preconditioner
 from femgpu.krylov.outcome import BREAKDOWN, INDEFINITE_PRECONDITIONER, NOT_FINITE, Outcome, Test
 from femgpu.krylov.system import System
-from femgpu.krylov.vectors import Vectors
+from femgpu.krylov.vectors import KRYLOV, Vectors
 from femgpu.krylov.watch import Watch
 
 # |b - A x|^2 where it is asked for, norm by the recurrence, z.r, the new diagonal entry of the triangular factor.
@@ -30,8 +30,11 @@ class MINRES:
         check: see `Watch`; a solve goes on until the norm that ends it was looked at, but not past its limit.
 
     Attributes:
+        files: with the kernels, in `kernels/cl`.
         check: for the next solve, 1 or the one given first.
     """
+
+    files: ClassVar[tuple[str, ...]] = (KRYLOV, _FILE)
 
     def __init__(self, vectors: Vectors, check: int = 1):
         self.vectors, self.check = vectors, check

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from femgpu.krylov.gmres import GMRES
 from femgpu.krylov.operator import Operator, Preconditioner
@@ -20,7 +20,12 @@ class Spectrum:
     Args:
         vectors: kernels and lengths.
         steps: products with A.
+
+    Attributes:
+        files: with the kernels, in `kernels/cl`.
     """
+
+    files: ClassVar[tuple[str, ...]] = GMRES.files
 
     def __init__(self, vectors: Vectors, steps: int):
         self._test, self._x = _Steps(steps), vectors.empty()

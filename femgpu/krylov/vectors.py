@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from femgpu.kernels import DOT_SLOTS, krylov_kernels
-from femgpu.runtime import Kernel, Runtime
+from femgpu.runtime import Device, Kernel, Runtime
 
 # Work-items of a group, and groups per compute unit: enough to keep a GPU's memory busy, few enough that every group adds all
 # partial sums itself. On an H200 twice as many items take longer for vectors of any length, half as many for long ones.
@@ -17,6 +18,8 @@ _GROUP, _GROUPS_PER_UNIT = 512, 2
 _LANES = 2
 # C's names of numpy's types.
 C_TYPES = {"float32": "float", "float64": "double"}
+# The file with the kernels that all methods use.
+KRYLOV = "krylov.cl"
 # Bytes: what divides the beginnings of parts of a buffer.
 _ALIGNMENT = 512
 
@@ -41,15 +44,12 @@ class Vectors:
     """
 
     def __init__(self, runtime: Runtime, num_owned: int, mpi: Any, group: int | None = None, single: bool = False):
-        limits = runtime.device.limits
         self.runtime = runtime
         self.mpi = mpi
         self.num_owned = num_owned
         self.dtype = np.dtype(np.float32 if single else np.float64)
         self.num_bytes = self.dtype.itemsize * num_owned
-        self._group = min(limits.items, group or (_GROUP if runtime.device.is_gpu else 1))
-        # Each group has a slot among those of an action's dots.
-        self.num_groups = min(DOT_SLOTS, runtime.device.units * (_GROUPS_PER_UNIT if runtime.device.is_gpu else 1))
+        self._group, self.num_groups = _sizes(runtime.device, group)
         self._sources: dict[str, str] = {}
         self._parts: dict[int, npt.NDArray[np.float64]] = {}
 
@@ -67,7 +67,7 @@ class Vectors:
         """A buffer for some sums."""
         return self.runtime.upload(np.zeros(rows * self.num_groups))
 
-    def kernel(self, name: str, *arguments: Any, file: str = "krylov.cl") -> Kernel:
+    def kernel(self, name: str, *arguments: Any, file: str = KRYLOV) -> Kernel:
         """A kernel of a file in `kernels/cl` with its arguments after n."""
         if file not in self._sources:
             self._sources[file] = krylov_kernels(self._group, self.num_groups, _LANES, file, C_TYPES[self.dtype.name])
@@ -86,3 +86,15 @@ class Vectors:
         parts[first:last, 0] = self.mpi.allreduce(parts[first:last].sum(1))
         parts[first:last, 1:] = 0
         self.runtime.write(sums, parts)
+
+
+def programs(device: Device, files: Iterable[str], single: bool = False) -> list[tuple[str, str]]:
+    """Source and name of the programs of files in `kernels/cl`, as `Vectors` of any length have them on a device."""
+    ctype = C_TYPES["float32" if single else "float64"]
+    return [(krylov_kernels(*_sizes(device), _LANES, file, ctype), file.removesuffix(".cl")) for file in files]
+
+
+def _sizes(device: Device, group: int | None = None) -> tuple[int, int]:
+    """Work-items of a group, and groups: each has a slot among those of an action's dots."""
+    items = min(device.limits.items, group or (_GROUP if device.is_gpu else 1))
+    return items, min(DOT_SLOTS, device.units * (_GROUPS_PER_UNIT if device.is_gpu else 1))

@@ -2,6 +2,6 @@
 
 from femgpu.multigrid.cycle import FILE, Bind, Calls, Cycle, Level
 from femgpu.multigrid.polynomials import KINDS
-from femgpu.multigrid.sparse import SparseMatrix
+from femgpu.multigrid.sparse import SparseMatrix, programs
 
-__all__ = ["FILE", "KINDS", "Bind", "Calls", "Cycle", "Level", "SparseMatrix"]
+__all__ = ["FILE", "KINDS", "Bind", "Calls", "Cycle", "Level", "SparseMatrix", "programs"]

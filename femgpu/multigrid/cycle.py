@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,7 @@ class Level:
         estimate: steps of the estimate.
 
     Attributes:
+        files: with the kernels, in `kernels/cl`.
         vectors: kernels and lengths.
         diagonal: device buffer, the caller's to fill with D before each `follow`.
         r: the residual: what is restricted, and what a finer level restricts into.
@@ -46,6 +47,8 @@ class Level:
         p: the correction of the coarser level, the caller's to fill between `down` and `up`.
         largest: the largest eigenvalue of D^-1 A as it was estimated.
     """
+
+    files: ClassVar[tuple[str, ...]] = (*Spectrum.files, FILE)
 
     def __init__(
         self,

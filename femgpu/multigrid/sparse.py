@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from femgpu.kernels import sparse_kernels
-from femgpu.runtime import Kernel, Launch, Runtime
+from femgpu.runtime import Device, Kernel, Launch, Runtime
 
 _GROUP = 64
 # Items that share a row of a GPU's, at most, and entries that one of them adds up, about.
@@ -49,8 +50,8 @@ class SparseMatrix:
         self._values = runtime.upload(matrix.data.astype(self._dtype))
         structure = (runtime.upload(part.astype(np.int32)) for part in (matrix.indptr, matrix.indices))
         placeholder = runtime.empty(8)
-        arguments = [np.int32(num_rows), *structure, self._values, placeholder, placeholder]
-        source = sparse_kernels(value_type, source_type, target_type, lanes, _GROUP)
+        arguments = [np.int32(num_rows), *structure, self._values, placeholder, placeholder, np.int32(lanes)]
+        source = _source(runtime.device, (value_type, source_type, target_type), lanes > 1)
         self._kernel = Kernel(runtime, source, "multiply_sparse", arguments, num_rows * lanes, _GROUP)
 
     def multiply(self, x: Any, y: Any) -> None:
@@ -64,3 +65,13 @@ class SparseMatrix:
     def set_values(self, values: npt.NDArray[np.float64]) -> None:
         """Other entries in the same places, row by row."""
         self._runtime.write(self._values, values.astype(self._dtype, copy=False))
+
+
+def programs(device: Device, kinds: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    """Source and name of the programs that matrices have by default, for C types of values, sources and targets."""
+    return [(_source(device, kind), "multiply_sparse") for kind in kinds]
+
+
+def _source(device: Device, kind: tuple[str, str, str], shared: bool = False) -> str:
+    # One text for rows of all lengths on a GPU; none with barriers on a CPU, where nobody shares rows.
+    return sparse_kernels(*kind, shared or device.is_gpu, _GROUP)

@@ -8,7 +8,7 @@ from typing import Any
 
 from femgpu.errors import collective, meet
 from femgpu.forms import Pointwise
-from femgpu.kernels import Plan, render
+from femgpu.kernels import Plan, entry_kernels, render
 from femgpu.operators.application import label, term_tables
 from femgpu.operators.pattern import first_terms
 from femgpu.operators.term import Term
@@ -106,10 +106,13 @@ class Planner:
             return
         found = [entry for target in targets for entry in self._launched(target)]
         with collective(self._mpi):
-            self._runtime.build_ahead(
+            # Rows are found before entries are computed.
+            programs = [(entry_kernels(SUMMED[target]), "merge_lists") for target in targets if target in SUMMED]
+            programs += [
                 (self.program(term, choice.plan, pointwise), label(term, choice.plan, choice.plan.steps()[0]))
                 for term, pointwise, choice in found
-            )
+            ]
+            self._runtime.build_ahead(programs)
 
     def _launched(self, target: str) -> Iterator[tuple[Term, Pointwise, Choice]]:
         """Everything that a target may launch; collective."""

@@ -20,7 +20,7 @@ _NVIDIA_LOCAL_BYTES = 200 * 1024
 # beside these arrays is not known exactly.
 _STACK_BYTES = 4 << 20
 # Instructions of a point up to which its loops are unrolled, which bounds builds: the slowest of the drivers' kernels then takes
-# 2.95 s of processor time on an H200's node; with 3072, 28 took more than 3 s, up to 8.6 (`docs/benchmarks`, build).
+# 2.6 s of processor time or so on an H200's node; with 3072, 28 took more than 3 s, up to 8.6 (`docs/benchmarks`, build).
 _UNROLL = 2048
 # More than `pthread_attr_t` has anywhere.
 _ATTRIBUTE_BYTES = 256

@@ -1,5 +1,6 @@
 """Problems over SNES and TS: the operators of a form between PETSc vectors."""
 
+from femgpu.solver.ahead import start
 from femgpu.solver.assembly import assemble
 from femgpu.solver.chebyshev_type import Chebyshev
 from femgpu.solver.krylov_types import CG, FCG, FGMRES, GMRES, MINRES, BiCGStab
@@ -28,4 +29,5 @@ __all__ = [
     "TimeProblem",
     "assemble",
     "project",
+    "start",
 ]

@@ -75,6 +75,10 @@ class Chebyshev(KrylovType):
             raise OptionError(f"-{prefix}ksp_chebyshev_kind {kind}: expected one of {', '.join(_KINDS)}")
         self.fourth = kind == "fourth"
 
+    def files(self, ksp: PETSc.KSP) -> tuple[str, ...]:
+        """Those of `krylov.Chebyshev`, and of the estimate where there is one."""
+        return (*krylov.Chebyshev.files, *(krylov.Spectrum.files if self.eigenvalues is None else ()))
+
     def make(self, ksp: PETSc.KSP, vectors: Vectors, check: int) -> Any:
         """The method; at set-up."""
         if self.eigenvalues is None:

@@ -9,6 +9,7 @@ from petsc4py import PETSc
 from femgpu import petsc_c
 from femgpu.errors import DeviceError, OptionError
 from femgpu.operators.device import on_device
+from femgpu.solver.ahead import build_ahead, prepare
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian, create_difference, create_matfree
 from femgpu.solver.state_watch import StateWatch
@@ -101,6 +102,7 @@ class JacobianPair:
         }
         self.targets += [target for target, is_wanted in wanted.items() if is_wanted]
         local.build_ahead(self.targets)
+        build_ahead(snes.getKSP(), local.runtime)
         if assembles:
             refuse_mixed_vectors(self._template, self._prefix)
             mat_type = PETSc.Options().getString(self._prefix + "mat_type", "")
@@ -108,6 +110,12 @@ class JacobianPair:
             self.pmat = self._assembled.mat
         if kind == "assembled":
             self.amat = self.pmat
+
+    def build(self, ksp: PETSc.KSP) -> None:
+        """Builds the programs of a solve; collective. What its python types can do beforehand hides behind the compiler."""
+        if self._known and not self.assembled:
+            prepare(ksp, self.pmat, self._operator)
+        self._operator.local.build(self.targets)
 
     def update(self, x: PETSc.Vec, J: PETSc.Mat, P: PETSc.Mat, at_u: bool = False) -> None:
         """Brings the matrices to the state x, to which the operators have been moved.

@@ -13,7 +13,8 @@ from femgpu import krylov, options, petsc_ksp
 from femgpu.errors import SolverError
 from femgpu.krylov import Operator, Outcome, Preconditioner, Vectors
 from femgpu.mesh.garbage import keep_aside
-from femgpu.runtime import current
+from femgpu.runtime import Device, current
+from femgpu.solver.ahead import Ahead
 from femgpu.solver.device_preconditioner import DevicePreconditioner, operator_of, works_on_device
 from femgpu.solver.device_vec import load, store
 
@@ -67,7 +68,7 @@ class ConvergenceTest:
         self._ksp.norm = norm
 
 
-class KrylovType(ABC):
+class KrylovType(Ahead, ABC):
     """Context of a python KSP: a Krylov method on device buffers.
 
     With a matrix-free Jacobian of femgpu's and a PC that works on the device (`DevicePreconditioner`) nothing leaves the device but
@@ -96,6 +97,10 @@ class KrylovType(ABC):
 
     def __init__(self) -> None:
         self._let_go()
+
+    @abstractmethod
+    def files(self, ksp: PETSc.KSP) -> tuple[str, ...]:
+        """The files with the method's kernels."""
 
     @abstractmethod
     def make(self, ksp: PETSc.KSP, vectors: Vectors, check: int) -> Any:
@@ -128,6 +133,10 @@ class KrylovType(ABC):
     def summary(self) -> str:
         """What -ksp_view says of the method."""
         return ""
+
+    def programs(self, ksp: PETSc.KSP, device: Device) -> list[tuple[str, str]]:
+        """Those of the method, and of a preconditioner that is a diagonal."""
+        return krylov.programs(device, (*self.files(ksp), *(["preconditioners.cl"] if ksp.getPC().getType() == "jacobi" else [])))
 
     def create(self, ksp: PETSc.KSP) -> None:
         """Says which norms it computes."""

@@ -28,6 +28,10 @@ class CG(KrylovType):
     SUPPORTED = KrylovType.SUPPORTED | {(Norm.NATURAL, Side.LEFT): 2}
     FLEXIBLE = False
 
+    def files(self, ksp: PETSc.KSP) -> tuple[str, ...]:
+        """Those of `krylov.CG`."""
+        return krylov.CG.merged if ksp.getPC().getType() in ("jacobi", "none") else krylov.CG.files
+
     def make(self, ksp: PETSc.KSP, vectors: Vectors, check: int) -> Any:
         """The method; at set-up."""
         return krylov.CG(vectors, check, self.FLEXIBLE)
@@ -46,6 +50,10 @@ class FCG(CG):
 class MINRES(KrylovType):
     """Minimal residuals, for symmetric operators and definite preconditioners; in the place of -ksp_type minres."""
 
+    def files(self, ksp: PETSc.KSP) -> tuple[str, ...]:
+        """Those of `krylov.MINRES`."""
+        return krylov.MINRES.files
+
     def make(self, ksp: PETSc.KSP, vectors: Vectors, check: int) -> Any:
         """The method; at set-up."""
         return krylov.MINRES(vectors, check)
@@ -59,6 +67,10 @@ class BiCGStab(KrylovType):
     """Stabilised biconjugate gradients, for any operator, preconditioned on either side; in the place of -ksp_type bcgs."""
 
     SUPPORTED = _BOTH_SIDES
+
+    def files(self, ksp: PETSc.KSP) -> tuple[str, ...]:
+        """Those of `krylov.BiCGStab`."""
+        return krylov.BiCGStab.files
 
     def make(self, ksp: PETSc.KSP, vectors: Vectors, check: int) -> Any:
         """The method; at set-up."""
@@ -100,6 +112,10 @@ class GMRES(BiCGStab):
             raise OptionError(f"-{prefix}ksp_gmres_restart {self.restart}: expected an integer of at least 1")
         self.happy = options.getReal("ksp_gmres_haptol", self.happy)
         self.breakdown = options.getReal("ksp_gmres_breakdown_tolerance", self.breakdown)
+
+    def files(self, ksp: PETSc.KSP) -> tuple[str, ...]:
+        """Those of `krylov.GMRES`."""
+        return krylov.GMRES.files
 
     def make(self, ksp: PETSc.KSP, vectors: Vectors, check: int) -> Any:
         """The method; at set-up."""

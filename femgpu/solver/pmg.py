@@ -10,12 +10,14 @@ from typing import Any
 
 from petsc4py import PETSc
 
-from femgpu import petsc_ksp
+from femgpu import multigrid, petsc_ksp
 from femgpu.errors import DataError, FormError, OptionError, SolverError
-from femgpu.krylov import Operator, Vectors
+from femgpu.kernels import entry_kernels
+from femgpu.krylov import Operator, Vectors, programs
 from femgpu.mesh.garbage import keep_aside
 from femgpu.multigrid import KINDS, Cycle, Level
-from femgpu.runtime import Runtime
+from femgpu.runtime import Device
+from femgpu.solver.ahead import Ahead
 from femgpu.solver.algebraic_levels import AlgebraicLevels
 from femgpu.solver.chebyshev_type import noise
 from femgpu.solver.coarsening import CoarseOperator, LevelOperator, in_single_precision, product, restricted
@@ -32,7 +34,7 @@ _INACCURATE = 1e-3
 _SLOWER = 1.25, 2
 
 
-class PMG:
+class PMG(Ahead):
     """Multigrid over the degree of the elements: a V-cycle from the space of the form down to degree 1.
 
     Each level has its own kernels of the same form and is smoothed by Chebyshev's iteration over its diagonal; all its vectors are
@@ -66,8 +68,7 @@ class PMG:
         Raises:
             OptionError: for degrees that do not decrease to 1, steps below 1, and unknown kinds.
         """
-        prefix = pc.getOptionsPrefix() or ""
-        options = PETSc.Options(f"{prefix}pc_femgpu_pmg_")
+        options = PETSc.Options(f"{(prefix := pc.getOptionsPrefix() or '')}pc_femgpu_pmg_")
         degrees = tuple(map(int, options.getIntArray("degrees", [])))
         if degrees and (degrees[-1] != 1 or any(a <= b for a, b in zip(degrees, degrees[1:], strict=False))):
             given = ",".join(map(str, degrees))
@@ -90,23 +91,31 @@ class PMG:
             OptionError: for degrees that do not begin below that of the space.
             SolverError: where a level's operator has numbers that are not finite.
         """
-        operator = operator_of(pc.getOperators()[1]) or operator_of(pc.getOperators()[0])
+        mats = reversed(pc.getOperators())
+        mat, operator = next(((mat, operator) for mat in mats if (operator := operator_of(mat))), (None, None))
         if operator is None:
             raise DataError(
                 "femgpu.PMG needs the matrix-free Jacobian of a NonlinearProblem, or a matrix of type femgpu.FormMatrix; take "
                 "-femgpu_jacobian matfree, or another -pc_type"
             )
-        if operator is not self._operator or operator.local.bends != self._bends:
-            auto = prefers_single(operator.local.runtime)
-            self._create(pc, operator, auto if self._precision == "auto" else self._precision == "single")
+        self.prepare(pc, mat, operator)
         wrong = self._update()
         if wrong and self._single and self._precision == "auto":
-            self._create(pc, operator, False)
+            self._create(pc, mat, operator, False)
             self._objection, wrong = wrong, self._update()
         if wrong:
-            raise SolverError(
-                f"femgpu.PMG: {wrong}; look whether state and coefficients are finite, and whether the diagonal is positive"
-            )
+            raise SolverError(f"femgpu.PMG: {wrong}; look whether state and coefficients are finite, and the diagonal positive")
+
+    def programs(self, pc: PETSc.PC, device: Device) -> list[tuple[str, str]]:
+        """Those of the levels, of transfers and matrices in the cycle's precision, and of the coarsest level's matrix."""
+        single, entries = self._starts_single(device), (entry_kernels("ushort"), "merge_lists")
+        kind = ("float" if single else "double",) * 3
+        return [*programs(device, Level.files, single), *multigrid.programs(device, [kind]), entries]
+
+    def prepare(self, pc: PETSc.PC, mat: PETSc.Mat, operator: GlobalOperator) -> None:
+        """Makes the levels where they are not those there are; raises as `setUp`."""
+        if operator is not self._operator or operator.local.bends != self._bends:
+            self._create(pc, mat, operator, self._starts_single(operator.local.runtime.device))
 
     def apply(self, pc: PETSc.PC, x: PETSc.Vec, y: PETSc.Vec) -> None:
         """Y = one cycle for x."""
@@ -160,13 +169,16 @@ class PMG:
         self._below: AlgebraicLevels | None = None
         self._given = self._found = None
 
+    def _starts_single(self, device: Device) -> bool:
+        return prefers_single(device) if self._precision == "auto" else self._precision == "single"
+
     @property
     def _operators(self) -> list[GlobalOperator]:
         """Of all levels, the finest first."""
         assert self._operator is not None
         return [*([] if self._single else [self._operator]), *(follower.operator for follower in self._followers)]
 
-    def _create(self, pc: PETSc.PC, operator: GlobalOperator, single: bool) -> None:
+    def _create(self, pc: PETSc.PC, mat: PETSc.Mat, operator: GlobalOperator, single: bool) -> None:
         self._let_go()
         space, prefix = operator.local.space, pc.getOptionsPrefix() or ""
         if not all(field.continuous and field.degree == space.degree for field in space.fields):
@@ -196,17 +208,16 @@ class PMG:
         for level, its in zip(self._operators[:-1], vectors, strict=False):
             first = level.local.space.numbering.first
             self._levels.append(self._level(its, product(level), partial(noise, first, first + its.num_owned)))
-        self._create_inner(pc, prefix + "pmg_coarse_")
+        self._create_inner(pc, mat.getNearNullSpace(), prefix + "pmg_coarse_")
 
     def _level(self, vectors: Vectors, operator: Operator, rough: Any) -> Level:
         return Level(vectors, operator, self._kind, self._steps, rough, self._estimate)
 
-    def _create_inner(self, pc: PETSc.PC, prefix: str) -> None:
+    def _create_inner(self, pc: PETSc.PC, near: PETSc.NullSpace, prefix: str) -> None:
         coarsest = self._operators[-1]
         self._assembled = AssembledJacobian(coarsest, coarsest.local.space.dm.createGlobalVec())
         mat = self._assembled.mat
         mat.setOptionsPrefix(prefix)
-        near = pc.getOperators()[1].getNearNullSpace()
         if near.handle:
             mat.setNearNullSpace(restricted(near, self._operators[0].local.space, coarsest.local.space))
         self.inner = PETSc.PC().create(comm=pc.comm)
@@ -265,9 +276,9 @@ class PMG:
         return True
 
 
-def prefers_single(runtime: Runtime) -> bool:
+def prefers_single(device: Device) -> bool:
     """Whether a cycle in single precision is faster: on a CPU it takes as long."""
-    return runtime.device.is_gpu
+    return device.is_gpu
 
 
 def _halves(degree: int) -> tuple[int, ...]:

@@ -154,13 +154,14 @@ class NonlinearProblem:
         made.mat.assemble()
         return made.mat
 
+    @with_given_options
     def build(self) -> None:
         """Builds the kernels that a solve needs with the options as they are, side by side; evaluates none; collective.
 
         Raises:
             BuildError: when the device's compiler refuses one.
         """
-        self.operator.local.build(self._pair.targets)
+        self._pair.build(self.snes.getKSP())
 
     def residual(self, x: PETSc.Vec, f: PETSc.Vec) -> None:
         """F = residual at x, both T-vectors; collective."""
@@ -183,8 +184,7 @@ class NonlinearProblem:
 
         Args:
             nullspace: the null space.
-            transpose: that of the transpose; default the same where the form's Jacobian is symmetric, else not known. What of a
-                right-hand side lies in it PETSc drops without a word: no u balances that, and the residual keeps it.
+            transpose: that of the transpose, of which right-hand sides lose their part; default the same for symmetric Jacobians.
 
         Raises:
             DataError: for what is none, or of another space.
@@ -215,7 +215,7 @@ class NonlinearProblem:
         self.insert_boundary_values(self.u.vec)
         # What can fail does so before PETSc is inside SNESSolve.
         self.operator.local.update()
-        self.build()
+        self._pair.build(self.snes.getKSP())
         if self.snes.getAttr(_OWNER) is not self._mark:
             self._connect()
         try:

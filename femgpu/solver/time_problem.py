@@ -219,7 +219,7 @@ class TimeProblem(NonlinearProblem):
             self.insert_boundary_values(self.u.vec)
         # What can fail does so before PETSc is inside TSSolve.
         self.operator.local.update()
-        self.build()
+        self._pair.build(self.snes.getKSP())
         try:
             shown = progress(self.u.space.comm, "time", self.t.value, ts.getMaxTime() - self.t.value)
             with petsc_errors(ts), shown as self._advance:

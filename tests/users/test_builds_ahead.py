@@ -160,12 +160,12 @@ def test_a_forked_child_does_not_wait(threaded, monkeypatch):
         made.build(SOURCE % 1, "put")
 
 
-def p_laplace(degree=1, **options):
+def p_laplace(degree=1, prefix="", **options):
     dm = femgpu.mesh.box((3, 2), cell="triangle")
     V = femgpu.FunctionSpace(dm, "Lagrange", degree)
     u, v = femgpu.Function(V), ufl.TestFunction(V)
     F = (1 + inner(grad(u), grad(u))) * inner(grad(u), grad(v)) * dx - v * dx
-    return femgpu.NonlinearProblem(F, u, [femgpu.DirichletBC(V, 0.0)], petsc_options=options)
+    return femgpu.NonlinearProblem(F, u, [femgpu.DirichletBC(V, 0.0)], options_prefix=prefix, petsc_options=options)
 
 
 _NEEDED = {
@@ -193,6 +193,71 @@ def test_what_a_solve_needs_is_built_and_nothing_else(threaded_process, monkeypa
     problem.solve()
     assert len(builds.names) == count
     assert set(problem.operator.local.applications) - {"state"} == targets
+
+
+OWN = {"ksp_type": "python", "ksp_python_type": "femgpu.%s", "pc_type": "python", "pc_python_type": "femgpu.PMG"}
+
+
+@pytest.mark.parametrize("method", ["CG", "GMRES", "Chebyshev"])
+def test_solvers_build_theirs_ahead_too(threaded_process, monkeypatch, method):
+    """What a Krylov method, multigrid and its levels launch is there after `build`: a solve builds nothing."""
+    builds = Builds(monkeypatch)
+    options = {name: value.replace("%s", method) for name, value in OWN.items()}
+    problem = p_laplace(2, **options, femgpu_qdata="recompute")
+    problem.build()
+    assert {"krylov", "multigrid", "basis_vectors", "multiply_sparse"} <= set(builds.names)
+    assert problem.snes.getKSP().getPC().getPythonContext().inner is not None
+    names = list(builds.names)
+    problem.solve()
+    assert builds.names == names
+
+
+def test_start_builds_what_solvers_of_the_options_launch(threaded_process, monkeypatch):
+    """Before there is a mesh; a problem adds the programs of its form, and builds none again."""
+    builds, database = Builds(monkeypatch), PETSc.Options()
+    options = {f"early_{name}": value.replace("%s", "CG") for name, value in OWN.items()}
+    for name, value in options.items():
+        database.setValue(name, value)
+    try:
+        femgpu.start("early_")
+        for future in list(threaded_process.programs._ahead.values()):
+            future.result()
+        own = {"vectors", "krylov", "multigrid", "basis_vectors", "multiply_sparse", "merge_lists"}
+        assert sorted(builds.names) == sorted(own)
+        problem = p_laplace(2, prefix="early_", femgpu_qdata="recompute")
+        problem.build()
+        of_form = [name for name in builds.names if name not in own]
+        assert all("triangle" in name for name in of_form) and len(builds.names) == len(own) + len(of_form)
+    finally:
+        for name in options:
+            database.delValue(name)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"ksp_type": "cg", "pc_type": "gamg"}, {"vectors"}),
+        (
+            {"ksp_type": "python", "ksp_python_type": "femgpu.CG", "pc_type": "jacobi"},
+            {"vectors", "krylov", "merged_cg", "preconditioners"},
+        ),
+        ({"ksp_type": "python", "ksp_python_type": "femgpu.MINRES", "pc_type": "no such"}, {"vectors"}),
+        ({"ksp_type": "python", "ksp_python_type": "users.module", "pc_type": "none"}, {"vectors"}),
+        ({"dm_vec_type": "viennacl"}, set()),
+    ],
+)
+def test_start_leaves_other_options_alone(threaded_process, monkeypatch, given, expected):
+    builds, database = Builds(monkeypatch), PETSc.Options()
+    for name, value in given.items():
+        database.setValue(name, value)
+    try:
+        femgpu.start()
+        for future in list(threaded_process.programs._ahead.values()):
+            future.result()
+    finally:
+        for name in given:
+            database.delValue(name)
+    assert set(builds.names) == expected
 
 
 @pytest.mark.parallel([2])

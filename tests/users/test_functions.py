@@ -118,7 +118,9 @@ def test_between_meshes():
     w, z = femgpu.Function(mixed(coarse), "w"), femgpu.Function(mixed(fine), "z")
     w.sub("velocity").interpolate(u)
     assert femgpu.error_norm(w.sub("velocity"), v) < 1e-12
-    with pytest.raises(DataError, match=r"\d+ of \d+ nodes of velocity lie outside of the mesh of the source, velocity, the first at \["):
+    with pytest.raises(
+        DataError, match=r"\d+ of \d+ nodes of velocity lie outside of the mesh of the source, velocity, the first at \["
+    ):
         z.sub("velocity").interpolate(w.sub("velocity"))
     z.sub("velocity").interpolate(u)
     w.sub("velocity").assign(7.0)

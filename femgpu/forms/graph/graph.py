@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from femgpu.errors import FormError
-from femgpu.forms.graph.operations import EFFORT, OPERATIONS
+from femgpu.forms.graph.operations import LENGTH, OPERATIONS
 
 CONSTANT, INPUT = "constant", "input"
 
@@ -58,7 +58,7 @@ class Graph:
 
     def size(self, roots: Iterable[int]) -> int:
         """Instructions that the roots become, about."""
-        return int(sum(EFFORT.get(kind, OPERATIONS[kind].flops) for kind in self._operations(roots)))
+        return sum(LENGTH.get(kind, OPERATIONS[kind].flops) for kind in self._operations(roots))
 
     def _operations(self, roots: Iterable[int]) -> Iterator[str]:
         kinds = (self.nodes[node][0] for node in self.live(roots))

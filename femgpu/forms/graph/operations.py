@@ -76,3 +76,10 @@ EFFORT = {
     "rcp": 8.0, "sqrt": 10.0, "exp": 16.0, "log": 24.0, "pow": 60.0, "sin": 24.0, "cos": 24.0, "tan": 36.0, "asin": 24.0,
     "acos": 24.0, "atan": 24.0, "atan2": 32.0, "sinh": 28.0, "cosh": 28.0, "tanh": 28.0, "erf": 32.0,
 }  # fmt: skip
+
+# Instructions that operations become in double precision on a GPU, whose compilers put functions in place of calls: counted in
+# the PTX of libdevice 12.9, without what is called from there. The others are one or, where they cost nothing, none.
+LENGTH = {
+    "rcp": 8, "sqrt": 10, "exp": 45, "log": 70, "pow": 250, "sin": 80, "cos": 80, "tan": 90, "asin": 65,
+    "acos": 80, "atan": 45, "atan2": 75, "sinh": 65, "cosh": 40, "tanh": 70, "erf": 70,
+}  # fmt: skip

@@ -7,7 +7,7 @@
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void multi_dot(const int n, const int first, const int count, __global const real *d_basis, __global const real *d_w,
                __global double *d_parts) {
-  __local double s_sums[GROUP_SIZE];
+  __local double s_sums[CHUNK * GROUP_SIZE];
   for (int start = 0; start < count; start += CHUNK) {
     const int size = min(CHUNK, count - start);
     __global const real *d_v = d_basis + (size_t)(first + start) * n;
@@ -19,9 +19,8 @@ void multi_dot(const int n, const int first, const int count, __global const rea
       for (int c = 0; c < CHUNK; ++c)
         if (c < size) sums[c] += w * d_v[(size_t)c * n + i];
     }
-    // All of a group come to every barrier: the rows after the last one have room.
-#pragma unroll
-    for (int c = 0; c < CHUNK; ++c) write_part(d_parts, start + c, sums[c], s_sums);
+    // The rows after the last one have room.
+    write_parts(d_parts, start, CHUNK, sums, s_sums);
   }
 }
 

@@ -70,7 +70,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void cg_direction(const int n, const int flexible, __global const double *d_before, __global const double *d_now,
                   __global const real *restrict d_z, __global real *restrict d_p) {
   __local double s_sums[GROUP_SIZE];
-  const double divisor = flexible ? -total(d_now, 4, s_sums) : total(d_before, 0, s_sums);
-  const double beta = ratio(total(d_now, flexible ? 3 : 0, s_sums), divisor);
+  const double divisor = total(flexible ? d_now : d_before, flexible ? 4 : 0, s_sums);
+  const double beta = ratio(total(d_now, flexible ? 3 : 0, s_sums), flexible ? -divisor : divisor);
   FOR_EACH(i, n) d_p[i] = d_z[i] + beta * d_p[i];
 }

@@ -156,6 +156,8 @@ ${pull_back(gradient, "block * DIM + d", "words")}\
 % endfor
 % endfor
       __local const real *s_in = s_blocks + own * POINT_WORDS + (comp * NUM_COMP + trial_comp) * BLOCK_WORDS;
+## All words of a block at once where that is no longer than an unrolled point; 8 instructions for an entry of a table.
+% if not plan.unroll or 8 * plan.tile_rows * plan.tile_columns * plan.block_words <= plan.unroll:
       real r_block[BLOCK_WORDS];
       for (int j = 0; j < BLOCK_WORDS; ++j) r_block[j] = s_in[j];
       TILE_UNROLL
@@ -168,6 +170,23 @@ ${pull_back(gradient, "block * DIM + d", "words")}\
           for (int j = 0; j < BLOCK_WORDS; ++j) sum += r_block[j] * products[(j * num_test + v) * num_trial + t];
           r_tile[m * COLUMNS + n] = (accum)sum;
         }
+% else:
+      // word by word: all at once their places in the tables would take more registers than there are
+      _Pragma("unroll 1")
+      for (int j = 0; j < BLOCK_WORDS; ++j) {
+        const real word = s_in[j];
+        TABLE const real *table = products + j * num_test * num_trial;
+        TILE_UNROLL
+        for (int m = 0; m < ROWS; ++m) {
+          const int v = min(test_b + m, num_test - 1);
+          TILE_UNROLL
+          for (int n = 0; n < COLUMNS; ++n) {
+            const int t = min(trial_b + n * trial_step, num_trial - 1);
+            r_tile[m * COLUMNS + n] += (accum)(word * table[v * num_trial + t]);
+          }
+        }
+      }
+% endif
 % else:
       for (int p = 0; p < points; ++p) {
         const int q = start + p;
