@@ -278,6 +278,20 @@ MUTANTS = {
     "second derivatives without their symmetry": of_plans(
         text("min(k, l)) * DIM + max(k, l)", "k) * DIM + l"), element=("quadrilateral", 2), form="second"
     ),
+    "curvature of the map is forgotten in rows": of_plans(
+        text("pull_back_map(J_inv, flux_xx + c", "if (0) pull_back_map(J_inv, flux_xx + c"),
+        element=("quadrilateral", 2),
+        form="test second",
+    ),
+    "curvature of the map is forgotten in rows of matrices": of_plans(
+        text("-= J_inv[k * DIM + m] * sum", "-= 0 * J_inv[k * DIM + m] * sum"),
+        element=("quadrilateral", 2),
+        form="test second",
+        kind="matrix",
+    ),
+    "half of mixed derivatives in rows": of_plans(
+        text("(k < l ? f2[(c * DIM + l) * DIM + k] : R(0))", "R(0)"), element=("quadrilateral", 2), form="test second"
+    ),
     "coordinates of an affine cell by another's table": of_plans(
         text("LINE_MAP[b * DIM + k]", "LINE_MAP[b * DIM + (k + 1) % DIM]"),
         element=("quadrilateral", 2),

@@ -130,11 +130,6 @@ def _form_argument(walk: Walk, e: Any, comp: Component, derivative: Component) -
     if order > 2:
         raise FormError(f"third derivatives are not supported: those of {show(e)}; introduce the gradient as a field of its own")
     if isinstance(e, classes.Argument):
-        if e.number() == 0 and order > 1:
-            raise FormError(
-                f"second derivatives of the test function {show(e)} are not supported; integrate by parts, or introduce the "
-                "gradient as a field of its own"
-            )
         return {(Slot(e.number(), flat, derivative),): walk.graph.constant(1.0)}
     index = flat
     for entry in derivative:
