@@ -1,11 +1,14 @@
 """What is refused, by name and with the expression."""
 
+from pathlib import Path
+
 import basix.ufl
 import pytest
 import ufl
 from forms_support import Constant, Function, Space, make_mesh
 from ufl import TestFunction, TrialFunction, as_vector, derivative, div, dot, dS, ds, dx, grad, inner
 
+import femgpu
 from femgpu.errors import FormError
 from femgpu.forms import functional, lower_form
 
@@ -78,8 +81,10 @@ RESIDUALS = {
     "integrals over two meshes": (lambda: u * v * dx(MESH) + u * v * dx(make_mesh(2)), "two meshes in one form"),
     "facet normal": (lambda: u * dot(n, grad(v)) * dx, "FacetNormal where there is no facet.*expected ds"),
     "cell volume": (lambda: ufl.CellVolume(MESH) * u * v * dx, "CellVolume on <Mesh.*which is not a mesh of femgpu's: volume"),
-    "facet area": (lambda: ufl.FacetArea(MESH) * u * v * ds, "FacetArea is not supported: facetarea; expected .*CellVolume"),
-    "facet edge": (lambda: ufl.MinFacetEdgeLength(MESH) * u * v * ds, "MinFacetEdgeLength is not supported"),
+    "geometric quantity": (
+        lambda: ufl.classes.ReferenceFacetVolume(MESH) * u * v * ds,
+        "ReferenceFacetVolume is not supported: reference_facet_volume; expected .*CellVolume.*FacetArea",
+    ),
     "otherwise": (lambda: u * v * dx + f * v * ds("otherwise"), "subdomain 'otherwise' is not supported; expected label values"),
     "shape derivative": (lambda: derivative(u * v * dx, x, b), "CoordinateDerivative"),
     "complex numbers": (lambda: 1j * u * v * dx, "UFL refuses the form: Unexpected complex value"),
@@ -134,11 +139,10 @@ def test_jacobian_without_unknown():
 
 
 def test_derivative_of_the_normal():
-    mesh = ufl.Mesh(basix.ufl.element("Lagrange", "triangle", 2, shape=(2,)))
-    C = Space(mesh, 2)
-    w = Function(C)
+    C = femgpu.FunctionSpace(femgpu.mesh.read(Path(__file__).parents[1] / "data" / "disk_2.msh"), "Lagrange", 2)
+    w = femgpu.Function(C)
     with pytest.raises(FormError, match=r"derivatives of a geometric quantity, grad\(n\) or div\(n\)"):
-        lower_form(div(ufl.FacetNormal(mesh)) * w * TestFunction(C) * ds, w)
+        lower_form(div(ufl.FacetNormal(C.ufl_domain())) * w * TestFunction(C) * ds, w)
 
 
 def test_unknown_that_is_no_function():

@@ -15,9 +15,10 @@ from ufl.core.multiindex import FixedIndex, MultiIndex
 
 from femgpu.errors import FormError
 from femgpu.forms.ufl.check import simple_elements
+from femgpu.forms.ufl.geometry import DEFINITIONS
 from femgpu.forms.ufl.linear import Slot, Value
 from femgpu.forms.ufl.show import show
-from femgpu.spaces import mesh_of
+from femgpu.spaces import CELL_MAPS, CELL_QUANTITIES, mesh_of
 
 if TYPE_CHECKING:
     from femgpu.forms.ufl.walk import Walk
@@ -171,14 +172,16 @@ def _cell_quantity(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
     name, mesh = type(e).__name__, mesh_of(walk.domain)
     if mesh is None:
         raise FormError(f"{name} on {walk.domain}, which is not a mesh of femgpu's: {show(e)}; take all spaces from femgpu")
-    return walk.graph.input(walk.inputs.cell_quantity(mesh, name), 0)
+    return walk.graph.input(walk.inputs.cell_quantity(mesh, name), _flat(comp, e.ufl_shape))
+
+
+def _defined_quantity(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    walk.check_domain(e)
+    return walk.value(walk.definition(e), comp, env)
 
 
 def _geometry(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
-    raise FormError(
-        f"the geometric quantity {type(e).__name__} is not supported: {show(e)}; expected SpatialCoordinate, FacetNormal, "
-        "CellVolume, Circumradius or CellDiameter"
-    )
+    raise FormError(f"the geometric quantity {type(e).__name__} is not supported: {show(e)}; expected {', '.join(_QUANTITIES)}")
 
 
 def _derivative_of_geometry(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
@@ -208,6 +211,8 @@ FUNCTIONS = {
     classes.AndCondition: "&&", classes.OrCondition: "||", classes.NotCondition: "!",
 }  # fmt: skip
 
+_QUANTITIES = ("SpatialCoordinate", "FacetNormal", *CELL_QUANTITIES, *CELL_MAPS, *(kind.__name__ for kind in DEFINITIONS))
+
 HANDLERS: dict[type, Handler] = {
     classes.Zero: _zero,
     classes.RealValue: _number,
@@ -231,10 +236,8 @@ HANDLERS: dict[type, Handler] = {
     classes.Constant: _constant,
     classes.SpatialCoordinate: _coordinate,
     classes.FacetNormal: _normal,
-    classes.CellVolume: _cell_quantity,
-    classes.Circumradius: _cell_quantity,
-    classes.CellDiameter: _cell_quantity,
-    classes.JacobianInverse: _derivative_of_geometry,
+    **{getattr(classes, name): _cell_quantity for name in (*CELL_QUANTITIES, *CELL_MAPS)},
+    **{kind: _defined_quantity for kind in DEFINITIONS},
     classes.ReferenceGrad: _derivative_of_geometry,
     classes.GeometricQuantity: _geometry,
     classes.BesselFunction: _bessel,
