@@ -52,6 +52,7 @@ def render(plan: Plan, body: str, tables: np.ndarray) -> str:
         table_text(plan, tables),
         *(source(name) for name in plan.sources),
         *([source("pull_back.cl")] if plan.work.writes & SECOND else []),
+        *([source("bessel.cl")] if "bessel_" in body else []),
         _LOOKUP.get_template("pointwise.cl.mako").render(inputs=_inputs(plan.work), outputs=outputs, body=_indent(body)),
         _kernel(plan, steps[0], outputs),
     ]

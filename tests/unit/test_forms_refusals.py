@@ -68,8 +68,8 @@ RESIDUALS = {
     "functional": (lambda: u * dx, "has 0 arguments; expected one test function"),
     "bilinear form": (lambda: u * du * v * dx, "has 2 arguments.*replace the trial function by the unknown"),
     "Bessel functions": (
-        lambda: ufl.bessel_J(1, u) * v * dx,
-        r"Bessel functions are not supported, OpenCL C has none.*besse",
+        lambda: ufl.bessel_J(0.5, u) * v * dx,
+        r"a Bessel function of order 0.5: .*bessel.*; expected a whole number",
     ),
     "Raviart-Thomas": (lambda: u * v * dx + div(_mapped("RT")) * v * dx, "ContravariantPiola"),
     "Nedelec": (lambda: u * v * dx + dot(_mapped("N1E"), b) * v * dx, "CovariantPiola"),
@@ -171,7 +171,7 @@ def test_messages_stay_short():
     for _ in range(60):
         e = e * e + e  # printed in full, more than 2**60 terms
     with pytest.raises(FormError) as caught:
-        lower_form(ufl.bessel_J(0, e) * v * dx, u)
+        lower_form(ufl.bessel_J(0.5, e) * v * dx, u)
     assert len(str(caught.value)) < 800
     with pytest.raises(FormError) as caught:
         lower_form(e * v * v * dx + as_vector([e, e])[0] * v * ds, u)

@@ -192,7 +192,12 @@ def _derivative_of_geometry(walk: Walk, e: Any, comp: Component, env: Indices) -
 
 
 def _bessel(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
-    raise FormError(f"Bessel functions are not supported, OpenCL C has none: {show(e)}; interpolate the values into a Function")
+    order, argument = e.ufl_operands
+    number = float(order)
+    if number != int(number):
+        raise FormError(f"a Bessel function of order {number}: {show(e)}; expected a whole number")
+    name = type(e).__name__
+    return walk.graph.function(f"bessel_{name[-1].lower()}", walk.graph.constant(number), walk.scalar(argument, comp, env, e))
 
 
 def _flat(comp: Component, shape: Component) -> int:
