@@ -76,6 +76,10 @@ RESIDUALS = {
     "symmetric tensors": (lambda: u * v * dx + _symmetric()[0, 1] * v * dx, "SymmetricPullback"),
     "Raviart-Thomas in a mixed space": (lambda: u * v * dx + _mixed_mapped()[2] * v * dx, "ContravariantPiola"),
     "MixedFunctionSpace": (_parts, "is part 0 of a MixedFunctionSpace, which is not supported; expected the parts that ufl.split"),
+    "two test functions": (
+        lambda: u * v * dx + f * TestFunction(Space(MESH, 1)) * dx,
+        "(?s)Arguments with same number.*of several spaces .* ufl.split .* femgpu.MixedSpace",
+    ),
     "coefficient on another mesh": (lambda: u * v * dx + _other_mesh() * v * dx(MESH), "two meshes in one form"),
     "constant on another mesh": (lambda: Constant(make_mesh(2)) * u * v * dx(MESH), "two meshes in one form"),
     "integrals over two meshes": (lambda: u * v * dx(MESH) + u * v * dx(make_mesh(2)), "two meshes in one form"),
