@@ -68,6 +68,11 @@ class ReferenceCell:
                 edges.setdefault(frozenset((a, b)), (a, b))
         return (tuple(range(self.num_vertices)), *self.loops, *edges.values(), *corners)
 
+    @cached_property
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        """Vertex numbers of each edge."""
+        return tuple((entity[0], entity[1]) for entity in self.entities if len(entity) == 2)
+
     def entity_of(self, points: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Which part of the cell points lie inside of.
 

@@ -12,7 +12,7 @@ from femgpu.forms.c.pointwise_form import PointwiseForm
 from femgpu.forms.pull_back import pull_back
 from femgpu.forms.records import Expression, Form, Integral, Pointwise
 from femgpu.forms.state.split import StateSplit, split_states
-from femgpu.forms.transpose import has_transpose, transposed_action
+from femgpu.forms.transpose import transposed_action
 from femgpu.forms.ufl.check import check_inputs, rank
 from femgpu.forms.ufl.expression import lower_expression
 from femgpu.forms.ufl.expression_values import ExpressionValues
@@ -32,7 +32,6 @@ __all__ = [
     "bilinear_form",
     "check_inputs",
     "functional",
-    "has_transpose",
     "is_equation",
     "lower_expression",
     "lower_form",

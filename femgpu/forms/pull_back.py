@@ -19,8 +19,8 @@ from femgpu.forms.graph.levels import Levels
 from femgpu.forms.graph.pointwise import pointwise as record
 from femgpu.forms.records import Pointwise
 
-# Outputs that multiply second derivatives of the direction.
-_SECOND = ("g4", "g5")
+# Outputs that multiply second derivatives of the test function or the direction.
+_SECOND = ("f2", "g4", "g5", "g6", "g7", "g8")
 
 
 def pull_back(pointwise: Pointwise, dim: int, affine: bool) -> Pointwise | None:

@@ -23,12 +23,16 @@ tensor values counted row by row:
 | `constants` | values of all constants one after the other |
 | `f0` | `[c]`, of a functional `[0]`, of an expression its values |
 | `f1` | `[c*dim + d]` |
+| `f2` | `[(c*dim + d1)*dim + d2]`, what multiplies second derivatives of the test function |
 | `g0` | `[fc*C + gc]` |
 | `g1` | `[(fc*C + gc)*dim + dg]` |
 | `g2` | `[(fc*C + gc)*dim + df]` |
 | `g3` | `[((fc*C + gc)*dim + df)*dim + dg]` |
 | `g4` | `[((fc*C + gc)*dim + d1)*dim + d2]`, test function times second derivatives of the direction |
 | `g5` | `[(((fc*C + gc)*dim + df)*dim + d1)*dim + d2]`, gradient of the test function times these |
+| `g6` | `[((fc*C + gc)*dim + d1)*dim + d2]`, second derivatives of the test function times the direction |
+| `g7` | `[(((fc*C + gc)*dim + d1)*dim + d2)*dim + dg]`, times its gradient |
+| `g8` | `[((((fc*C + gc)*dim + d1)*dim + d2)*dim + e1)*dim + e2]`, times its second derivatives |
 
 `f` counts components of the test function, `g` those of the direction.
 
@@ -62,7 +66,7 @@ class Pointwise:
     Attributes:
         kind: which operator it belongs to.
         body: OpenCL C statements over the input arrays, `dim` and, in a jacobian, no `w`; they write the entries of `f0`,
-            `f1` (residual, action, functional), `g0` to `g5` (jacobian) or `s` and `c` (state) that are not always zero. The
+            `f1`, `f2` (residual, action, functional), `g0` to `g8` (jacobian) or `s` and `c` (state) that are not always zero. The
             caller zeroes the outputs and defines the type `real` and the macro `R(x)`, `((real)(x))`.
         reads: what the body reads: ("u", c) a value of component c, ("u_x", c) and ("u_xx", c) derivatives of it, the
             same for "w" and "a", where c counts components of all coefficients; ("s", i); ("c", i); ("x", 0), ("n", 0),
@@ -99,11 +103,11 @@ class Integral:
         degree: the degree that the quadrature integrates exactly; None asks for PETSc's own points.
         estimated: whether the degree is that of the integrand only, to which cells add the degree of their map's det J.
         scheme: the kind of rule, one of `element.SCHEMES`.
-        residual: f0 and f1.
-        action: f0 and f1 of the Jacobian times the direction w.
-        jacobian: g0 to g5.
+        residual: f0, f1 and f2.
+        action: f0, f1 and f2 of the Jacobian times the direction w.
+        jacobian: g0 to g8.
         functional: the integrand of a form without test function; the other three are then None.
-        transposed: f0 and f1 of the transposed Jacobian times the direction, where the action is the user's C text; see
+        transposed: f0, f1 and f2 of the transposed Jacobian times the direction, where the action is the user's C text; see
             `transposed_action`.
     """
 

@@ -3,7 +3,7 @@
 An action is linear in the direction: every node that depends on it is a sum, a multiple or a choice of such nodes. Going through
 these nodes in reverse, each passes to its operands what the result changes by with it, so that the transpose takes about as many
 operations as the action and shares what that shares. Test function and direction change places: `w` stands for the coefficients
-that `f0` had, and the other way round.
+that `f0` had, their derivatives for those of `f1` and `f2`, and the other way round.
 """
 
 from __future__ import annotations
@@ -14,23 +14,17 @@ from femgpu.forms.graph.copying import copy_nodes
 from femgpu.forms.graph.evaluate import Evaluation
 from femgpu.forms.graph.graph import INPUT, Graph
 from femgpu.forms.graph.pointwise import pointwise as record
-from femgpu.forms.records import Form, Integral, Pointwise
+from femgpu.forms.records import Integral, Pointwise
 
 # Which array of the direction an output becomes, and which output such an array.
-_SWAPPED = {"f0": "w", "f1": "w_x", "w": "f0", "w_x": "f1"}
-
-
-def has_transpose(form: Form) -> bool:
-    """Whether the Jacobian of a form can be transposed: test functions have no second derivatives to put for a direction's."""
-    actions = [integral.action for integral in form.integrals if integral.action is not None]
-    return form.has_jacobian and not any(array == "w_xx" for action in actions for array, _ in action.reads)
+_SWAPPED = {"f0": "w", "f1": "w_x", "f2": "w_xx", "w": "f0", "w_x": "f1", "w_xx": "f2"}
 
 
 def transposed_action(integral: Integral, dim: int) -> Pointwise | None:
     """The action of the transposed Jacobian of an integral; None where it has none.
 
     Args:
-        integral: of a form that `has_transpose`.
+        integral: of a form that has a Jacobian.
         dim: dimension of space.
 
     Raises:
@@ -61,7 +55,7 @@ def _transpose(given: Evaluation, dim: int) -> Pointwise:
         for operand, part in _parts(source, target, node, change[node], factors):
             if operand in linear:
                 change[operand] = target.add(change[operand], part)
-    roots = [(_output(name), index, change[node]) for node, (name, index) in directions.items() if change[node] != zero]
+    roots = [(_SWAPPED[name], index, change[node]) for node, (name, index) in directions.items() if change[node] != zero]
     return record("action", Evaluation(target, tuple(sorted(roots)), given.shapes, given.locate), dim)
 
 
@@ -83,9 +77,3 @@ def _parts(source: Graph, target: Graph, node: int, change: int, factors: dict[i
         zero, condition = target.constant(0.0), factors[rest[0]]
         return [(rest[1], target.select(condition, change, zero)), (rest[2], target.select(condition, zero, change))]
     raise FormError(f"the action of the Jacobian is not linear in the direction: {kind} of it; expected sums and multiples")
-
-
-def _output(array: str) -> str:
-    if array not in _SWAPPED:
-        raise FormError("the Jacobian has second derivatives of the direction: its transpose would need those of test functions")
-    return _SWAPPED[array]

@@ -14,7 +14,7 @@ from femgpu.kernels.plan import DOT_SLOTS, Plan
 from femgpu.kernels.source import FOLDER, source, type_macros
 from femgpu.kernels.step import Step
 from femgpu.kernels.tables import table_text
-from femgpu.kernels.work import SECOND, FieldWork, RowsWork, Work
+from femgpu.kernels.work import SECOND, TEST_SECOND, TRIAL_SECOND, FieldWork, RowsWork, Work
 
 _LOOKUP = TemplateLookup(directories=[str(FOLDER)], strict_undefined=True, cache_enabled=True)
 _BLOCKS = ("g0", "g1", "g2", "g3")
@@ -51,6 +51,8 @@ def render(plan: Plan, body: str, tables: np.ndarray) -> str:
         *([f"#define DOT_SLOTS {DOT_SLOTS}", source("dots.cl")] if plan.sums_dots else []),
         table_text(plan, tables),
         *(source(name) for name in plan.sources),
+        *([source("pull_back.cl")] if plan.work.writes & SECOND else []),
+        *([source("bessel.cl")] if "bessel_" in body else []),
         _LOOKUP.get_template("pointwise.cl.mako").render(inputs=_inputs(plan.work), outputs=outputs, body=_indent(body)),
         _kernel(plan, steps[0], outputs),
     ]
@@ -79,7 +81,8 @@ def _kernel(plan: Plan, step: Step, outputs: tuple[str, ...]) -> str:
         pointwise_arrays=_pointwise_arrays(work, inputs),
         pointwise_arguments=", ".join([*(f"r_{name}" for name in inputs), "d_constants", *outputs]),
         declare_outputs=_declare_outputs(work, outputs),
-        trial_hessian=bool(work.writes & SECOND),
+        test_hessian=bool(work.writes & TEST_SECOND),
+        trial_hessian=bool(work.writes & TRIAL_SECOND),
         stages_geometry=any(array.name == "s_geometry" for array in step.local),
         apply_blocks=partial(_apply_blocks, work),
         coefficient=partial(_coefficient, work),
@@ -120,7 +123,7 @@ def _macros(plan: Plan, steps: tuple[Step, ...]) -> list[str]:
 
 def _outputs(work: Work) -> tuple[str, ...]:
     """Names of the arrays that the pointwise function writes."""
-    extra = [name for name in ("g4", "g5") if name in work.writes]
+    extra = sorted(work.writes & SECOND)
     stored = [name for name, count in (("s", work.num_state), ("c", work.num_cell_state)) if work.target == "state" and count]
     return (*_OUTPUTS[work.target], *extra, *stored)
 
@@ -160,7 +163,7 @@ def _direction(plan: Plan, number: int, row: RowsWork) -> str:
 
 
 def _apply_blocks(work: Work, block: str) -> str:
-    return _LOOKUP.get_template("blocks.mako").render(work=work, block=block, trial_hessian=bool(work.writes & SECOND))
+    return _LOOKUP.get_template("blocks.mako").render(work=work, block=block, trial_hessian=bool(work.writes & TRIAL_SECOND))
 
 
 def _pointwise_arrays(work: Work, inputs: tuple[str, ...]) -> list[tuple[str, int]]:
@@ -183,12 +186,16 @@ def _declare_outputs(work: Work, outputs: tuple[str, ...]) -> str:
     full: dict[str, Any] = {
         "f0": comp,
         "f1": comp * dim,
+        "f2": comp * dim**2,
         "g0": comp**2,
         "g1": comp**2 * dim,
         "g2": comp**2 * dim,
         "g3": comp**2 * dim**2,
         "g4": comp**2 * dim**2,
         "g5": comp**2 * dim**3,
+        "g6": comp**2 * dim**2,
+        "g7": comp**2 * dim**3,
+        "g8": comp**2 * dim**4,
         "s": work.num_state,
         "c": work.num_cell_state,
     }

@@ -10,8 +10,10 @@ from femgpu.errors import PlanError
 
 # What is computed; `state` are the numbers that an action reads instead of computing them.
 TARGETS = ("residual", "action", "diagonal", "matrix", "functional", "state")
-# Blocks of a Jacobian that multiply second derivatives of the direction.
-SECOND = frozenset({"g4", "g5"})
+# Outputs that multiply second derivatives: of the test function, of the direction, of either.
+TEST_SECOND = frozenset({"f2", "g6", "g7", "g8"})
+TRIAL_SECOND = frozenset({"g4", "g5", "g8"})
+SECOND = TEST_SECOND | TRIAL_SECOND
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ class RowsWork:
         first_row: its first row among those of a cell.
         value: whether an output multiplies its values.
         gradient: whether an output multiplies its gradients.
+        hessian: whether an output multiplies its second derivatives.
         masked: whether rows may be prescribed, which are not written.
         beside: name of a field with the same offsets, which the kernel reads anyway; empty: there is none.
         num_parts: points of the mesh that carry its nodes in a cell.
@@ -96,6 +99,7 @@ class RowsWork:
     first_row: int = 0
     value: bool = True
     gradient: bool = True
+    hessian: bool = False
     masked: bool = False
     beside: str = ""
     num_parts: int = 1
@@ -200,12 +204,12 @@ class Work:
 
     @property
     def second(self) -> bool:
-        """Whether second derivatives of fields or of the direction enter."""
+        """Whether second derivatives of fields, the test function or the direction enter."""
         return any(field.hessian for field in self.fields) or bool(self.writes & SECOND)
 
     @property
     def bends(self) -> bool:
-        """Whether second derivatives of the cell's map enter: those of fields in cells that are not affine."""
+        """Whether second derivatives of the cell's map enter: with any others in cells that are not affine."""
         return self.second and not self.affine
 
     @property
@@ -247,8 +251,13 @@ class Work:
         if self.target == "matrix":
             if self.products:
                 return self.num_rows * 2 * self.block_words
-            return self.num_rows * 2 * (1 + dim) + self.num_comp * 2 * (1 + dim) ** 2
+            size = 1 + dim + dim**2 * bool(self.writes & TEST_SECOND)
+            return self.num_rows * 2 * size + self.num_comp * 2 * size**2
         if self.target == "diagonal":
-            return self.num_rows * 2 * (1 + dim) ** 2
+            return self.num_rows * 2 * (1 + dim + dim**2 * bool(self.writes & TEST_SECOND)) ** 2
         push = 0 if self.reference else 2 * dim**2
-        return sum(2 * row.size * (row.value + dim * row.gradient) + push * row.num_comp * row.gradient for row in self.rows)
+        count = 0
+        for row in self.rows:
+            count += 2 * row.size * (row.value + dim * row.gradient + dim**2 * row.hessian)
+            count += push * row.num_comp * (row.gradient + 2 * dim * row.hessian)
+        return count

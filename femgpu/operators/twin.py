@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from femgpu.errors import FormError
 from femgpu.forms import Pointwise
+from femgpu.kernels import SECOND
 from femgpu.mesh.geometry import physical_hessians
 from femgpu.operators.term import FieldData, Term
 
 Vectors = Mapping[str, npt.NDArray[np.float64]]
 
-# Test function and direction of the blocks g0 to g5: t(est), d(irection); 0 value, 1 gradient, 2 second derivatives.
+# Test function and direction of the blocks g0 to g8: t(est), d(irection); 0 value, 1 gradient, 2 second derivatives.
 BLOCKS = {
     "g0": ("eqi,eq,eqfg,eqj->eifjg", 0, 0),
     "g1": ("eqi,eq,eqfgd,eqjd->eifjg", 0, 1),
@@ -23,6 +24,9 @@ BLOCKS = {
     "g3": ("eqid,eq,eqfgdp,eqjp->eifjg", 1, 1),
     "g4": ("eqi,eq,eqfgpr,eqjpr->eifjg", 0, 2),
     "g5": ("eqid,eq,eqfgdpr,eqjpr->eifjg", 1, 2),
+    "g6": ("eqist,eq,eqfgst,eqj->eifjg", 2, 0),
+    "g7": ("eqist,eq,eqfgstp,eqjp->eifjg", 2, 1),
+    "g8": ("eqist,eq,eqfgstpr,eqjpr->eifjg", 2, 2),
 }
 
 
@@ -33,7 +37,7 @@ def element_vectors(
     constants: npt.NDArray[np.float64],
     state: npt.NDArray[np.float64] | None = None,
 ) -> np.ndarray:
-    """Residual or action of each cell or facet: B^T W f0 + sum_k D_k^T W f1_k.
+    """Residual or action of each cell or facet: B^T W f0 + sum_k D_k^T W f1_k + sum_kl H_kl^T W f2_kl.
 
     Args:
         term: the term.
@@ -49,19 +53,21 @@ def element_vectors(
     outputs = points.evaluate(pointwise, vectors, constants, state)
     result = []
     for field in term.rows:
-        phi, phi_x, _ = points.basis(term.element(field), second=False)
+        phi, phi_x, phi_xx = points.basis(term.element(field), second="f2" in outputs)
         part = slice(field.offset, field.offset + field.num_comp)
         rows = np.zeros((term.num_cells, phi.shape[2], field.num_comp))
         if "f0" in outputs:
             rows += np.einsum("eqb,eq,eqc->ebc", phi, points.weights, outputs["f0"][:, :, part], optimize=True)
         if "f1" in outputs:
             rows += np.einsum("eqbd,eq,eqcd->ebc", phi_x, points.weights, outputs["f1"][:, :, part], optimize=True)
+        if "f2" in outputs:
+            rows += np.einsum("eqbij,eq,eqcij->ebc", phi_xx, points.weights, outputs["f2"][:, :, part], optimize=True)
         result.append(rows.reshape(term.num_cells, rows.shape[1] * field.num_comp))
     return np.concatenate(result, axis=1)
 
 
 def element_matrices(term: Term, pointwise: Pointwise, vectors: Vectors, constants: npt.NDArray[np.float64]) -> np.ndarray:
-    """Element matrices from g0 to g5.
+    """Element matrices from g0 to g8.
 
     Args:
         term: the term.
@@ -74,7 +80,7 @@ def element_matrices(term: Term, pointwise: Pointwise, vectors: Vectors, constan
     """
     points = Points(term)
     outputs = points.evaluate(pointwise, vectors, constants)
-    second = bool({"g4", "g5"} & set(outputs))
+    second = bool(SECOND & set(outputs))
     lines = []
     for test in term.rows:
         blocks = []

@@ -97,7 +97,7 @@ def _rows(
     rows: list[RowsWork] = []
     for field in term.rows:
         components = range(field.offset, field.offset + field.num_comp)
-        value, gradient = (any((output, c) in pointwise.writes for c in components) for output in ("f0", "f1"))
+        value, gradient, hessian = (any((output, c) in pointwise.writes for c in components) for output in ("f0", "f1", "f2"))
         element = term.element(field)
         first = rows[-1].first_row + rows[-1].size if rows else 0
         # A direction's offsets carry the same marks as those of the rows, a state's none.
@@ -111,6 +111,7 @@ def _rows(
                 first,
                 value,
                 gradient,
+                hessian,
                 masked,
                 beside,
                 int(node_parts(element).max()) + 1 if sparse else 1,

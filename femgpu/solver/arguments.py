@@ -20,6 +20,11 @@ def check_unknown(u: Any, call: str) -> None:
     Raises:
         DataError: when it is none.
     """
+    if isinstance(u, tuple | list):
+        raise DataError(
+            f"the unknown is {told(u)}; several unknowns are the fields of one femgpu.Function w of a MixedSpace: "
+            "u, p = ufl.split(w)"
+        )
     if not isinstance(u, Function):
         raise DataError(f"the unknown is {told(u)}; expected a femgpu.Function in a FunctionSpace or MixedSpace: {call}")
 

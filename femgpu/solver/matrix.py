@@ -10,7 +10,6 @@ from petsc4py import PETSc
 
 from femgpu import log, petsc_c
 from femgpu.errors import OptionError, collective
-from femgpu.forms import has_transpose
 from femgpu.operators import Assembly, Columns, Groups, is_symmetric
 from femgpu.solver.device_vec import check_vector
 from femgpu.solver.global_operator import GlobalOperator
@@ -75,7 +74,7 @@ class JacobianContext:
         watch: notices that the state is not that of now; None: who owns the state sees to that.
 
     Attributes:
-        multTranspose: y = J^T x, None where there is no matrix-free transpose (second derivatives of the direction).
+        multTranspose: y = J^T x, None where the form does not know its Jacobian.
     """
 
     def __init__(self, operator: GlobalOperator, template: PETSc.Vec, watch: StateWatch | None = None):
@@ -84,7 +83,7 @@ class JacobianContext:
         self._watch = watch
         form = operator.local.form
         # PETSc asks the context whether it has a transpose.
-        self.multTranspose = (self.mult if is_symmetric(form) else self._transposed) if has_transpose(form) else None
+        self.multTranspose = (self.mult if is_symmetric(form) else self._transposed) if form.has_jacobian else None
 
     def current(self) -> GlobalOperator:
         """The operators at the state of now; collective.

@@ -53,14 +53,12 @@ class FormMatrix:
 
     @property
     def multTranspose(self) -> Callable[[PETSc.Mat, PETSc.Vec, PETSc.Vec], None] | None:  # noqa: N802
-        """Y = J^T x; None where there is no matrix-free transpose."""
+        """Y = J^T x; None where the form does not know its Jacobian."""
         return self._transpose if self._jacobian is None else self._jacobian.multTranspose
 
     def _transpose(self, mat: PETSc.Mat, x: PETSc.Vec, y: PETSc.Vec) -> None:
         if (action := self._context(mat).multTranspose) is None:
-            raise FormError(
-                "second derivatives of the unknown: the Jacobian has no matrix-free transpose; assemble it (femgpu.AssembledPC)"
-            )
+            raise FormError("the form does not know its Jacobian, whose differences of residuals have no transpose; give g0 to g3")
         action(mat, x, y)
 
     def getDiagonal(self, mat: PETSc.Mat, d: PETSc.Vec) -> None:  # noqa: N802

@@ -1,7 +1,7 @@
 """Function spaces, functions, constants and boundary conditions: where UFL and petsc4py meet."""
 
 from femgpu.spaces.boundary import DirichletBC
-from femgpu.spaces.cell_quantities import CELL_QUANTITIES, cell_quantity
+from femgpu.spaces.cell_quantities import CELL_MAPS, CELL_QUANTITIES, cell_quantity
 from femgpu.spaces.constant import Constant
 from femgpu.spaces.embedding import embedding
 from femgpu.spaces.field import Field
@@ -14,6 +14,7 @@ from femgpu.spaces.rate import is_rate, rate_of, time_derivative, time_shift
 from femgpu.spaces.space import SingleSpace, Space, coordinates, mesh_of, ufl_mesh
 
 __all__ = [
+    "CELL_MAPS",
     "CELL_QUANTITIES",
     "Constant",
     "DirichletBC",

@@ -11,9 +11,10 @@ import numpy as np
 from conformance.points import Points
 from conformance.roundoff import Arithmetic, Bounded, size
 
+from femgpu.kernels import SECOND
 from femgpu.operators import twin
 
-# Formulas of g0 to g5 with the weights in the block, order of derivative of test function and direction.
+# Formulas of g0 to g8 with the weights in the block, order of derivative of test function and direction.
 _BLOCKS = {name: (formula.replace(",eq,", ",", 1), *orders) for name, (formula, *orders) in twin.BLOCKS.items()}
 
 
@@ -72,15 +73,16 @@ class Bounds:
             exact: the same in physical coordinates and with nothing stored, for the twin; None: the function itself.
         """
         outputs = self._outputs(pointwise, vectors, constants, state)
-        parts = [("f0", "eqb,eqc->ebc", 0), ("f1", "eqbd,eqcd->ebc", 1)]
+        parts = [("f0", "eqb,eqc->ebc", 0), ("f1", "eqbd,eqcd->ebc", 1), ("f2", "eqbij,eqcij->ebc", 2)]
         parts = [part for part in parts if part[0] in outputs]
         rows = []
         for field in self.term.rows:
-            basis = self.points.basis(self.term.element(field), reference=pointwise.reference)
+            basis = self.points.basis(self.term.element(field), "f2" in outputs, pointwise.reference)
             part = slice(field.offset, field.offset + field.num_comp)
             sums = [size(formula, basis[order], outputs[name][:, :, part]) for name, formula, order in parts]
             rows.append(_added(sums))
-        error, num_terms = _joined(rows, 1), self.num_qpts * (1 + self.term.dim)
+        error, dim = _joined(rows, 1), self.term.dim
+        num_terms = self.num_qpts * (1 + dim + dim**2 * ("f2" in outputs))
         if exact is None:
             stored = None if state is None else state["s"].value
             return self._result(twin.element_vectors(self.term, pointwise, vectors, constants, stored), error, num_terms)
@@ -91,7 +93,7 @@ class Bounds:
     def element_matrices(self, pointwise, vectors, constants) -> Result:
         """Element matrices, (num_cells, num_rows, num_rows); the arguments are those of `element_vectors`."""
         outputs = self._outputs(pointwise, vectors, constants, None)
-        second = bool({"g4", "g5"} & set(outputs))
+        second = bool(SECOND & set(outputs))
         lines = []
         for test in self.term.rows:
             blocks = []

@@ -170,6 +170,7 @@ def late_segments(setattr):
 # Draws of a sample that a fault may hide from, in a suite that draws some hundred; what is said of one that hides from all.
 DRAWS = 8
 _PASSES = "passes"
+_NEVER = "the fault was never built in"
 
 MUTANTS = {
     "mixed accumulates in float": Mutant(text("typedef ACCUM accum;", "typedef REAL accum;"), points),
@@ -278,6 +279,20 @@ MUTANTS = {
     "second derivatives without their symmetry": of_plans(
         text("min(k, l)) * DIM + max(k, l)", "k) * DIM + l"), element=("quadrilateral", 2), form="second"
     ),
+    "curvature of the map is forgotten in rows": of_plans(
+        text("pull_back_map(J_inv, flux_xx + c", "if (0) pull_back_map(J_inv, flux_xx + c"),
+        element=("quadrilateral", 2),
+        form="test second",
+    ),
+    "curvature of the map is forgotten in rows of matrices": of_plans(
+        text("-= J_inv[k * DIM + m] * sum", "-= 0 * J_inv[k * DIM + m] * sum"),
+        element=("quadrilateral", 2),
+        form="test second",
+        kind="matrix",
+    ),
+    "half of mixed derivatives in rows": of_plans(
+        text("(k < l ? f2[(c * DIM + l) * DIM + k] : R(0))", "R(0)"), element=("quadrilateral", 2), form="test second"
+    ),
     "coordinates of an affine cell by another's table": of_plans(
         text("LINE_MAP[b * DIM + k]", "LINE_MAP[b * DIM + (k + 1) % DIM]"),
         element=("quadrilateral", 2),
@@ -297,11 +312,12 @@ MUTANTS = {
 def caught(name, seed):
     """Whether a fault is seen by a test that passes without it, within a few draws of the sample; a sentence about what happened.
 
-    Not every draw can show every fault: a range that begins at the first cell hides that `first` is ignored.
+    Not every draw can show every fault: a range that begins at the first cell hides that `first` is ignored, and facets are none of
+    the business of some schedules.
     """
     for draw in range(DRAWS):
         seen, why = _drawn(MUTANTS[name], [seed, draw])
-        if seen or why != _PASSES:
+        if seen or why not in (_PASSES, _NEVER):
             break
     return seen, why
 
@@ -317,7 +333,7 @@ def _drawn(mutant, seed):
             if planted is not None and not planted():
                 return False, "fails, but the fault was never built in"
             return True, " ".join(str(error).split())[:150]
-        return False, _PASSES if planted is None or planted() else "the fault was never built in"
+        return False, _PASSES if planted is None or planted() else _NEVER
 
 
 def main(names):

@@ -140,7 +140,7 @@ def facets(u, v, measure):
 
 
 def second(u, v, measure):
-    return (ufl.div(grad(u)) * v + inner(grad(u), grad(v))) * measure
+    return (ufl.div(grad(u)) * (v + ufl.div(grad(v))) + inner(grad(u), grad(v))) * measure
 
 
 def fields(w, tests, measure):

@@ -46,7 +46,7 @@ class Points:
         Args:
             element: the element.
             second: whether second derivatives are wanted.
-            reference: whether derivatives are those with respect to reference coordinates, the first ones only.
+            reference: whether derivatives are those with respect to reference coordinates.
 
         Returns:
             Values (num_cells, num_qpts, num_basis), gradients (..., dim) and, if asked for, second derivatives
@@ -64,7 +64,7 @@ class Points:
         inverse, dim = abs(self.inverse), self.term.dim
         values = Bounded(values.value, values.error + values.value)
         if reference:
-            return values, Bounded(gradients.value, gradients.error + dim * gradients.value)
+            return values, *(Bounded(part.value, part.error + dim * part.value) for part in (gradients, *more))
         physical = contract("eqbk,eqkd->eqbd", gradients, inverse, roundings=2 * dim)
         if not second:
             return values, physical

@@ -32,6 +32,7 @@ ULPS = {
     "cosh": 4,
     "tanh": 5,
     "erf": 16,
+    **dict.fromkeys(("bessel_j", "bessel_y", "bessel_i", "bessel_k"), (8, 450)),
 }
 EXACT = ("neg", "fabs", "fmin", "fmax", "?")
 # Errors of both operands, and of the twin's besides, before a condition is beyond doubt.
@@ -100,6 +101,17 @@ def _derivative(function):
     return lambda unit, value, a: _times(a.error, function(a.value, value))
 
 
+def _bessel(kind):
+    """The rule of a Bessel function, whose order is exact: derivatives are means of the neighbours, but for signs."""
+    function = OPERATIONS[kind].numpy
+
+    def rule(unit, value, order, a):
+        neighbours = np.abs(function(order.value - 1, a.value)) + np.abs(function(order.value + 1, a.value))
+        return _times(a.error, neighbours / 2)
+
+    return rule
+
+
 # What the errors of an operation's operands make of its result: rule(unit, value, *operands).
 RULES = {
     "+": lambda unit, value, a, b: a.error + b.error,
@@ -129,6 +141,7 @@ RULES = {
     "cosh": _derivative(lambda a, v: np.sinh(a)),
     "tanh": _derivative(lambda a, v: 1 / np.cosh(a) ** 2),
     "erf": _derivative(lambda a, v: 2 / np.sqrt(np.pi) * np.exp(-a * a)),
+    **{f"bessel_{letter}": _bessel(f"bessel_{letter}") for letter in "jyik"},
 }
 
 

@@ -15,7 +15,7 @@ from femgpu import Constant, Function, FunctionSpace, MixedSpace, coordinates
 from femgpu.forms import functional, lower_form
 from femgpu.options import Settings
 
-FORMS = ("all", "mass", "stiffness", "gradients", "boundary", "facets", "fields", "second")
+FORMS = ("all", "mass", "stiffness", "gradients", "boundary", "facets", "fields", "second", "test second")
 # What has degree 1 to 4.
 LOW = [*itertools.product(ALL_CELLS, range(1, 5)), *itertools.product(MIXED, range(1, 3))]
 HIGH = [*itertools.product(ALL_CELLS, range(5, 9))]
@@ -116,7 +116,10 @@ def _form(sample, dm, rng):
     u, v, n = Function(V), ufl.TestFunction(V), ufl.FacetNormal(V.ufl_domain())
     # One direction for a scalar and for a vector-valued function alike: grad has the derivative last.
     along = ufl.dot(grad(u), vector + direction)
-    second = sum(ufl.dot(grad(grad(u)), direction)[..., i] for i in range(dim)) if sample.num_comp > 1 else ufl.div(grad(u))
+    second, test_second = (
+        sum(ufl.dot(grad(grad(w)), direction)[..., i] for i in range(dim)) if sample.num_comp > 1 else ufl.div(grad(w))
+        for w in (u, v)
+    )
     on_facets = (number + inner(u, u)) * scalar * inner(u, v) * surface + ufl.dot(vector + x, n) * inner(along, v) * surface
     F = {
         "simple": (number + inner(u, u)) * inner(grad(u), grad(v)) * measure + inner(u, v) * measure,
@@ -136,6 +139,10 @@ def _form(sample, dm, rng):
         + ufl.div(grad(scalar)) * inner(along, v) * measure
         + inner(second, second) * inner(u, v) * measure
         + number * inner(second, v) * surface,
+        "test second": inner(scalar * second + u, test_second) * measure
+        + inner(along, test_second) * x[0] * measure
+        + inner(second + u, ufl.dot(grad(v), vector) + v) * measure
+        + number * inner(second + u, test_second) * surface,
     }[sample.form]
     return lower_form(F, u)
 

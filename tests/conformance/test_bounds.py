@@ -30,7 +30,7 @@ DOMAINS = {
     "rcp": (0.1, 3),
     "atan2": (0.1, 3),
 }
-ARITHMETIC = [kind for kind in RULES if not OPERATIONS[kind].logical and kind != "?"]
+ARITHMETIC = [kind for kind in RULES if not OPERATIONS[kind].logical and kind != "?" and "bessel" not in kind]
 
 
 def operand(rng, kind):

@@ -144,10 +144,10 @@ class NeoHookean:
 
 
 class Transport:
-    """Advection, diffusion and reaction by one full matrix A between (v, grad v) and (u, grad u), stabilised by SUPG.
+    """Advection, diffusion and reaction by one full matrix A between (v, grad v) and (u, grad u), stabilised by least squares.
 
     With A = [[c, b], [e, D]] the strong residual is c u + b . grad u - div(e u + D grad u) + exp(x0); it has second derivatives
-    of u and first derivatives of A.
+    of u and first derivatives of A; what it is tested with has second derivatives of v.
     """
 
     qdata = "store"
@@ -168,7 +168,7 @@ class Transport:
         flux = ufl.as_vector([dot(A[1 + i, :], up) for i in range(dim)])
         strong = dot(A[0, :], up) - div(flux) + ufl.exp(g.x[0])
         tau = g.h / (2 * ufl.sqrt(dot(flow, flow)))
-        return (dot(vp, A * up) + ufl.exp(g.x[0]) * v + tau * strong * dot(flow, grad(v))) * g.dx
+        return (dot(vp, A * up) + ufl.exp(g.x[0]) * v + tau * strong * (dot(flow, grad(v)) - A[0, 0] * div(grad(v)))) * g.dx
 
     @staticmethod
     def cell(p, u, v, k):
@@ -180,7 +180,7 @@ class Transport:
         flow = A[0, 1:]
         tau = p.h / (2 * np.sqrt(_dot(flow, flow)))
         weak = np.einsum("i...,ij...,j...->...", vp, A, up) + np.exp(p.x[0]) * v.value
-        return weak + tau * strong * _dot(flow, v.grad)
+        return weak + tau * strong * (_dot(flow, v.grad) - A[0, 0] * np.trace(v.hess))
 
     facet = None
 

@@ -13,9 +13,11 @@ import femgpu
 from femgpu.errors import FemgpuError, FormError
 
 TEXT = (Path(__file__).parents[2] / "docs" / "ufl.md").read_text()
-ROWS, HABITS = (
-    re.findall(r"^\| `(.*?)` \| `(.*?)` \| `(.*?)` \|$", part, re.MULTILINE) for part in TEXT.split("# Coming from DOLFINx")
+ROWS, HABITS, _ = (
+    re.findall(r"^\| `(.*?)` \| `(.*?)` \| `(.*?)` \|$", part, re.MULTILINE)
+    for part in re.split("# Coming from DOLFINx|# What is taken", TEXT)
 )
+TAKEN = re.findall(r"^\| `(.*?)` \| [^`].*\|$", TEXT.split("# What is taken")[1], re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,7 @@ def names():
 
 
 def test_the_table_is_read():
-    assert (len(ROWS), len(HABITS)) == (18, 12) and TEXT.count("\n| `") == 30
+    assert (len(ROWS), len(HABITS), len(TAKEN)) == (18, 13, 15) and TEXT.count("\n| `") == 46
 
 
 @pytest.mark.parametrize("line, said, instead", ROWS, ids=[row[0] for row in ROWS])
@@ -56,6 +58,20 @@ def test_habits(names, line, said, instead, tmp_path):
         exec(line, names)
     assert len(str(caught.value)) < 220
     exec(instead, names)
+
+
+def test_taken():
+    """Each line is tested by a field of its own, so that all of them become two programs."""
+    dm = femgpu.mesh.box((2, 2), cell="triangle", comm=PETSc.COMM_SELF)
+    V = femgpu.FunctionSpace(dm, "Lagrange", 2)
+    M, u = femgpu.MixedSpace({f"line_{i}": V for i in range(len(TAKEN))}), femgpu.Function(V)
+    u.interpolate(lambda x: 1 + x[0] + x[1] ** 2)
+    names = {"ufl": ufl, "ds": ds, "dx": dx, "grad": grad, "div": ufl.div, "u": u, "mesh": V.ufl_domain()}
+    names["near"] = {"quadrature_rule": "vertex"}
+    lines = [eval(line, names | {"v": v}) for line, v in zip(TAKEN, ufl.TestFunctions(M), strict=True)]
+    values = femgpu.assemble(sum(lines[1:], lines[0])).array_r
+    for line, field in zip(TAKEN, M.fields, strict=True):
+        assert np.abs(values[field.dofs(0)]).max() > 1e-3, line
 
 
 def test_zeros_that_reach_femgpu(names):

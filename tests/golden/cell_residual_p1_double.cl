@@ -227,6 +227,16 @@ inline void integrate_gradient(const int num_basis, const int num_comp, TABLE co
   }
 }
 
+// e[b, c] += sum_kl H[b, k, l] f2[c, k, l], what multiplies second derivatives in reference coordinates
+inline void integrate_reference_hessian(const int num_basis, const int num_comp, TABLE const real *H, const real *f2, accum *e) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int b = 0; b < num_basis; ++b) {
+      real sum = 0;
+      for (int i = 0; i < DIM * DIM; ++i) sum += H[b * DIM * DIM + i] * f2[c * DIM * DIM + i];
+      e[b * num_comp + c] += (accum)sum;
+    }
+}
+
 // gradient[d] of basis function b in physical coordinates
 inline void basis_gradient(TABLE const real *D, const int b, const real *J_inv, real *gradient) {
   for (int d = 0; d < DIM; ++d) {

@@ -241,6 +241,16 @@ inline void integrate_gradient(const int num_basis, const int num_comp, TABLE co
   }
 }
 
+// e[b, c] += sum_kl H[b, k, l] f2[c, k, l], what multiplies second derivatives in reference coordinates
+inline void integrate_reference_hessian(const int num_basis, const int num_comp, TABLE const real *H, const real *f2, accum *e) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int b = 0; b < num_basis; ++b) {
+      real sum = 0;
+      for (int i = 0; i < DIM * DIM; ++i) sum += H[b * DIM * DIM + i] * f2[c * DIM * DIM + i];
+      e[b * num_comp + c] += (accum)sum;
+    }
+}
+
 // gradient[d] of basis function b in physical coordinates
 inline void basis_gradient(TABLE const real *D, const int b, const real *J_inv, real *gradient) {
   for (int d = 0; d < DIM; ++d) {
@@ -439,7 +449,7 @@ void entries(const int first, const int count, __global const real *restrict d_g
         TABLE const real *v_D = TABLE_D(0, q), *t_D = v_D;
         if (test_comp >= 1) v_D = TABLE_D(0, q);
         if (column_tile >= 3) t_D = TABLE_D(0, q);
-        // what multiplies the value (h0) and the gradient (h1) of the test function
+        // what multiplies the value (h0), the gradient (h1) and the second derivatives (h2) of the test function
         real h0[COLUMNS], h1[DIM * COLUMNS];
         TILE_UNROLL
         for (int n = 0; n < COLUMNS; ++n) {

@@ -230,6 +230,16 @@ inline void integrate_gradient(const int num_basis, const int num_comp, TABLE co
   }
 }
 
+// e[b, c] += sum_kl H[b, k, l] f2[c, k, l], what multiplies second derivatives in reference coordinates
+inline void integrate_reference_hessian(const int num_basis, const int num_comp, TABLE const real *H, const real *f2, accum *e) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int b = 0; b < num_basis; ++b) {
+      real sum = 0;
+      for (int i = 0; i < DIM * DIM; ++i) sum += H[b * DIM * DIM + i] * f2[c * DIM * DIM + i];
+      e[b * num_comp + c] += (accum)sum;
+    }
+}
+
 // gradient[d] of basis function b in physical coordinates
 inline void basis_gradient(TABLE const real *D, const int b, const real *J_inv, real *gradient) {
   for (int d = 0; d < DIM; ++d) {
@@ -266,6 +276,29 @@ inline real rebuild(const int num_basis, TABLE const real *D, const real *x_e, r
   return invert(J, J_inv);
 }
 
+// What multiplies second derivatives of a basis function, from physical to reference coordinates. J_inv[k * DIM + d] = dX_k / dx_d.
+
+// out[k, l] = weight sum_ij J_inv[k, i] h[i, j] J_inv[l, j]
+inline void pull_back_hessian(const real *J_inv, const real weight, const real *h, real *out) {
+  for (int k = 0; k < DIM; ++k)
+    for (int l = 0; l < DIM; ++l) {
+      real sum = 0;
+      for (int i = 0; i < DIM; ++i)
+        for (int j = 0; j < DIM; ++j) sum += J_inv[k * DIM + i] * h[i * DIM + j] * J_inv[l * DIM + j];
+      out[k * DIM + l] = weight * sum;
+    }
+}
+
+// In cells whose map bends, what multiplies second derivatives, h, comes out at the gradient, too:
+// out[k] -= sum_m J_inv[k, m] sum_ij h[i, j] d^2 x_m / dX_i dX_j
+inline void pull_back_map(const real *J_inv, const real *h, const real *map_xx, real *out) {
+  for (int m = 0; m < DIM; ++m) {
+    real sum = 0;
+    for (int i = 0; i < DIM * DIM; ++i) sum += h[i] * map_xx[m * DIM * DIM + i];
+    for (int k = 0; k < DIM; ++k) out[k] -= J_inv[k * DIM + m] * sum;
+  }
+}
+
 inline void pointwise(const real *u, const real *u_x, const real *u_xx, const real *w, const real *w_x, const real *w_xx, const real *a, const real *a_x, const real *a_xx, const real *x, const real *n, const real *s,
                       __global const real *constants, real *g0, real *g1, real *g2, real *g3, real *g5) {
   const int dim = DIM;
@@ -297,29 +330,6 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // Where the matrix is sparse, entries are added to its values: first the group brings what it needs to know of its cells' dofs.
 // Index space: a group serves CELLS cells, or one of PARTS parts of a cell; local id = (cell, component, tile of rows, tile of
 // columns), the last running fastest. Rows and columns are ordered by field, basis function, component.
-// What multiplies second derivatives of a basis function, from physical to reference coordinates. J_inv[k * DIM + d] = dX_k / dx_d.
-
-// out[k, l] = weight sum_ij J_inv[k, i] h[i, j] J_inv[l, j]
-inline void pull_back_hessian(const real *J_inv, const real weight, const real *h, real *out) {
-  for (int k = 0; k < DIM; ++k)
-    for (int l = 0; l < DIM; ++l) {
-      real sum = 0;
-      for (int i = 0; i < DIM; ++i)
-        for (int j = 0; j < DIM; ++j) sum += J_inv[k * DIM + i] * h[i * DIM + j] * J_inv[l * DIM + j];
-      out[k * DIM + l] = weight * sum;
-    }
-}
-
-// In cells whose map bends, what multiplies second derivatives, h, comes out at the gradient, too:
-// out[k] -= sum_m J_inv[k, m] sum_ij h[i, j] d^2 x_m / dX_i dX_j
-inline void pull_back_map(const real *J_inv, const real *h, const real *map_xx, real *out) {
-  for (int m = 0; m < DIM; ++m) {
-    real sum = 0;
-    for (int i = 0; i < DIM * DIM; ++i) sum += h[i] * map_xx[m * DIM * DIM + i];
-    for (int k = 0; k < DIM; ++k) out[k] -= J_inv[k * DIM + m] * sum;
-  }
-}
-
 #define TILE_UNROLL _Pragma("unroll")
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void matrix(const int first, const int count, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const real *restrict d_tables, __global double *restrict d_out) {
@@ -435,7 +445,7 @@ void matrix(const int first, const int count, __global const scalar *restrict d_
         __local const real *s_in = s_blocks + (own * points + p) * POINT_WORDS + (comp * NUM_COMP + trial_comp) * BLOCK_WORDS;
         TABLE const real *v_D = TABLE_D(0, q), *t_D = v_D;
         TABLE const real *v_H = TABLE_H(0, q), *t_H = v_H;
-        // what multiplies the value (h0) and the gradient (h1) of the test function
+        // what multiplies the value (h0), the gradient (h1) and the second derivatives (h2) of the test function
         real h0[COLUMNS], h1[DIM * COLUMNS];
         TILE_UNROLL
         for (int n = 0; n < COLUMNS; ++n) {

@@ -294,6 +294,16 @@ inline void integrate_gradient(const int num_basis, const int num_comp, const in
   }
 }
 
+// ... its second derivatives in reference coordinates, which stand there for k <= l
+inline void integrate_reference_hessian(const int num_basis, const int num_comp, const int p, const real *f2, LATTICE accum *e) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int k = 0; k < DIM; ++k)
+      for (int l = k; l < DIM; ++l) {
+        const real both = f2[(c * DIM + k) * DIM + l] + (k < l ? f2[(c * DIM + l) * DIM + k] : R(0));
+        e[AT_POINT(num_comp * (1 + DIM) + (c * DIM + k) * DIM + l, p)] = (accum)both;
+      }
+}
+
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void action(const int first, const int count, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out, __global double *restrict d_dots) {
   const int begin = first + (int)get_global_id(0) * LANES, last = first + count - 1;

@@ -275,6 +275,16 @@ inline void integrate_gradient(const int num_basis, const int num_comp, const in
   }
 }
 
+// ... its second derivatives in reference coordinates, which stand there for k <= l
+inline void integrate_reference_hessian(const int num_basis, const int num_comp, const int p, const real *f2, LATTICE accum *e) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int k = 0; k < DIM; ++k)
+      for (int l = k; l < DIM; ++l) {
+        const real both = f2[(c * DIM + k) * DIM + l] + (k < l ? f2[(c * DIM + l) * DIM + k] : R(0));
+        e[AT_POINT(num_comp * (1 + DIM) + (c * DIM + k) * DIM + l, p)] = (accum)both;
+      }
+}
+
 #undef TABLE_W
 #define TABLE_W(q) (LINE_W[i] * LINE_W[k] * item_weight)
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))

@@ -231,6 +231,16 @@ inline void integrate_gradient(const int num_basis, const int num_comp, TABLE co
   }
 }
 
+// e[b, c] += sum_kl H[b, k, l] f2[c, k, l], what multiplies second derivatives in reference coordinates
+inline void integrate_reference_hessian(const int num_basis, const int num_comp, TABLE const real *H, const real *f2, accum *e) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int b = 0; b < num_basis; ++b) {
+      real sum = 0;
+      for (int i = 0; i < DIM * DIM; ++i) sum += H[b * DIM * DIM + i] * f2[c * DIM * DIM + i];
+      e[b * num_comp + c] += (accum)sum;
+    }
+}
+
 // gradient[d] of basis function b in physical coordinates
 inline void basis_gradient(TABLE const real *D, const int b, const real *J_inv, real *gradient) {
   for (int d = 0; d < DIM; ++d) {
@@ -282,6 +292,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define ITEMS 48
 #define HAS_F0 1
 #define HAS_F1 1
+#define HAS_F2 0
 #define POINTS_UNROLL
 // Schedule transposed: a work-group serves NUM_BATCHES batches of CELLS cells in sequence. In the evaluation phase an item
 // stands for (cell, point), after the barrier for (cell, basis row), and walks over the batch. As ITEMS is a multiple of
@@ -289,7 +300,8 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // batch is masked by first + count.
 // Index space: a group holds CHUNKS chunks of ITEMS = num_blocks * block_size items; local id = chunk * ITEMS + item.
 // All arrays hold the words of a cell together, so that AT_<array>(cell, i) runs on into the following cells.
-#define NUM_FLUX (NUM_COMP * (HAS_F0 + DIM * HAS_F1))
+#define WORDS (HAS_F0 + DIM * HAS_F1 + DIM * DIM * HAS_F2)
+#define NUM_FLUX (NUM_COMP * WORDS)
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void residual(const int first, const int count, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const real *restrict d_tables, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out) {
   const int item = (int)get_local_id(0) % ITEMS;
@@ -338,7 +350,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
     real f1[2]; for (int i = 0; i < 2; ++i) f1[i] = 0;
       pointwise(r_u, r_u_x, r_u_xx, r_w, r_w_x, r_w_xx, r_a, r_a_x, r_a_xx, r_x, r_n, r_s, d_constants, f0, f1);
       for (int c = 0; c < NUM_COMP; ++c) {
-        __local real *s_out = s_f + (cell * NUM_QPTS + q) * NUM_FLUX + c * (HAS_F0 + DIM * HAS_F1);
+        __local real *s_out = s_f + (cell * NUM_QPTS + q) * NUM_FLUX + c * WORDS;
         s_out[0] = weight * f0[c];
         real flux[DIM];
         pull_back_flux(J_inv, weight, f1 + c * DIM, flux);
@@ -353,7 +365,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
       const int b = row / 1, c = row % 1;
       accum sum = 0;
       for (int p = 0; p < NUM_QPTS; ++p) {
-        __local const real *s_in = s_f + (cell * NUM_QPTS + p) * NUM_FLUX + (0 + c) * (HAS_F0 + DIM * HAS_F1);
+        __local const real *s_in = s_f + (cell * NUM_QPTS + p) * NUM_FLUX + (0 + c) * WORDS;
         sum += TABLE_B(0, p)[b] * s_in[0];
         for (int k = 0; k < DIM; ++k) sum += TABLE_D(0, p)[b * DIM + k] * s_in[HAS_F0 + k];
       }

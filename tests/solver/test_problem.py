@@ -103,6 +103,23 @@ def test_symmetry_of_jacobians():
     assert not is_symmetric(lower_form(symmetric + inflow, u))
 
 
+def test_symmetry_of_second_derivatives():
+    """Each block with its mirror image, and each of them alone."""
+    V = femgpu.FunctionSpace(femgpu.mesh.box((2, 2), cell="triangle"), "Lagrange", 2, shape=2)
+    u, v = femgpu.Function(V), ufl.TestFunction(V)
+
+    def bend(w):
+        return w[0].dx(0).dx(1)
+
+    F = (inner(ufl.div(grad(u)), ufl.div(grad(v))) + bend(u) * v[1].dx(0).dx(0) + u[1].dx(0).dx(0) * bend(v)) * dx
+    halves = [bend(u) * v[1], u[1] * bend(v)], [bend(u) * v[1].dx(0), u[1].dx(0) * bend(v)]
+    for one, other in halves:
+        assert is_symmetric(lower_form(F + (one + other) * dx, u))
+        assert not is_symmetric(lower_form(F + one * dx, u))
+        assert not is_symmetric(lower_form(F + other * dx, u))
+    assert not is_symmetric(lower_form(F + bend(u) * v[1].dx(1).dx(1) * dx, u))
+
+
 def test_boundary_values_of_the_wrong_kind():
     dm = femgpu.mesh.box((2, 2), cell="triangle")
     V = femgpu.FunctionSpace(dm, "Lagrange", 1)

@@ -117,13 +117,17 @@ def second_derivatives(dim=3):
     i, j, k = indices(3)
     F = H[i, j, k] * H[i, k, j] * v[0] * dx + H[0, 1, 2] * u[1].dx(2).dx(0) * v[1] * dx
     F += inner(as_tensor(H[i, j, j], (i,)), dot(grad(v), u)) * dx
+    F += (u[2] * div(grad(v[0])) + H[0, 1, 1] * v[2].dx(2).dx(0) + u[0] * v[2].dx(0).dx(2)) * dx
 
     def expected(d, form):
         H, u = d["u_xx"], d["u"]
+        f2 = np.zeros_like(H)
+        f2[:, 0] = u[:, 2, None, None] * np.eye(dim)
+        f2[:, 2, 0, 2] = H[:, 0, 1, 1] + u[:, 0]  # half of the symmetric matrix has both
         f0 = np.zeros_like(u)
         f0[:, 0] = (H**2).sum((1, 2, 3))
         f0[:, 1] = H[:, 0, 1, 2] * H[:, 1, 0, 2]
-        return {"f0": f0, "f1": np.trace(H, axis1=2, axis2=3)[:, :, None] * u[:, None, :]}
+        return {"f0": f0, "f1": np.trace(H, axis1=2, axis2=3)[:, :, None] * u[:, None, :], "f2": f2}
 
     return F, u, expected
 

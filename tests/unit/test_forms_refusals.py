@@ -1,11 +1,14 @@
 """What is refused, by name and with the expression."""
 
+from pathlib import Path
+
 import basix.ufl
 import pytest
 import ufl
 from forms_support import Constant, Function, Space, make_mesh
 from ufl import TestFunction, TrialFunction, as_vector, derivative, div, dot, dS, ds, dx, grad, inner
 
+import femgpu
 from femgpu.errors import FormError
 from femgpu.forms import functional, lower_form
 
@@ -46,10 +49,6 @@ RESIDUALS = {
     ),
     "points": (lambda: u * v * dx - f * v * ufl.dP, "vertex .* is not supported"),
     "third derivatives": (lambda: (u + div(grad(cubic.dx(0)))) * v * dx, "third derivatives are not supported: those of w_"),
-    "second derivatives of the test function": (
-        lambda: u * div(grad(v)) * dx,
-        "second derivatives of the test function v_0 are not supported; integrate by parts",
-    ),
     "square of the test function": (lambda: u * v**2 * dx, "not linear in the test or trial function: v_0 [*][*] 2"),
     "product of test functions": (lambda: u * v * v * dx, "(quadratic|not linear) in the test or trial function"),
     "gradients of test functions": (lambda: u * inner(grad(v), grad(v)) * dx, "quadratic in the test"),
@@ -69,21 +68,27 @@ RESIDUALS = {
     "functional": (lambda: u * dx, "has 0 arguments; expected one test function"),
     "bilinear form": (lambda: u * du * v * dx, "has 2 arguments.*replace the trial function by the unknown"),
     "Bessel functions": (
-        lambda: ufl.bessel_J(1, u) * v * dx,
-        r"Bessel functions are not supported, OpenCL C has none.*besse",
+        lambda: ufl.bessel_J(0.5, u) * v * dx,
+        r"a Bessel function of order 0.5: .*bessel.*; expected a whole number",
     ),
     "Raviart-Thomas": (lambda: u * v * dx + div(_mapped("RT")) * v * dx, "ContravariantPiola"),
     "Nedelec": (lambda: u * v * dx + dot(_mapped("N1E"), b) * v * dx, "CovariantPiola"),
     "symmetric tensors": (lambda: u * v * dx + _symmetric()[0, 1] * v * dx, "SymmetricPullback"),
     "Raviart-Thomas in a mixed space": (lambda: u * v * dx + _mixed_mapped()[2] * v * dx, "ContravariantPiola"),
     "MixedFunctionSpace": (_parts, "is part 0 of a MixedFunctionSpace, which is not supported; expected the parts that ufl.split"),
+    "two test functions": (
+        lambda: u * v * dx + f * TestFunction(Space(MESH, 1)) * dx,
+        "(?s)Arguments with same number.*of several spaces .* ufl.split .* femgpu.MixedSpace",
+    ),
     "coefficient on another mesh": (lambda: u * v * dx + _other_mesh() * v * dx(MESH), "two meshes in one form"),
     "constant on another mesh": (lambda: Constant(make_mesh(2)) * u * v * dx(MESH), "two meshes in one form"),
     "integrals over two meshes": (lambda: u * v * dx(MESH) + u * v * dx(make_mesh(2)), "two meshes in one form"),
     "facet normal": (lambda: u * dot(n, grad(v)) * dx, "FacetNormal where there is no facet.*expected ds"),
     "cell volume": (lambda: ufl.CellVolume(MESH) * u * v * dx, "CellVolume on <Mesh.*which is not a mesh of femgpu's: volume"),
-    "facet area": (lambda: ufl.FacetArea(MESH) * u * v * ds, "FacetArea is not supported: facetarea; expected .*CellVolume"),
-    "facet edge": (lambda: ufl.MinFacetEdgeLength(MESH) * u * v * ds, "MinFacetEdgeLength is not supported"),
+    "geometric quantity": (
+        lambda: ufl.classes.ReferenceFacetVolume(MESH) * u * v * ds,
+        "ReferenceFacetVolume is not supported: reference_facet_volume; expected .*CellVolume.*FacetArea",
+    ),
     "otherwise": (lambda: u * v * dx + f * v * ds("otherwise"), "subdomain 'otherwise' is not supported; expected label values"),
     "shape derivative": (lambda: derivative(u * v * dx, x, b), "CoordinateDerivative"),
     "complex numbers": (lambda: 1j * u * v * dx, "UFL refuses the form: Unexpected complex value"),
@@ -138,11 +143,10 @@ def test_jacobian_without_unknown():
 
 
 def test_derivative_of_the_normal():
-    mesh = ufl.Mesh(basix.ufl.element("Lagrange", "triangle", 2, shape=(2,)))
-    C = Space(mesh, 2)
-    w = Function(C)
+    C = femgpu.FunctionSpace(femgpu.mesh.read(Path(__file__).parents[1] / "data" / "disk_2.msh"), "Lagrange", 2)
+    w = femgpu.Function(C)
     with pytest.raises(FormError, match=r"derivatives of a geometric quantity, grad\(n\) or div\(n\)"):
-        lower_form(div(ufl.FacetNormal(mesh)) * w * TestFunction(C) * ds, w)
+        lower_form(div(ufl.FacetNormal(C.ufl_domain())) * w * TestFunction(C) * ds, w)
 
 
 def test_unknown_that_is_no_function():
@@ -171,7 +175,7 @@ def test_messages_stay_short():
     for _ in range(60):
         e = e * e + e  # printed in full, more than 2**60 terms
     with pytest.raises(FormError) as caught:
-        lower_form(ufl.bessel_J(0, e) * v * dx, u)
+        lower_form(ufl.bessel_J(0.5, e) * v * dx, u)
     assert len(str(caught.value)) < 800
     with pytest.raises(FormError) as caught:
         lower_form(e * v * v * dx + as_vector([e, e])[0] * v * ds, u)

@@ -18,10 +18,11 @@ DISK = Path(__file__).parents[1] / "data" / "disk_2.msh"
 
 
 def problem_on(dm, prefix):
-    """Reads coordinates in all ways: gradients, x, facets, sizes of cells, boundary values; stores geometry and state."""
+    """Reads coordinates in all ways: gradients, x, facets, sizes and maps of cells, boundary values; stores geometry and state."""
     V = femgpu.FunctionSpace(dm, "Lagrange", 1)
     u, v, x = femgpu.Function(V), ufl.TestFunction(V), femgpu.coordinates(dm)
-    h = ufl.CellVolume(ufl.domain.extract_unique_domain(x))
+    domain = ufl.domain.extract_unique_domain(x)
+    h = ufl.CellVolume(domain) * ufl.tr(ufl.JacobianInverse(domain)) ** 2
     F = inner((1 + u * u) * grad(u), grad(v)) * dx - (1 + h) * v * dx - x[0] * v * ds
     return femgpu.NonlinearProblem(F, u, femgpu.DirichletBC(V, lambda x: np.sin(x[0]), 1), options_prefix=prefix)
 

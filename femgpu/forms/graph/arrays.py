@@ -41,5 +41,5 @@ def output_shapes(dim: int, num_comp: int) -> dict[str, tuple[int, ...]]:
         dim: dimension of space.
         num_comp: components of the test function and of the direction; 1 for a functional.
     """
-    orders = {"f0": 0, "f1": 1, "g0": 0, "g1": 1, "g2": 1, "g3": 2, "g4": 2, "g5": 3}
+    orders = {"f0": 0, "f1": 1, "f2": 2, "g0": 0, "g1": 1, "g2": 1, "g3": 2, "g4": 2, "g5": 3, "g6": 2, "g7": 3, "g8": 4}
     return {name: (num_comp,) * (1 if name[0] == "f" else 2) + (dim,) * order for name, order in orders.items()}

@@ -40,8 +40,9 @@ class Evaluation:
                 (num_constants,). More arrays do no harm.
 
         Returns:
-            (num_points,) + shape for each output that is written: f0 (C,), f1 (C, dim), g0 (C, C), g1 and g2 (C, C, dim),
-            g3 and g4 (C, C, dim, dim), g5 (C, C, dim, dim, dim); f0 (1,) of a functional; C counts components.
+            (num_points,) + shape for each output that is written: f0 (C,), f1 (C, dim), f2 (C, dim, dim), g0 (C, C), g1
+            and g2 (C, C, dim), g3, g4 and g6 (C, C, dim, dim), g5 and g7 (C, C, dim, dim, dim), g8 (C, C, dim, dim, dim, dim);
+            f0 (1,) of a functional; C counts components.
 
         Raises:
             DataError: if an array is missing or too small.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,14 @@ def _call(name: str, function: Callable[..., Any], num_operands: int = 1) -> Ope
     operands = ", ".join(f"{{{i}}}" for i in range(num_operands))
     return Operation(f"{name}({operands})", function)
 
+
+def _bessel(name: str, function: Callable[..., Any]) -> Operation:
+    """A function of integer order, the first operand; in `kernels/cl/bessel.cl`."""
+    return Operation(f"{name}((int)({{0}}), {{1}})", function, flops=_BESSEL)
+
+
+# Operations of a Bessel function, about.
+_BESSEL = 300
 
 # numpy has no error function; this one is a loop inside numpy, good enough for a reference.
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -69,6 +78,10 @@ OPERATIONS: dict[str, Operation] = {
     "cosh": _call("cosh", np.cosh),
     "tanh": _call("tanh", np.tanh),
     "erf": _call("erf", _erf),
+    "bessel_j": _bessel("bessel_j", special.jv),
+    "bessel_y": _bessel("bessel_y", special.yv),
+    "bessel_i": _bessel("bessel_i", special.iv),
+    "bessel_k": _bessel("bessel_k", special.kv),
 }
 
 # Operations in double precision on a GPU, in units of one addition or multiplication; the others cost what they count.

@@ -39,7 +39,7 @@ def pointwise(kind: Kind, evaluation: Evaluation, dim: int, reference: bool = Fa
 
 
 def _couples(evaluation: Evaluation) -> frozenset[tuple[int, int]]:
-    """The components of test function and direction that g0 to g5 couple."""
+    """The components of test function and direction that g0 to g8 couple."""
     found = set()
     for name, index, _ in evaluation.roots:
         _, num_comp, *derivatives = evaluation.shapes[name]

@@ -166,7 +166,8 @@ def _check_arguments(form: Any, num_arguments: int, what: str) -> None:
     try:
         arguments = form.arguments()
     except ValueError as error:
-        raise FormError(f"{what}: {error}") from error
+        remedy = "forms of several spaces have the parts that ufl.split gives of one test function in femgpu.MixedSpace"
+        raise FormError(f"{what}: {error}; {remedy}") from error
     numbers = [argument.number() for argument in arguments]
     if numbers != list(range(num_arguments)):
         expected = ("no test function", "one test function", "a test and a trial function")[num_arguments]

@@ -15,9 +15,10 @@ from ufl.core.multiindex import FixedIndex, MultiIndex
 
 from femgpu.errors import FormError
 from femgpu.forms.ufl.check import simple_elements
+from femgpu.forms.ufl.geometry import DEFINITIONS
 from femgpu.forms.ufl.linear import Slot, Value
 from femgpu.forms.ufl.show import show
-from femgpu.spaces import mesh_of
+from femgpu.spaces import CELL_MAPS, CELL_QUANTITIES, mesh_of
 
 if TYPE_CHECKING:
     from femgpu.forms.ufl.walk import Walk
@@ -130,11 +131,6 @@ def _form_argument(walk: Walk, e: Any, comp: Component, derivative: Component) -
     if order > 2:
         raise FormError(f"third derivatives are not supported: those of {show(e)}; introduce the gradient as a field of its own")
     if isinstance(e, classes.Argument):
-        if e.number() == 0 and order > 1:
-            raise FormError(
-                f"second derivatives of the test function {show(e)} are not supported; integrate by parts, or introduce the "
-                "gradient as a field of its own"
-            )
         return {(Slot(e.number(), flat, derivative),): walk.graph.constant(1.0)}
     index = flat
     for entry in derivative:
@@ -176,14 +172,16 @@ def _cell_quantity(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
     name, mesh = type(e).__name__, mesh_of(walk.domain)
     if mesh is None:
         raise FormError(f"{name} on {walk.domain}, which is not a mesh of femgpu's: {show(e)}; take all spaces from femgpu")
-    return walk.graph.input(walk.inputs.cell_quantity(mesh, name), 0)
+    return walk.graph.input(walk.inputs.cell_quantity(mesh, name), _flat(comp, e.ufl_shape))
+
+
+def _defined_quantity(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    walk.check_domain(e)
+    return walk.value(walk.definition(e), comp, env)
 
 
 def _geometry(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
-    raise FormError(
-        f"the geometric quantity {type(e).__name__} is not supported: {show(e)}; expected SpatialCoordinate, FacetNormal, "
-        "CellVolume, Circumradius or CellDiameter"
-    )
+    raise FormError(f"the geometric quantity {type(e).__name__} is not supported: {show(e)}; expected {', '.join(_QUANTITIES)}")
 
 
 def _derivative_of_geometry(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
@@ -194,7 +192,12 @@ def _derivative_of_geometry(walk: Walk, e: Any, comp: Component, env: Indices) -
 
 
 def _bessel(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
-    raise FormError(f"Bessel functions are not supported, OpenCL C has none: {show(e)}; interpolate the values into a Function")
+    order, argument = e.ufl_operands
+    number = float(order)
+    if number != int(number):
+        raise FormError(f"a Bessel function of order {number}: {show(e)}; expected a whole number")
+    name = type(e).__name__
+    return walk.graph.function(f"bessel_{name[-1].lower()}", walk.graph.constant(number), walk.scalar(argument, comp, env, e))
 
 
 def _flat(comp: Component, shape: Component) -> int:
@@ -212,6 +215,8 @@ FUNCTIONS = {
     classes.LT: "<", classes.GT: ">", classes.LE: "<=", classes.GE: ">=", classes.EQ: "==", classes.NE: "!=",
     classes.AndCondition: "&&", classes.OrCondition: "||", classes.NotCondition: "!",
 }  # fmt: skip
+
+_QUANTITIES = ("SpatialCoordinate", "FacetNormal", *CELL_QUANTITIES, *CELL_MAPS, *(kind.__name__ for kind in DEFINITIONS))
 
 HANDLERS: dict[type, Handler] = {
     classes.Zero: _zero,
@@ -236,10 +241,8 @@ HANDLERS: dict[type, Handler] = {
     classes.Constant: _constant,
     classes.SpatialCoordinate: _coordinate,
     classes.FacetNormal: _normal,
-    classes.CellVolume: _cell_quantity,
-    classes.Circumradius: _cell_quantity,
-    classes.CellDiameter: _cell_quantity,
-    classes.JacobianInverse: _derivative_of_geometry,
+    **{getattr(classes, name): _cell_quantity for name in (*CELL_QUANTITIES, *CELL_MAPS)},
+    **{kind: _defined_quantity for kind in DEFINITIONS},
     classes.ReferenceGrad: _derivative_of_geometry,
     classes.GeometricQuantity: _geometry,
     classes.BesselFunction: _bessel,

@@ -37,7 +37,7 @@ class Inputs:
         return name + SUFFIXES[order] if isinstance(name, str) else (name[0] + SUFFIXES[order], name[1])
 
     def cell_quantity(self, mesh: Any, name: str) -> Any:
-        """The graph's name of CellVolume, Circumradius or CellDiameter, which come in as coefficients."""
+        """The graph's name of a size or the map of every cell (`spaces.cell_quantity`), which come in as coefficients."""
         if name not in self._cell_quantities:
             self._cell_quantities[name] = cell_quantity(mesh, name)
         return self.coefficient(self._cell_quantities[name], 0)

@@ -14,8 +14,8 @@ from femgpu.forms.ufl.linear import Slot, Slots
 
 # Orders of the derivatives of test function and direction.
 _OUTPUTS = {
-    (): "f0", (0,): "f0", (1,): "f1",
-    (0, 0): "g0", (0, 1): "g1", (1, 0): "g2", (1, 1): "g3", (0, 2): "g4", (1, 2): "g5",
+    (): "f0", (0,): "f0", (1,): "f1", (2,): "f2",
+    (0, 0): "g0", (0, 1): "g1", (1, 0): "g2", (1, 1): "g3", (0, 2): "g4", (1, 2): "g5", (2, 0): "g6", (2, 1): "g7", (2, 2): "g8",
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from ufl.domain import extract_unique_domain
 
 from femgpu.errors import FormError
 from femgpu.forms.graph.graph import Graph
+from femgpu.forms.ufl.geometry import define
 from femgpu.forms.ufl.handlers import Component, Indices, handler
 from femgpu.forms.ufl.inputs import Inputs
 from femgpu.forms.ufl.linear import Linear, Slots, Value
@@ -35,6 +36,7 @@ class Walk:
         self.domain = domain
         self.on_facets = on_facets
         self._known: dict[tuple[Any, ...], Value] = {}
+        self._definitions: dict[type, Any] = {}
         self._keep: list[Any] = []  # the expressions whose identities are in _known
 
     def lower(self, integrand: Any, num_arguments: int) -> Slots:
@@ -69,6 +71,17 @@ class Walk:
             self._keep.append(e)
             value = self._known[key] = handler(e)(self, e, comp, env)
         return value
+
+    def definition(self, e: Any) -> Any:
+        """What a geometric quantity is in terms of others; the same object each time.
+
+        Raises:
+            FormError: where it has no meaning.
+        """
+        kind = type(e)
+        if kind not in self._definitions:
+            self._definitions[kind] = define(e, self.domain, self.on_facets)
+        return self._definitions[kind]
 
     def scalar(self, e: Any, comp: Component, env: Indices, parent: Any) -> int:
         """The value of an operand that must not contain arguments, because its parent is not linear in it.

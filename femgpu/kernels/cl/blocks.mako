@@ -1,4 +1,4 @@
-## One block of g0 to g5 times the test function's phi and phi_x: what multiplies the direction's value (h0), gradient (h1), Hessian (h2).
+## One block of g0 to g8 times the test function's phi, phi_x and phi_xx: what multiplies the direction's value (h0), gradient (h1), Hessian (h2).
 % if trial_hessian:
       real h2[DIM * DIM];
       for (int j = 0; j < DIM * DIM; ++j) h2[j] = 0;
@@ -22,4 +22,17 @@
       }
 % if "g4" in work.writes:
       for (int j = 0; j < DIM * DIM; ++j) h2[j] += phi * g4[${block} * DIM * DIM + j];
+% endif
+% if work.writes & {"g6", "g7", "g8"}:
+      for (int i = 0; i < DIM * DIM; ++i) {
+% if "g6" in work.writes:
+        h0 += phi_xx[i] * g6[${block} * DIM * DIM + i];
+% endif
+% if "g7" in work.writes:
+        for (int j = 0; j < DIM; ++j) h1[j] += phi_xx[i] * g7[(${block} * DIM * DIM + i) * DIM + j];
+% endif
+% if "g8" in work.writes:
+        for (int j = 0; j < DIM * DIM; ++j) h2[j] += phi_xx[i] * g8[(${block} * DIM * DIM + i) * DIM * DIM + j];
+% endif
+      }
 % endif

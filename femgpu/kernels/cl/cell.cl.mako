@@ -26,7 +26,7 @@ void ${step.name}(${arguments}) {
       const real phi = TABLE_B(${row.table}, q)[b];
       real phi_x[DIM];
       basis_gradient(TABLE_D(${row.table}, q), b, J_inv, phi_x);
-% if trial_hessian:
+% if test_hessian or trial_hessian:
       real phi_xx[DIM * DIM];
       basis_hessian(TABLE_H(${row.table}, q), b, J_inv, phi_x, ${'r_map_xx' if work.bends else 'phi_x'}, ${int(work.bends)}, phi_xx);
 % endif

@@ -5,12 +5,14 @@
 // Where the matrix is sparse, entries are added to its values: first the group brings what it needs to know of its cells' dofs.
 // Index space: a group serves CELLS cells, or one of PARTS parts of a cell; local id = (cell, component, tile of rows, tile of
 // columns), the last running fastest. Rows and columns are ordered by field, basis function, component.
-<% value, gradient = plan.slots %>\
+<% value, gradient, hessian = plan.slots %>\
 ## What multiplies one derivative of the test function: outputs of the pointwise function become words for the direction's
 ## derivatives in reference coordinates.
 <%def name="pull_back(slot, at, out)">\
 % if slot.value:
           ${out}[0] = weight * ${slot.value}[${at}];
+% elif slot.has_value:
+          ${out}[0] = 0;
 % endif
 % if slot.gradient:
           pull_back_flux(J_inv, weight, ${slot.gradient} + (${at}) * DIM, ${out} + ${slot.gradient_at});
@@ -22,23 +24,22 @@
 % if work.bends:
           pull_back_map(J_inv, ${out} + ${slot.hessian_at}, r_map_xx, ${out} + ${slot.gradient_at});
 % endif
+% elif slot.has_hessian:
+          for (int j = 0; j < DIM * DIM; ++j) ${out}[${slot.hessian_at} + j] = 0;
 % endif
 </%def>\
 ## The words of a slot times the direction's basis function b.
 <%def name="trial(slot, at, sum)">\
-% if slot.value:
+% if slot.has_value:
           ${sum} += t_B[b] * ${at}[0];
 % endif
 % if slot.has_gradient:
           for (int j = 0; j < DIM; ++j) ${sum} += t_D[b * DIM + j] * ${at}[${slot.gradient_at} + j];
 % endif
-% if slot.hessian:
+% if slot.has_hessian:
           for (int j = 0; j < DIM * DIM; ++j) ${sum} += t_H[b * DIM * DIM + j] * ${at}[${slot.hessian_at} + j];
 % endif
 </%def>\
-% if "g4" in work.writes or "g5" in work.writes:
-<%include file="pull_back.cl"/>
-% endif
 ## Whether a component is one of a field's.
 <%def name="inside(field, comp)">${comp} >= ${field.offset} && ${comp} < ${field.offset + field.num_comp}</%def>\
 #define TILE_UNROLL _Pragma("unroll")
@@ -137,6 +138,30 @@ ${pull_back(gradient, "block * DIM + d", "words")}\
           for (int j = 0; j < DIM * ${gradient.words}; ++j) s_out[${gradient.first} + j] = sums[j];
         }
 % endif
+% if hessian.words:
+        {
+          real sums[DIM * DIM * ${hessian.words}];
+          for (int j = 0; j < DIM * DIM * ${hessian.words}; ++j) sums[j] = 0;
+          for (int d = 0; d < DIM * DIM; ++d) {
+            real words[${hessian.words}];
+${pull_back(hessian, "block * DIM * DIM + d", "words")}\
+            for (int k = 0; k < DIM * DIM; ++k) {
+              const real factor = J_inv[k / DIM * DIM + d / DIM] * J_inv[k % DIM * DIM + d % DIM];
+              for (int j = 0; j < ${hessian.words}; ++j) sums[k * ${hessian.words} + j] += factor * words[j];
+            }
+          }
+          for (int j = 0; j < DIM * DIM * ${hessian.words}; ++j) s_out[${hessian.first} + j] = sums[j];
+% if work.bends:
+          // As in pull_back_map; both slots have the same words.
+          for (int m = 0; m < DIM; ++m)
+            for (int j = 0; j < ${hessian.words}; ++j) {
+              real sum = 0;
+              for (int i = 0; i < DIM * DIM; ++i) sum += sums[i * ${hessian.words} + j] * r_map_xx[m * DIM * DIM + i];
+              for (int k = 0; k < DIM; ++k) s_out[${gradient.first} + k * ${gradient.words} + j] -= J_inv[k * DIM + m] * sum;
+            }
+% endif
+        }
+% endif
       }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -198,8 +223,8 @@ ${pull_back(gradient, "block * DIM + d", "words")}\
         if (column_tile >= ${plan.first_column_tile(field)}) t_${letter} = TABLE_${letter}(${field.table}, q);
 % endfor
 % endfor
-        // what multiplies the value (h0) and the gradient (h1) of the test function
-        real h0[COLUMNS], h1[DIM * COLUMNS];
+        // what multiplies the value (h0), the gradient (h1) and the second derivatives (h2) of the test function
+        real h0[COLUMNS], h1[DIM * COLUMNS]${", h2[DIM * DIM * COLUMNS]" * bool(hessian.words)};
         TILE_UNROLL
         for (int n = 0; n < COLUMNS; ++n) {
           const int b = min(trial_b + n * trial_step, num_trial - 1);
@@ -216,6 +241,14 @@ ${trial(gradient, "s_k", "sum")}\
             h1[k * COLUMNS + n] = sum;
           }
 % endif
+% if hessian.words:
+          for (int k = 0; k < DIM * DIM; ++k) {
+            __local const real *s_k = s_in + ${hessian.first} + k * ${hessian.words};
+            real sum = 0;
+${trial(hessian, "s_k", "sum")}\
+            h2[k * COLUMNS + n] = sum;
+          }
+% endif
         }
         TILE_UNROLL
         for (int m = 0; m < ROWS; ++m) {
@@ -225,6 +258,9 @@ ${trial(gradient, "s_k", "sum")}\
             real sum = ${'v_B[b] * h0[n]' if value.words else '0'};
 % if gradient.words:
             for (int k = 0; k < DIM; ++k) sum += v_D[b * DIM + k] * h1[k * COLUMNS + n];
+% endif
+% if hessian.words:
+            for (int k = 0; k < DIM * DIM; ++k) sum += v_H[b * DIM * DIM + k] * h2[k * COLUMNS + n];
 % endif
             r_tile[m * COLUMNS + n] += (accum)sum;
           }

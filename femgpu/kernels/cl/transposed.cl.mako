@@ -4,7 +4,8 @@
 // batch is masked by first + count.
 // Index space: a group holds CHUNKS chunks of ITEMS = num_blocks * block_size items; local id = chunk * ITEMS + item.
 // All arrays hold the words of a cell together, so that AT_<array>(cell, i) runs on into the following cells.
-#define NUM_FLUX (NUM_COMP * (HAS_F0 + DIM * HAS_F1))
+#define WORDS (HAS_F0 + DIM * HAS_F1 + DIM * DIM * HAS_F2)
+#define NUM_FLUX (NUM_COMP * WORDS)
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
   const int item = (int)get_local_id(0) % ITEMS;
@@ -96,15 +97,31 @@ void ${step.name}(${arguments}) {
       ${declare_outputs}
       pointwise(${pointwise_arguments});
       for (int c = 0; c < NUM_COMP; ++c) {
-        __local real *s_out = s_f + (cell * NUM_QPTS + q) * NUM_FLUX + c * (HAS_F0 + DIM * HAS_F1);
+        __local real *s_out = s_f + (cell * NUM_QPTS + q) * NUM_FLUX + c * WORDS;
 % if "f0" in work.writes:
         s_out[0] = ${'' if work.reference else 'weight * '}f0[c];
 % endif
 % if "f1" in work.writes and work.reference:
         for (int k = 0; k < DIM; ++k) s_out[HAS_F0 + k] = f1[c * DIM + k];
-% elif "f1" in work.writes:
+% elif plan.has_gradient:
         real flux[DIM];
+% if "f1" in work.writes:
         pull_back_flux(J_inv, weight, f1 + c * DIM, flux);
+% else:
+        for (int k = 0; k < DIM; ++k) flux[k] = 0;
+% endif
+% endif
+% if "f2" in work.writes and work.reference:
+        for (int k = 0; k < DIM * DIM; ++k) s_out[HAS_F0 + DIM * HAS_F1 + k] = f2[c * DIM * DIM + k];
+% elif "f2" in work.writes:
+        real flux_xx[DIM * DIM];
+        pull_back_hessian(J_inv, weight, f2 + c * DIM * DIM, flux_xx);
+        for (int k = 0; k < DIM * DIM; ++k) s_out[HAS_F0 + DIM * HAS_F1 + k] = flux_xx[k];
+% if work.bends:
+        pull_back_map(J_inv, flux_xx, r_map_xx, flux);
+% endif
+% endif
+% if plan.has_gradient and not work.reference:
         for (int k = 0; k < DIM; ++k) s_out[HAS_F0 + k] = flux[k];
 % endif
       }
@@ -118,12 +135,15 @@ void ${step.name}(${arguments}) {
       const int b = row / ${row.num_comp}, c = row % ${row.num_comp};
       accum sum = 0;
       for (int p = 0; p < NUM_QPTS; ++p) {
-        __local const real *s_in = s_f + (cell * NUM_QPTS + p) * NUM_FLUX + (${row.offset} + c) * (HAS_F0 + DIM * HAS_F1);
+        __local const real *s_in = s_f + (cell * NUM_QPTS + p) * NUM_FLUX + (${row.offset} + c) * WORDS;
 % if row.value:
         sum += TABLE_B(${row.table}, p)[b] * s_in[0];
 % endif
-% if row.gradient:
+% if row.gradient or (row.hessian and work.bends):
         for (int k = 0; k < DIM; ++k) sum += TABLE_D(${row.table}, p)[b * DIM + k] * s_in[HAS_F0 + k];
+% endif
+% if row.hessian:
+        for (int k = 0; k < DIM * DIM; ++k) sum += TABLE_H(${row.table}, p)[b * DIM * DIM + k] * s_in[HAS_F0 + DIM * HAS_F1 + k];
 % endif
       }
 % if plan.scatter == "evector":

@@ -10,6 +10,7 @@ from typing import ClassVar
 from femgpu.kernels.array import Array
 from femgpu.kernels.plan import Plan
 from femgpu.kernels.products import with_products
+from femgpu.kernels.schedules.matrix_slots import Slot, make_slots
 from femgpu.kernels.sparse import sparse_arrays
 from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.work import RowsWork, Work
@@ -25,34 +26,6 @@ _NEIGHBOURS = 4
 _AHEAD = 27
 # Local memory of the default plan: this share of what a work-group may have, so that several groups stay on a unit of the device.
 _SHARE = 3
-
-
-@dataclass(frozen=True)
-class Slot:
-    """What multiplies the values, or one derivative, of the test function at a point: a word for each derivative of the direction.
-
-    Attributes:
-        value: the output of the pointwise function that multiplies the direction's value; empty: none.
-        gradient: that which multiplies its gradient.
-        hessian: that which multiplies its second derivatives.
-        first: the slot's first word in a block.
-        gradient_at: first word for the gradient, within the slot.
-        hessian_at: first word for the second derivatives.
-        words: of the slot.
-    """
-
-    value: str
-    gradient: str
-    hessian: str
-    first: int
-    gradient_at: int
-    hessian_at: int
-    words: int
-
-    @property
-    def has_gradient(self) -> bool:
-        """Whether there are words for the gradient."""
-        return self.hessian_at > self.gradient_at
 
 
 @dataclass(frozen=True)
@@ -131,30 +104,19 @@ class MatrixPlan(Plan):
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
-        """The slots of the value and of a derivative of the test function; without words where the form has none."""
-        writes, dim, found, first = self.work.writes, self.work.dim, [], 0
-        for names in (("g0", "g1", "g4"), ("g2", "g3", "g5")):
-            value, gradient, hessian = (name if name in writes else "" for name in names)
-            gradient_at = int(bool(value))
-            # In cells whose map bends second derivatives bring gradients along.
-            hessian_at = gradient_at + dim * bool(gradient or (hessian and self.work.bends))
-            words = hessian_at + dim**2 * bool(hessian)
-            found.append(Slot(value, gradient, hessian, first, gradient_at, hessian_at, words))
-            first += words
-        return tuple(found)
+        """The slots of values, first and second derivatives of the test function; without words where the form has none."""
+        return make_slots(self.work)
 
     @property
     def block_words(self) -> int:
         """Numbers that a component of the test function and one of the direction have at a point."""
-        value, gradient = self.slots
-        return value.words + self.work.dim * gradient.words
+        return sum(self.work.dim**order * slot.words for order, slot in enumerate(self.slots))
 
     @property
     def letters(self) -> str:
         """What of the tabulations tiles read: values (B), gradients (D), second derivatives (H)."""
-        value, gradient = self.slots
-        used = (value.words or gradient.value, gradient.words or value.has_gradient, value.hessian or gradient.hessian)
-        return "".join(letter for letter, needed in zip("BDH", used, strict=True) if needed)
+        trial = [[getattr(slot, name) for slot in self.slots] for name in ("has_value", "has_gradient", "has_hessian")]
+        return "".join(letter for letter, slot, has in zip("BDH", self.slots, trial, strict=True) if slot.words or any(has))
 
     @property
     def point_words(self) -> int:

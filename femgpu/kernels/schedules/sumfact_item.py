@@ -147,7 +147,11 @@ class SumfactPlan(CellPlan):
     def rows(self) -> tuple[Sums, ...]:
         """The fields of the test function."""
         rows = enumerate(self.work.rows)
-        return tuple(self._sums(f"f{i}", row.table, row.num_comp, row.value, row.gradient) for i, row in rows)
+        bends = self.work.bends
+        return tuple(
+            self._sums(f"f{i}", row.table, row.num_comp, row.value, row.gradient or (row.hessian and bends), row.hessian)
+            for i, row in rows
+        )
 
     def _sums(self, name: str, table: int, num_comp: int, value: bool, gradient: bool, hessian: bool = False) -> Sums:
         assert self.work.tensor is not None
@@ -193,7 +197,7 @@ class SumfactPlan(CellPlan):
         count = sum(step.flops for sums in self.fields for step in sums.evaluation())
         count += sum(step.flops for sums in self.rows for step in sums.integration())
         push = 0 if work.reference else 2 * dim**2
-        point = 1 + work.pointwise_flops + push * sum(row.num_comp * row.gradient for row in work.rows)
+        point = 1 + work.pointwise_flops + push * sum(row.num_comp * (row.gradient + 2 * dim * row.hessian) for row in work.rows)
         point += push * sum(field.num_comp * (field.gradient + 2 * dim * field.hessian) for field in work.fields)
         inversion = {1: 1, 2: 8, 3: 42}[dim]
         if work.maps and self.geometry == "recomputed":

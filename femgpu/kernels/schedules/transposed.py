@@ -79,7 +79,13 @@ class TransposedPlan(Plan):
     @property
     def flux_words(self) -> int:
         """Numbers per point and component that pass from the points to the basis rows."""
-        return ("f0" in self.work.writes) + self.work.dim * ("f1" in self.work.writes)
+        work = self.work
+        return ("f0" in work.writes) + work.dim * self.has_gradient + work.dim**2 * ("f2" in work.writes)
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether what multiplies gradients is among them: second derivatives bring it along in cells whose map bends."""
+        return "f1" in self.work.writes or ("f2" in self.work.writes and self.work.bends)
 
     @property
     def flux_buffers(self) -> int:
@@ -122,7 +128,8 @@ class TransposedPlan(Plan):
                     ("CHUNKS", self.group_chunks),
                     ("ITEMS", self.chunk_items),
                     ("HAS_F0", int("f0" in self.work.writes)),
-                    ("HAS_F1", int("f1" in self.work.writes)),
+                    ("HAS_F1", int(self.has_gradient)),
+                    ("HAS_F2", int("f2" in self.work.writes)),
                 ),
             ),
         )
