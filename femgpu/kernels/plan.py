@@ -88,13 +88,8 @@ class Plan(ABC):
         """
         work = self.work
         words = sum(field.size + field.num_comp * (1 + work.dim + work.dim**2 * field.hessian) for field in work.fields)
-        words += (
-            4 * work.dim**3
-            + 2 * work.num_comp * (1 + work.dim + work.dim**2 * work.second)
-            + work.num_state
-            + 2 * work.num_cell_state
-        )
-        words += work.num_coord_basis * work.dim if self.needs_coords else 0
+        words += 2 * work.num_comp * (1 + work.dim + work.dim**2 * work.second)
+        words += 4 * work.dim**3 + work.num_state + 2 * work.num_cell_state + work.num_coord_basis * work.dim * self.needs_coords
         return 8 * (words + BESIDE_WORDS)
 
     @property
