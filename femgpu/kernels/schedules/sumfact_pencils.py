@@ -140,7 +140,8 @@ class SumfactPencilPlan(SumfactPlan):
         """Whether coordinates at the points are those of a cell given by its vertices."""
         sums, tensor = self.coords_line, self.work.tensor
         assert tensor is not None
-        return sums is not None and np.array_equal(tensor.factors[sums.sizes.table].nodes, (-1, 1))
+        vertices = sums is not None and np.array_equal(tensor.factors[sums.sizes.table].nodes, (-1, 1))
+        return vertices and not self.maps_once  # whose numbers stand in the same place
 
     @property
     def unrolls_components(self) -> bool:
