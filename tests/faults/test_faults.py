@@ -189,8 +189,8 @@ def test_boundary_values_that_are_not_finite():
 
 def test_unsupported_ufl_is_printed(space):
     u, v = Function(space), ufl.TestFunction(space)
-    with pytest.raises(FormError, match=r"u.*exponent|bessel|Bessel|not supported") as caught:
-        NonlinearProblem(ufl.bessel_K(1, u) * v * dx, u)
+    with pytest.raises(FormError, match="[Bb]essel") as caught:
+        NonlinearProblem(ufl.bessel_K(0.5, u) * v * dx, u)
     assert "u" in str(caught.value)
     with pytest.raises(FormError, match=r"[Ff]acet"):
         NonlinearProblem(inner(ufl.FacetNormal(space.ufl_domain()), grad(v)) * u * dx, u)

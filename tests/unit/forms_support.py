@@ -19,12 +19,16 @@ CELLS = {1: "interval", 2: "triangle", 3: "tetrahedron"}
 SHAPES = {
     "f0": lambda n, d: (n,),
     "f1": lambda n, d: (n, d),
+    "f2": lambda n, d: (n, d, d),
     "g0": lambda n, d: (n, n),
     "g1": lambda n, d: (n, n, d),
     "g2": lambda n, d: (n, n, d),
     "g3": lambda n, d: (n, n, d, d),
     "g4": lambda n, d: (n, n, d, d),
     "g5": lambda n, d: (n, n, d, d, d),
+    "g6": lambda n, d: (n, n, d, d),
+    "g7": lambda n, d: (n, n, d, d, d),
+    "g8": lambda n, d: (n, n, d, d, d, d),
 }
 _numbers = itertools.count()
 
@@ -161,7 +165,7 @@ def names(entries):
 
 
 def total(form: Form, kind: str, data, integrals=None):
-    """The sum of one operator over a form's integrals, zero-filled: f0, f1 or g0 to g5."""
+    """The sum of one operator over a form's integrals, zero-filled: f0 to f2 or g0 to g8."""
     num_points, num_comp, dim = data["u_x"].shape
     result: dict[str, np.ndarray] = {}
     for integral in form.integrals if integrals is None else integrals:
@@ -175,7 +179,7 @@ def total(form: Form, kind: str, data, integrals=None):
 def times_direction(g, data):
     """The Jacobian blocks times the direction; blocks that are absent are zero."""
     num_points, num_comp, dim = data["w_x"].shape
-    result = {"f0": np.zeros((num_points, num_comp)), "f1": np.zeros((num_points, num_comp, dim))}
+    result = {name: np.zeros((num_points, *SHAPES[name](num_comp, dim))) for name in ("f0", "f1", "f2")}
     formulas = {
         "g0": ("f0", "pfg,pg->pf", "w"),
         "g1": ("f0", "pfgd,pgd->pf", "w_x"),
@@ -183,6 +187,9 @@ def times_direction(g, data):
         "g3": ("f1", "pfgde,pge->pfd", "w_x"),
         "g4": ("f0", "pfgde,pgde->pf", "w_xx"),
         "g5": ("f1", "pfgcde,pgde->pfc", "w_xx"),
+        "g6": ("f2", "pfgst,pg->pfst", "w"),
+        "g7": ("f2", "pfgstd,pgd->pfst", "w_x"),
+        "g8": ("f2", "pfgstde,pgde->pfst", "w_xx"),
     }
     for name, block in g.items():
         output, formula, direction = formulas[name]

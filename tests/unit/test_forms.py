@@ -53,7 +53,7 @@ def test_action_is_the_derivative_of_the_residual(name):
     h = 1e-6
     moved = [total(form, "residual", _moved(data, sign * h)) for sign in (1, -1)]
     action = total(form, "action", data)
-    for key in ("f0", "f1"):
+    for key in ("f0", "f1", "f2"):
         _close((moved[0][key] - moved[1][key]) / (2 * h), action[key], 1e-7)
 
 
