@@ -189,8 +189,10 @@ def read_seqaij(mat: PETSc.Mat, count: int) -> Iterator[npt.NDArray[np.float64]]
     """The values (count,) of a seqaij matrix, row by row, to be read inside the block."""
     start = POINTER(c_double)()
     call("MatSeqAIJGetArrayRead", mat.handle, byref(start))
-    yield np.ctypeslib.as_array(start, (count,)) if count else np.empty(0)
-    call("MatSeqAIJRestoreArrayRead", mat.handle, byref(start))
+    try:
+        yield np.ctypeslib.as_array(start, (count,)) if count else np.empty(0)
+    finally:
+        call("MatSeqAIJRestoreArrayRead", mat.handle, byref(start))
 
 
 def difference_residual(mat: PETSc.Mat, snes: PETSc.SNES) -> None:

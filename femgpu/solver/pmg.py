@@ -15,7 +15,7 @@ from femgpu.errors import DataError, FormError, OptionError, SolverError
 from femgpu.kernels import entry_kernels
 from femgpu.krylov import Operator, Vectors, programs
 from femgpu.mesh.garbage import keep_aside
-from femgpu.multigrid import KINDS, Cycle, Level
+from femgpu.multigrid import Cycle, Level
 from femgpu.runtime import Device
 from femgpu.solver.ahead import Ahead
 from femgpu.solver.algebraic_levels import AlgebraicLevels
@@ -25,8 +25,8 @@ from femgpu.solver.device_preconditioner import operator_of
 from femgpu.solver.device_vec import load, store
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian
+from femgpu.solver.pmg_options import PMGOptions
 
-_PRECISIONS = ("auto", "single", "double")
 # Relative difference of the finest level's product in single precision on noise beyond which `auto` stays with double.
 _INACCURATE = 1e-3
 # How many times as often as after the last estimate of eigenvalues, and how many times more at least, a solve may apply the cycle
@@ -58,8 +58,7 @@ class PMG(Ahead):
 
     def __init__(self) -> None:
         self.inner: PETSc.PC | None = None
-        self._degrees: tuple[int, ...] = ()
-        self._steps, self._kind, self._precision, self._estimate, self._lag = 3, "fourth", "auto", 10, 1
+        self._options = PMGOptions()
         self._let_go()
 
     def setFromOptions(self, pc: PETSc.PC) -> None:  # noqa: N802
@@ -68,19 +67,7 @@ class PMG(Ahead):
         Raises:
             OptionError: for degrees that do not decrease to 1, steps below 1, and unknown kinds.
         """
-        options = PETSc.Options(f"{(prefix := pc.getOptionsPrefix() or '')}pc_femgpu_pmg_")
-        degrees = tuple(map(int, options.getIntArray("degrees", [])))
-        if degrees and (degrees[-1] != 1 or any(a <= b for a, b in zip(degrees, degrees[1:], strict=False))):
-            given = ",".join(map(str, degrees))
-            raise OptionError(f"-{prefix}pc_femgpu_pmg_degrees {given}: expected degrees that decrease to 1, such as 4,2,1")
-        self._degrees = degrees
-        self._steps = _positive(options, prefix, "steps", self._steps)
-        self._estimate = _positive(options, prefix, "esteig_steps", self._estimate)
-        self._lag = options.getInt("lag", self._lag)
-        if self._lag < 1 and self._lag != -1:
-            raise OptionError(f"-{prefix}pc_femgpu_pmg_lag {self._lag}: expected an integer of at least 1, or -1")
-        self._kind = _choice(options, prefix, "kind", self._kind, KINDS)
-        self._precision = _choice(options, prefix, "precision", self._precision, _PRECISIONS)
+        self._options = self._options.read(pc)
 
     def setUp(self, pc: PETSc.PC) -> None:  # noqa: N802
         """Makes the levels at the first time, and takes them to the state of the matrix; collective.
@@ -100,7 +87,7 @@ class PMG(Ahead):
             )
         self.prepare(pc, mat, operator)
         wrong = self._update()
-        if wrong and self._single and self._precision == "auto":
+        if wrong and self._single and self._options.precision == "auto":
             self._create(pc, mat, operator, False)
             self._objection, wrong = wrong, self._update()
         if wrong:
@@ -133,7 +120,7 @@ class PMG(Ahead):
         """Prints the levels and the inner PC."""
         if viewer.getType() != PETSc.Viewer.Type.ASCII or self.inner is None:
             return
-        kind = f"Chebyshev of {self._kind} kind over the diagonal, {self._steps} products before and after"
+        kind = f"Chebyshev of {self._options.kind} kind over the diagonal, {self._options.steps} products before and after"
         precision = "single" if self._single else "double" + (f" because {self._objection}" if self._objection else "")
         viewer.printfASCII(f"  femgpu.PMG, {len(self._operators)} levels, {kind}, in {precision} precision\n")
         for operator, level in zip(self._operators, self._levels, strict=False):
@@ -170,7 +157,7 @@ class PMG(Ahead):
         self._given = self._found = None
 
     def _starts_single(self, device: Device) -> bool:
-        return prefers_single(device) if self._precision == "auto" else self._precision == "single"
+        return prefers_single(device) if self._options.precision == "auto" else self._options.precision == "single"
 
     @property
     def _operators(self) -> list[GlobalOperator]:
@@ -185,7 +172,7 @@ class PMG(Ahead):
             raise FormError(
                 f"femgpu.PMG on {space}: it takes continuous fields of one degree; take another -{prefix}pc_type (fieldsplit, say)"
             )
-        degrees = self._degrees or _halves(space.degree)
+        degrees = self._options.degrees or _halves(space.degree)
         if degrees and degrees[0] >= space.degree:
             if degrees != (1,):
                 raise OptionError(
@@ -211,7 +198,7 @@ class PMG(Ahead):
         self._create_inner(pc, mat.getNearNullSpace(), prefix + "pmg_coarse_")
 
     def _level(self, vectors: Vectors, operator: Operator, rough: Any) -> Level:
-        return Level(vectors, operator, self._kind, self._steps, rough, self._estimate)
+        return Level(vectors, operator, self._options.kind, self._options.steps, rough, self._options.estimate)
 
     def _create_inner(self, pc: PETSc.PC, near: PETSc.NullSpace, prefix: str) -> None:
         coarsest = self._operators[-1]
@@ -243,7 +230,7 @@ class PMG(Ahead):
             operator.local.store()
         renew, stale = self._has_worsened(), [level for level in self._levels if level.follow()]
         self._age += 1
-        if self._below is None or not self._levels or renew or stale or 0 < self._lag <= self._age:
+        if self._below is None or not self._levels or renew or stale or 0 < self._options.lag <= self._age:
             self._age = 0
             self._assembled.fill()
             self.inner.setUp()
@@ -284,17 +271,3 @@ def prefers_single(device: Device) -> bool:
 def _halves(degree: int) -> tuple[int, ...]:
     """Degrees of the levels below one: p/2, p/4, ..., 1."""
     return () if degree == 1 else (degree // 2, *_halves(degree // 2))
-
-
-def _positive(options: PETSc.Options, prefix: str, name: str, default: int) -> int:
-    value = options.getInt(name, default)
-    if value < 1:
-        raise OptionError(f"-{prefix}pc_femgpu_pmg_{name} {value}: expected an integer of at least 1")
-    return value
-
-
-def _choice(options: PETSc.Options, prefix: str, name: str, default: str, choices: tuple[str, ...]) -> str:
-    value: str = options.getString(name, default)
-    if value not in choices:
-        raise OptionError(f"-{prefix}pc_femgpu_pmg_{name} {value}: expected one of {', '.join(choices)}")
-    return value

@@ -1,0 +1,68 @@
+"""The options of p-multigrid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from petsc4py import PETSc
+
+from femgpu.errors import OptionError
+from femgpu.multigrid import KINDS
+
+PRECISIONS = ("auto", "single", "double")
+
+
+@dataclass(frozen=True)
+class PMGOptions:
+    """What `-pc_femgpu_pmg_...` say; the table stands at `PMG`.
+
+    Attributes:
+        degrees: of the levels below the form's own; empty: halves.
+        steps: products with the operator before and after each coarse correction.
+        kind: of the smoothers' polynomials.
+        precision: one of `PRECISIONS`.
+        estimate: products to estimate a largest eigenvalue.
+        lag: set-ups after which what is below degree 1 is renewed; -1: when it must be.
+    """
+
+    degrees: tuple[int, ...] = ()
+    steps: int = 3
+    kind: str = "fourth"
+    precision: str = "auto"
+    estimate: int = 10
+    lag: int = 1
+
+    def read(self, pc: PETSc.PC) -> PMGOptions:
+        """These, and what the options of a PC say.
+
+        Raises:
+            OptionError: for degrees that do not decrease to 1, steps below 1, and unknown words.
+        """
+        prefix = f"{pc.getOptionsPrefix() or ''}pc_femgpu_pmg_"
+        options = PETSc.Options(prefix)
+
+        def number(name: str, default: int, extra: int = 1) -> int:
+            value: int = options.getInt(name, default)
+            if value < 1 and value != extra:
+                more = "" if extra == 1 else f", or {extra}"
+                raise OptionError(f"-{prefix}{name} {value}: expected an integer of at least 1{more}")
+            return value
+
+        def word(name: str, default: str, choices: tuple[str, ...]) -> str:
+            value: str = options.getString(name, default)
+            if value not in choices:
+                raise OptionError(f"-{prefix}{name} {value}: expected one of {', '.join(choices)}")
+            return value
+
+        degrees = tuple(map(int, options.getIntArray("degrees", [])))
+        if degrees and (degrees[-1] != 1 or any(a <= b for a, b in zip(degrees, degrees[1:], strict=False))):
+            given = ",".join(map(str, degrees))
+            raise OptionError(f"-{prefix}degrees {given}: expected degrees that decrease to 1, such as 4,2,1")
+        return PMGOptions(
+            degrees=degrees,
+            steps=number("steps", self.steps),
+            kind=word("kind", self.kind, KINDS),
+            precision=word("precision", self.precision, PRECISIONS),
+            estimate=number("esteig_steps", self.estimate),
+            lag=number("lag", self.lag, extra=-1),
+        )
