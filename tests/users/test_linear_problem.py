@@ -1,5 +1,7 @@
 """Linear problems, and the options that a program gives a problem."""
 
+import re
+
 import numpy as np
 import pytest
 import ufl
@@ -7,7 +9,7 @@ from petsc4py import PETSc
 from ufl import dx, grad, inner
 
 import femgpu
-from femgpu.errors import DataError, FormError, OptionError
+from femgpu.errors import DataError, FormError, OptionError, SolverError
 from femgpu.solver.matrix import AssembledJacobian
 
 LU = {"ksp_type": "preonly", "pc_type": "lu"}
@@ -170,3 +172,16 @@ def test_given_options_that_nobody_reads_are_named_once(recwarn):
     with pytest.warns(UserWarning, match="no solver has read: -ts_typ;") as said:
         wrong.solve(t_end=0.4, dt=0.1)
     assert said[0].filename == __file__
+
+
+def test_a_failure_tells_the_norm_of_the_linear_solve():
+    """Which is not zero; the nonlinear solver of a linear problem computes none."""
+    V = femgpu.FunctionSpace(femgpu.mesh.box((6, 5)), "Lagrange", 2)
+    u, v = ufl.TrialFunction(V), ufl.TestFunction(V)
+    options = {"ksp_type": "cg", "pc_type": "none", "ksp_max_it": 2}
+    bc = femgpu.DirichletBC(V, 0.0, "boundary")
+    problem = femgpu.LinearProblem(inner(grad(u), grad(v)) * dx, v * dx, bc, petsc_options=options)
+    with pytest.raises(SolverError, match="KSP_DIVERGED_MAX_IT after 2 iterations, residual norm") as caught:
+        problem.solve()
+    (norm,) = re.findall(r"residual norm ([0-9.e+-]*[0-9])", str(caught.value))
+    assert float(norm) > 0
