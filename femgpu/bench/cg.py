@@ -21,7 +21,7 @@ from femgpu import mesh
 from femgpu.bench.cg_report import Result, Timing
 from femgpu.element import collocated_degree
 from femgpu.errors import DataError
-from femgpu.kernels import CG_STEPS, DOT_SLOTS
+from femgpu.kernels import CG_STEPS, DOT_WORDS
 from femgpu.runtime import Kernel, Runtime
 from femgpu.solver import NonlinearProblem
 from femgpu.spaces import Function, FunctionSpace
@@ -39,10 +39,10 @@ PROBLEMS = {
 _FEW, _MANY, _REPEATS, _NATIVE_REPEATS = 8, 64, 5, 2
 # Pairs of vectors that the operator by itself takes in turn, so that it finds no more in a cache than in a solve.
 _PAIRS = 4
-# Numbers per dof that an iteration of femgpu's moves besides the operator: w, s, z there and back, and p, x and older z at times;
-# where the operator adds nothing to w, w is not prepared, but read once more with z for their product.
-_WORDS = 6 + (CG_STEPS + 3) / CG_STEPS
-_WORDS_WITH_DOT = _WORDS - 1 + 2
+# Numbers per dof that an iteration of femgpu's moves besides the operator: s, z, the next z, and p, x, s and older z at times;
+# where the operator does not add to s, w, s there and back, z, the next z, and once more w and z for their product.
+_WORDS = 3 + (CG_STEPS + 4) / CG_STEPS
+_WORDS_WITH_DOT = 5 + 2 + (CG_STEPS + 3) / CG_STEPS
 # What all besides the action may cost: 1.2 times six numbers per dof at the speed of a copy.
 _LIMIT_WORDS = 1.2 * 6
 _TOLERANCE = 1e-9
@@ -109,7 +109,7 @@ def _time(problem: NonlinearProblem, key: tuple[str, str, int]) -> Timing:
         raise DataError(
             f"{' '.join(map(str, key))}: femgpu.CG differs from PETSc's cg by {error:.1e}; this is a bug, please report it"
         )
-    device, dots, ones = problem.operator.device, runtime.upload(np.zeros(DOT_SLOTS)), np.ones(size)
+    device, dots, ones = problem.operator.device, runtime.upload(np.ones(DOT_WORDS)), np.ones(size)
     pairs = cycle([(runtime.upload(ones), runtime.upload(ones)) for _ in range(_PAIRS)])
     action = _each(runtime, lambda: device.action(*next(pairs)))
     operator = _each(runtime, lambda: device.add(*next(pairs), dots)) if device.adds else action
@@ -140,7 +140,7 @@ def _iteration(problem: NonlinearProblem, b: PETSc.Vec, options: dict[str, str],
     """Seconds of an iteration without preconditioner, the solution after some, and device seconds of femgpu's kernels in it."""
     database, ksp = PETSc.Options("bench_cg_"), PETSc.KSP().create(comm=b.comm)
     ksp.setOptionsPrefix("bench_cg_")
-    given = {**options, "pc_type": "none", "ksp_norm_type": "unpreconditioned"}
+    given = {"pc_type": "none", "ksp_norm_type": "unpreconditioned", **options}
     for name, value in given.items():
         database[name] = value
     ksp.setOperators(problem.jacobian)

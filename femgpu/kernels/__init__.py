@@ -1,7 +1,7 @@
 """Kernels as text and numbers: what is computed (`Work`), how (`Plan`), and its rendering into OpenCL C. No device, no mesh."""
 
 from femgpu.kernels.array import Array, Layout
-from femgpu.kernels.plan import DOT_SLOTS, TYPES, Plan
+from femgpu.kernels.plan import DOT_SLOTS, DOT_WORDS, TYPES, Plan
 from femgpu.kernels.render import render
 from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule_named
 from femgpu.kernels.step import Step, Wish
@@ -12,6 +12,7 @@ from femgpu.kernels.work import SECOND, FieldWork, RowsWork, Table, Work
 __all__ = [
     "CG_STEPS",
     "DOT_SLOTS",
+    "DOT_WORDS",
     "SCHEDULES",
     "SECOND",
     "TYPES",

@@ -113,7 +113,7 @@ class Array:
         ctype: `real`, `scalar`, `accum`, `double`, `int`, `int4`, `uint`, `ushort` or `uchar`.
         role: what it holds: ("vector", "w") an L-vector, ("entries", "w") each cell's own coefficients, ("offsets", "w", masked),
             ("geometry",), ("coords",), ("coord_offsets",), ("facets",), ("constants",), ("tables", "full"), ("prescribed",),
-            ("state",), ("cell_state",), ("work", 0), ("out",) an L-vector, ("dots",) `DOT_SLOTS` shares
+            ("state",), ("cell_state",), ("work", 0), ("out",) an L-vector, ("dots",) `DOT_WORDS` shares
             of direction times result, or null, ("out", 0) entries of the first field's rows; of a sparse matrix ("cells",) the
             cells' numbers in their block, or null for all, ("parts", 0) the part of the cell that each node of the first field is
             on, ("places", 0, 1) `Pattern.places`, ("dofs",) `Pattern.dofs`, ("values",) its values.

@@ -47,6 +47,7 @@ def render(plan: Plan, body: str, tables: np.ndarray) -> str:
     parts = [
         "\n".join(_macros(plan, steps)),
         source("common.cl"),
+        source("atomics.cl"),
         *([f"#define PLACE {plan.work.place}", source("places.cl")] if plan.work.place else []),
         *([f"#define DOT_SLOTS {DOT_SLOTS}", source("dots.cl")] if plan.sums_dots else []),
         table_text(plan, tables),

@@ -19,19 +19,23 @@ def vector_kernels(precision: str, owned: str = "double") -> str:
     return "\n".join([*type_macros(precision), f"#define OWNED {owned}", source("common.cl"), source("vectors.cl")])
 
 
-def krylov_kernels(group_size: int, num_groups: int, lanes: int, name: str = "krylov.cl", ctype: str = "double") -> str:
+def krylov_kernels(
+    group_size: int, num_groups: int, lanes: int, atomics: str, name: str = "krylov.cl", ctype: str = "double"
+) -> str:
     """A program of what Krylov methods do between two actions.
 
     Args:
         group_size: items of a work-group, a power of 2.
         num_groups: work-groups, which are also the partial sums of a reduction.
         lanes: pairs of entries that an item loads at a time in kernels that read much.
+        atomics: how they add to global memory, see `Limits`.
         name: file in `cl/` with the kernels; the sums of `reductions.cl` stand before it.
         ctype: C type of vectors, for the kernels that know more than double.
     """
     sizes = {"GROUP_SIZE": group_size, "NUM_GROUPS": num_groups, "LANES": lanes, "DOT_SLOTS": DOT_SLOTS, "CG_STEPS": CG_STEPS}
-    macros = [f"#define {key} {value}" for key, value in (sizes | {"real": ctype}).items()]
-    return "\n".join(["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", *macros, source("reductions.cl"), source(name)])
+    macros = [f"#define {key} {value}" for key, value in (sizes | {"real": ctype, f"ATOMIC_{atomics.upper()}64": ""}).items()]
+    parts = [source(part) for part in ("atomics.cl", "reductions.cl", name)]
+    return "\n".join(["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", *macros, *parts])
 
 
 def sparse_kernels(value_type: str, source_type: str, target_type: str, shared: bool, group_size: int) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
-from femgpu.kernels import CG_STEPS, DOT_SLOTS
+from femgpu.kernels import CG_STEPS, DOT_WORDS
 from femgpu.krylov.operator import Operator
 from femgpu.krylov.system import System
 from femgpu.krylov.vectors import Vectors
@@ -15,6 +15,8 @@ from femgpu.runtime import Kernel
 
 # Sums of an iteration: r.z, z.z, r.r, which come with r; z.Az, or q.z for an M that changes; p.q of the step before.
 ROWS, _WITH_R, _ZW, _PQ = 5, 3, 3, 4
+# Buffers of an action's dots, of which a step has three: a divisor of CG_STEPS, so that steps find their bindings again.
+_DOTS = 4
 # The file with the kernels of the first of these.
 MERGED = "merged_cg.cl"
 
@@ -34,52 +36,63 @@ class DiagonalSteps:
 
     def __init__(self, vectors: Vectors, system: System, sums: list[Any]):
         self._vectors, self._system, self._sums = vectors, system, sums
-        self._w, self._s, self._p = (vectors.empty() for _ in range(3))
+        self._s, self._p = vectors.empty(), vectors.empty()
         self.r = self._s
         ring, self._z, stride = vectors.parts(CG_STEPS, vectors.num_bytes)
         runtime = vectors.runtime
-        self._steps, self._slots = runtime.upload(np.zeros(3 * CG_STEPS)), [runtime.upload(np.zeros(DOT_SLOTS)) for _ in range(2)]
+        self._steps, self._dots = (
+            runtime.upload(np.zeros(3 * CG_STEPS)),
+            [runtime.upload(np.zeros(DOT_WORDS)) for _ in range(_DOTS)],
+        )
         place = np.int32(0), np.int64(stride // 8)
-        given = (*place, sums[0], sums[1], self._steps, None, None, None, None, None, self._w, self._s, ring)
+        given = (*place, sums[0], sums[1], self._steps, None, None, None, None, None, None, None, self._s, ring)
         self._update = vectors.kernel("cg_update", *given, file=MERGED)
         self._update_all = vectors.kernel("cg_update_all", *given, self._p, self._p, file=MERGED)
         self._finish = vectors.kernel("cg_finish", *place, self._steps, ring, self._p, self._s, file=MERGED)
-        self._dot = vectors.kernel("dot_product", np.int32(_ZW), self._z[0], self._w, sums[0])
+        self._dot = vectors.kernel("dot_product", np.int32(_ZW), self._z[0], self._s, sums[0])
         self.kernels: tuple[Kernel, ...] = self._update, self._update_all, self._dot
 
     def begin(self, operator: Operator, x: Any) -> None:
         """Takes the residual for a direction, and makes the sums of iteration 0."""
-        runtime, z, sums, slots, add = self._vectors.runtime, self._z, self._sums, self._slots, operator.add
+        runtime, z, sums, dots, add = self._vectors.runtime, self._z, self._sums, self._dots, operator.add
         step, step_of_all, product = self._update, self._update_all, self._dot
-        given = {8: self._system.diagonal, 9: operator.mask, 10: operator.scale}
+        w = None if add is not None else self._w
+        given = {9: self._system.diagonal, 10: operator.mask, 11: operator.scale, 12: w}
 
         @cache
         def update(turn: int, slot: int, first: bool = False) -> Any:
             """A step by its places in both rings; the first one has no step before and makes none, but prepares the others."""
-            dots = (None, None) if add is None else (slots[turn % 2], slots[1 - turn % 2])
-            place = {1: np.int32(turn), 3: sums[slot], 4: sums[(slot + 1) % len(sums)], 6: dots[0], 7: dots[1]}
+            place = {1: np.int32(turn), 3: sums[slot], 4: sums[(slot + 1) % len(sums)]}
+            if add is not None:
+                place |= {6 + ahead: dots[(turn + ahead) % _DOTS] for ahead in range(3)}
             if turn == CG_STEPS - 1 and not first:
-                return step_of_all.bound({**place, **given, 15: x})
+                return step_of_all.bound({**place, **given, 16: x})
             return step.bound({**place, **given})
 
         @cache
         def dot(turn: int, slot: int) -> Any:
-            return product.bound({2: z[turn], 4: sums[slot]})
+            return product.bound({2: z[turn], 3: w, 4: sums[slot]})
 
         self._operator, self._steps_by_place, self._dots_by_place = operator, update, dot
         self._system.precondition(self.r, z[-1])
-        for vector in (self._s, self._w, self._p):
+        for vector in (self._s, self._p, *([] if w is None else [w])):
             runtime.zero(vector, self._vectors.num_bytes)
         runtime.zero(self._steps, self._steps.size)
-        runtime.zero(slots[1], slots[1].size)
+        for buffer in dots:
+            runtime.zero(buffer, buffer.size)
         update(CG_STEPS - 1, len(sums) - 1, first=True)()
+
+    @cached_property
+    def _w(self) -> Any:
+        """What an operator writes that does not add."""
+        return self._vectors.empty()
 
     def product(self, iteration: int, last: bool) -> None:
         """Applies the operator unless `last`; completes the sums of the iteration."""
         turn, slot = iteration % CG_STEPS, iteration % len(self._sums)
         if not last:
             if self._operator.add is not None:
-                self._operator.add(self._z[turn], self._w, self._slots[turn % 2])
+                self._operator.add(self._z[turn], self._s, self._dots[turn % _DOTS])
             else:
                 self._operator.apply(self._z[turn], self._w)
                 self._dots_by_place(turn, slot)()

@@ -13,8 +13,8 @@ class Operator:
 
     Attributes:
         apply: q = A p.
-        add: with slots as third argument q += A p and slots += shares of p.q, where the method has prepared q: scale p where
-            `mask` is set, elsewhere zero; None: there is only `apply`.
+        add: with `DOT_WORDS` numbers as third argument q += A p times the quotient of the last two, and to those before are added
+            shares of p.q; entries where `mask` is set are left to the method in both; None: there is only `apply`.
         mask: device buffer (n,) uint8 of the entries that A only scales; None: none.
         scale: device buffer (1,) of their factor.
         bind: with p and q the launches of q += A p, for a q that is prepared likewise, without slots; None: there are none.

@@ -70,7 +70,9 @@ class Vectors:
     def kernel(self, name: str, *arguments: Any, file: str = KRYLOV) -> Kernel:
         """A kernel of a file in `kernels/cl` with its arguments after n."""
         if file not in self._sources:
-            self._sources[file] = krylov_kernels(self._group, self.num_groups, _LANES, file, C_TYPES[self.dtype.name])
+            atomics = self.runtime.device.limits.atomics
+            sizes = self._group, self.num_groups, _LANES, atomics
+            self._sources[file] = krylov_kernels(*sizes, file, C_TYPES[self.dtype.name])
         size = self.num_groups * self._group
         return Kernel(self.runtime, self._sources[file], name, [np.int32(self.num_owned), *arguments], size, self._group)
 
@@ -91,7 +93,9 @@ class Vectors:
 def programs(device: Device, files: Iterable[str], single: bool = False) -> list[tuple[str, str]]:
     """Source and name of the programs of files in `kernels/cl`, as `Vectors` of any length have them on a device."""
     ctype = C_TYPES["float32" if single else "float64"]
-    return [(krylov_kernels(*_sizes(device), _LANES, file, ctype), file.removesuffix(".cl")) for file in files]
+    return [
+        (krylov_kernels(*_sizes(device), _LANES, device.limits.atomics, file, ctype), file.removesuffix(".cl")) for file in files
+    ]
 
 
 def _sizes(device: Device, group: int | None = None) -> tuple[int, int]:

@@ -168,7 +168,7 @@ class FormOperator:
             target: residual, action, transposed or diagonal. Actions read what is kept at the points: call `store` before.
             source: buffer of the state (residual) or the direction (action, transposed).
             out: buffer of the result.
-            dots: buffer of `DOT_SLOTS` doubles that the products of direction and result are added to, see `sums_dots`; None: they
+            dots: buffer of `DOT_WORDS` doubles that the products of direction and result are added to, see `sums_dots`; None: they
                 are not computed.
         """
         found = []

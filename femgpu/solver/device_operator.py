@@ -110,12 +110,13 @@ class DeviceOperator:
         return self.direct and self.local.sums_dots
 
     def add(self, t: Any, out: Any, dots: Any) -> None:
-        """`out` += Jacobian times the direction t; boundary rows, and the zeros elsewhere, are the caller's to prepare.
+        """`out` += a factor times the Jacobian times the direction t; boundary rows are the caller's.
 
         Args:
             t: the direction.
-            out: s t in boundary rows (`local.mask`, `transfer.scale_buffer`), elsewhere zero, see `prepare_action`.
-            dots: buffer of `DOT_SLOTS` doubles; the products of direction and what is added are added to them.
+            out: s t would stand in boundary rows (`local.mask`, `transfer.scale_buffer`).
+            dots: buffer of `DOT_WORDS` doubles; the products of direction and Jacobian times direction are added to the first
+                `DOT_SLOTS`, and the quotient of the two behind them is the factor.
         """
         with log.event(EVENTS["action"], self.local.flops("action"), self.runtime.finish):
             self.local.store()

@@ -12,7 +12,7 @@
 #define AT_d_coord_offsets(cell, i) ((size_t)(cell) * 4 + (i))
 #define AT_d_facets(cell, i) ((size_t)(cell) * 1 + (i))
 #define AT_d_out0(cell, i) ((size_t)(cell) * 9 + (i))
-// Types and atomics. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
+// Types. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef REAL real;
 typedef SCALAR scalar;
@@ -34,6 +34,7 @@ typedef ACCUM accum;
 #define NODE(mark) ((mark) < 0 ? ~(mark) : (mark))
 #define IS_PRESCRIBED(mark, c) ((mark) < 0 && d_prescribed[~(mark) + (c)])
 
+// Adds x to a number in global memory; how, and the type, say macros.
 #if defined(ATOMIC_PTX64)
 inline void atomic_add_scalar(__global double *p, double x) {
   asm volatile("red.global.add.f64 [%0], %1;" ::"l"(p), "d"(x) : "memory");
@@ -350,6 +351,6 @@ void residual(const int first, const int count, __global const scalar *restrict 
   // scatter
   UNROLL
   for (int b = 0; b < 9; ++b)
-    for (int c = 0; c < 1; ++c) d_out0[AT_d_out0(cell, b * 1 + c)] = (scalar)r_f0_e[b * 1 + c];
+    for (int c = 0; c < 1; ++c) d_out0[AT_d_out0(cell, b * 1 + c)] = (scalar)r_f0_e[b];
 
 }

@@ -12,7 +12,7 @@
 #define AT_d_geometry(cell, i) ((size_t)(cell) * 5 + (i))
 #define AT_d_state(cell, i) ((size_t)(cell) * 3 + (i))
 #define AT_d_cell_state(cell, i) ((size_t)(cell) * 1 + (i))
-// Types and atomics. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
+// Types. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef REAL real;
 typedef SCALAR scalar;
@@ -34,6 +34,7 @@ typedef ACCUM accum;
 #define NODE(mark) ((mark) < 0 ? ~(mark) : (mark))
 #define IS_PRESCRIBED(mark, c) ((mark) < 0 && d_prescribed[~(mark) + (c)])
 
+// Adds x to a number in global memory; how, and the type, say macros.
 #if defined(ATOMIC_PTX64)
 inline void atomic_add_scalar(__global double *p, double x) {
   asm volatile("red.global.add.f64 [%0], %1;" ::"l"(p), "d"(x) : "memory");

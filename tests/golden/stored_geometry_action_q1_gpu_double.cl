@@ -14,7 +14,7 @@
 #define AT_d_cell_state(cell, i) ((size_t)((cell) / 32) * 32 + (i) * 32 + (cell) % 32)
 #define UNROLLED
 #define ATOMIC_CAS64
-// Types and atomics. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
+// Types. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef REAL real;
 typedef SCALAR scalar;
@@ -36,6 +36,7 @@ typedef ACCUM accum;
 #define NODE(mark) ((mark) < 0 ? ~(mark) : (mark))
 #define IS_PRESCRIBED(mark, c) ((mark) < 0 && d_prescribed[~(mark) + (c)])
 
+// Adds x to a number in global memory; how, and the type, say macros.
 #if defined(ATOMIC_PTX64)
 inline void atomic_add_scalar(__global double *p, double x) {
   asm volatile("red.global.add.f64 [%0], %1;" ::"l"(p), "d"(x) : "memory");
@@ -64,6 +65,12 @@ inline void atomic_add_scalar(__global scalar *p, scalar x) {
 #endif
 
 #define DOT_SLOTS 1024
+// What an action with slots adds to its result is scaled by the quotient of the two numbers behind them.
+inline double dot_scale(__global const double *d_slots) {
+  const double divisor = d_slots[DOT_SLOTS + 1];
+  return divisor == 0.0 ? 0.0 : d_slots[DOT_SLOTS] / divisor;
+}
+
 // Adds an item's share of a sum to one of its slots; on NVIDIA the 32 items of a warp add up theirs first, if none has left.
 inline void add_dot(__global double *d_slots, double share) {
   const int item = (int)get_global_id(0);
@@ -365,10 +372,11 @@ void action(const int first, const int count, __global const scalar *restrict d_
   }
 
   // scatter
+  const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
   UNROLL
   for (int b = 0; b < 4; ++b) {
     const int offset = d_test0_offsets[AT_d_test0_offsets(cell, b)];
-    for (int c = 0; c < 1; ++c) atomic_add_scalar(d_out + offset + c, (scalar)r_f0_e[b * 1 + c]);
+    for (int c = 0; c < 1; ++c) atomic_add_scalar(d_out + offset + c, (scalar)r_f0_e[b] * r_scale);
   }
   if (d_dots) {
     double r_dot = 0;

@@ -11,7 +11,7 @@
 #define AT_d_w_offsets(cell, i) ((size_t)(cell) * 27 + (i))
 #define AT_d_coord_offsets(cell, i) ((size_t)(cell) * 8 + (i))
 #define AT_d_out0(cell, i) ((size_t)(cell) * 27 + (i))
-// Types and atomics. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
+// Types. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef REAL real;
 typedef SCALAR scalar;
@@ -33,6 +33,7 @@ typedef ACCUM accum;
 #define NODE(mark) ((mark) < 0 ? ~(mark) : (mark))
 #define IS_PRESCRIBED(mark, c) ((mark) < 0 && d_prescribed[~(mark) + (c)])
 
+// Adds x to a number in global memory; how, and the type, say macros.
 #if defined(ATOMIC_PTX64)
 inline void atomic_add_scalar(__global double *p, double x) {
   asm volatile("red.global.add.f64 [%0], %1;" ::"l"(p), "d"(x) : "memory");
@@ -422,7 +423,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
   // scatter
   UNROLL
   EACH(b, 27)
-    for (int c = 0; c < 1; ++c) d_out0[AT_d_out0(cell, b * 1 + c)] = (scalar)r_f0_e[(c * 27 + b) * LANES];
+    for (int c = 0; c < 1; ++c) d_out0[AT_d_out0(cell, b * 1 + c)] = (scalar)r_f0_e[(0 * 27 + b) * LANES];
 
   }
 }

@@ -13,7 +13,7 @@
 #define AT_d_test0_offsets(cell, i) ((size_t)(cell) * 27 + (i))
 #define UNROLLED
 #define ATOMIC_CAS64
-// Types and atomics. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
+// Types. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef REAL real;
 typedef SCALAR scalar;
@@ -35,6 +35,7 @@ typedef ACCUM accum;
 #define NODE(mark) ((mark) < 0 ? ~(mark) : (mark))
 #define IS_PRESCRIBED(mark, c) ((mark) < 0 && d_prescribed[~(mark) + (c)])
 
+// Adds x to a number in global memory; how, and the type, say macros.
 #if defined(ATOMIC_PTX64)
 inline void atomic_add_scalar(__global double *p, double x) {
   asm volatile("red.global.add.f64 [%0], %1;" ::"l"(p), "d"(x) : "memory");
@@ -63,6 +64,12 @@ inline void atomic_add_scalar(__global scalar *p, scalar x) {
 #endif
 
 #define DOT_SLOTS 1024
+// What an action with slots adds to its result is scaled by the quotient of the two numbers behind them.
+inline double dot_scale(__global const double *d_slots) {
+  const double divisor = d_slots[DOT_SLOTS + 1];
+  return divisor == 0.0 ? 0.0 : d_slots[DOT_SLOTS] / divisor;
+}
+
 // Adds an item's share of a sum to one of its slots; on NVIDIA the 32 items of a warp add up theirs first, if none has left.
 inline void add_dot(__global double *d_slots, double share) {
   const int item = (int)get_global_id(0);
@@ -460,6 +467,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
+  const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
   double r_dot = 0;
   if (inside)
     SHORT for (int c = 0; c < 1; ++c) {
@@ -520,7 +528,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
       if (past < count) {
         SHORT for (int l = 0; l < 9; ++l) {
           const int offset = d_test0_offsets[AT_d_test0_offsets(cell, (l + 9 * item))];
-          atomic_add_scalar(d_out + offset + c, (scalar)sums[l]);
+          atomic_add_scalar(d_out + offset + c, (scalar)sums[l] * r_scale);
         }
         if (d_dots)
           SHORT for (int l = 0; l < 9; ++l) {

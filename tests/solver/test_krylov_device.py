@@ -204,10 +204,10 @@ def test_cg_between_catching_up(norm, rng):
     apply = vectors.kernel("multiply", runtime.upload(diagonal), b, x)
 
     def add(source, target, dots):
-        """q += A p and the slots of p.q, by the host."""
+        """q += A p and the slots of p.q, over theta by the host."""
         share = runtime.read(free, np.empty(size)) * runtime.read(source, p)
-        runtime.write(target, runtime.read(target, q) + share)
         slots = runtime.read(dots, np.empty(dots.size // 8))
+        runtime.write(target, runtime.read(target, q) + share * slots[-2] / slots[-1])
         slots[7] += share @ p
         runtime.write(dots, slots)
 

@@ -1,3 +1,9 @@
+// What an action with slots adds to its result is scaled by the quotient of the two numbers behind them.
+inline double dot_scale(__global const double *d_slots) {
+  const double divisor = d_slots[DOT_SLOTS + 1];
+  return divisor == 0.0 ? 0.0 : d_slots[DOT_SLOTS] / divisor;
+}
+
 // Adds an item's share of a sum to one of its slots; on NVIDIA the 32 items of a warp add up theirs first, if none has left.
 inline void add_dot(__global double *d_slots, double share) {
   const int item = (int)get_global_id(0);

@@ -1,11 +1,14 @@
 // Conjugate gradients with a diagonal M in one pass per step, after Chronopoulos and Gear (1989, J. Comput. Appl. Math. 25, 153-168):
 // A is applied to z = M r, w = A z, and s = A p follows by the recurrence of p, so that alpha and beta are known before the pass.
-// x and p are not needed for that. They take CG_STEPS steps at a time from the last z, which stand in a ring: a step then
-// moves six words per entry, and (CG_STEPS + 3) / CG_STEPS more.
+// x and p are not needed for that. They take CG_STEPS steps at a time from the last z, which stand in a ring.
+// An operator that adds gets s over theta, the product of all beta, as the vector to add w over theta to (`dots.cl`): the sum is the
+// next s, and no w is prepared, written or read. A step then moves three words per entry, and (CG_STEPS + 4) / CG_STEPS more.
 // Sums of an iteration: 0 to 2 r . z, z . z, r . r; 3 z . w; 4 p . A p of the step before.
 
 // Places of a step in `d_steps`.
 enum { ALPHA, BETA, GAMMA, PLACES };
+// Places behind the slots of `d_dots`: theta is the second number over the first.
+enum { DOT_BASE = DOT_SLOTS, DOT_GAMMA };
 
 #define STRIDE (GROUP_SIZE * NUM_GROUPS)
 
@@ -42,14 +45,15 @@ inline void take_steps(const int count, __local const double *s_steps, const dou
     }
 }
 
-// A step by its numbers and vectors; `prescribed` and `d` (the diagonal) may be missing, `p` and `x` are where `last`.
+// A step by its numbers and vectors; `prescribed`, `d` (the diagonal) and `w` may be missing, `p` and `x` are where `last`. What
+// stands in s is over `theta` where there is no w.
 typedef struct {
-  double alpha, beta, scale;
+  double alpha, beta, theta, scale;
   long stride;
-  int last, prepares;
-  __global const double *ring, *z, *d;
+  int last;
+  __global const double *ring, *z, *d, *w;
   __global const uchar *prescribed;
-  __global double *z_next, *w, *s, *p, *x;
+  __global double *z_next, *s, *p, *x;
   __local const double *steps;
 } Step;
 
@@ -61,8 +65,8 @@ inline void take_step(const Step step, const int i, const int lanes, const int w
   for (int lane = 0; lane < lanes; ++lane) {
     const int place = i < 2 * lane * STRIDE ? i : i - 2 * lane * STRIDE;
     z[lane] = load(step.z, place, whole);
-    w[lane] = load(step.w, place, whole);
     s[lane] = load(step.s, place, whole);
+    w[lane] = step.w ? load(step.w, place, whole) : (double2)(0);
     d[lane] = step.d ? load(step.d, place, whole) : (double2)(1);
   }
   if (step.last) {
@@ -74,23 +78,24 @@ inline void take_step(const Step step, const int i, const int lanes, const int w
   for (int lane = 0; lane < lanes; ++lane) {
     const int place = i - 2 * lane * STRIDE;
     if (place < 0) continue;
-    const double2 a_p = w[lane] + step.beta * s[lane], z_next = z[lane] - step.alpha * d[lane] * a_p;
+    double2 scales = 0;
+    if (step.prescribed && !step.w) {
+      if (step.prescribed[place]) scales.x = step.scale;
+      if (whole && step.prescribed[place + 1]) scales.y = step.scale;
+    }
+    const double2 a_p = (step.w ? w[lane] + step.beta * s[lane] : step.theta * s[lane]) + scales * z[lane];
+    const double2 z_next = z[lane] - step.alpha * d[lane] * a_p;
     double2 r = step.d ? z_next / d[lane] : z_next;
     if (!whole) r.y = 0;
-    store(step.s, place, whole, a_p);
+    if (step.w || step.last)
+      store(step.s, place, whole, a_p);
+    else if (scales.x != 0 || scales.y != 0)
+      store(step.s, place, whole, s[lane] + ratio(1.0, step.theta) * scales * z[lane]);
     store(step.z_next, place, whole, z_next);
     sums[0] += dot(r, z_next);
     sums[1] += dot(z_next, z_next);
     sums[2] += dot(r, r);
-    if (step.prepares) {
-      double2 prepared = 0;
-      if (step.prescribed) {
-        if (step.prescribed[place]) prepared.x = step.scale * z_next.x;
-        if (whole && step.prescribed[place + 1]) prepared.y = step.scale * z_next.y;
-      }
-      store(step.w, place, whole, prepared);
-      sums[3] += dot(prepared, z_next);
-    }
+    sums[3] += dot(scales * z_next, z_next);
     if (step.last) {
       take_steps(CG_STEPS - 1, step.steps, older, &p, &x);
       p = z[lane] + step.beta * p;
@@ -101,14 +106,17 @@ inline void take_step(const Step step, const int i, const int lanes, const int w
 }
 
 // Step number `turn` of the ring: s = w + beta s, z_next = z - alpha M s, the sums of the next iteration, and where `last` the steps of
-// the ring. Where the operator adds to what is in w (`d_dots_next` given), w and slots are prepared: scale z on prescribed
-// entries, else zero. z . w stands in slots (`d_dots`) or with the sums. Backwards: what the operator wrote last may be in a cache,
-// and what is written here last is what it reads first.
+// the ring. Where the operator has added to s (no `d_w`), z . w stands in slots (`d_dots`) and w is scale z on prescribed entries; theta
+// is then the quotient behind the slots, whose first number `last` makes anew, with s, so that neither becomes too large, and
+// whose second one, r . z, comes together while this runs. The slots of the next iteration begin here (`d_dots_next`), and that
+// number of those after them (`d_dots_after`). Backwards: what the operator wrote last may be in a cache, and what is written
+// here last is what it reads first.
 inline void cg_pass(const int last, const int n, const int turn, const long stride, __global const double *d_before,
                     __global double *d_after, __global double *d_steps, __global const double *d_dots,
-                    __global double *d_dots_next, __global const double *d_d, __global const uchar *d_prescribed,
-                    __global const double *d_scale, __global double *d_w, __global double *d_s, __global double *d_ring,
-                    __global double *d_p, __global double *d_x, __local double *s_sums, __local double *s_steps) {
+                    __global double *d_dots_next, __global double *d_dots_after, __global const double *d_d,
+                    __global const uchar *d_prescribed, __global const double *d_scale, __global const double *d_w,
+                    __global double *d_s, __global double *d_ring, __global double *d_p, __global double *d_x,
+                    __local double *s_sums, __local double *s_steps) {
   const int item = (int)get_local_id(0), group = (int)get_group_id(0), lanes = last ? 1 : LANES;
   double sums[4] = {0, 0, 0, 0};
   for (int i = item; i < NUM_GROUPS; i += GROUP_SIZE) {
@@ -121,10 +129,11 @@ inline void cg_pass(const int last, const int n, const int turn, const long stri
   __global const double *d_step = d_steps + PLACES * ((turn + CG_STEPS - 1) % CG_STEPS);
   const double gamma = sums[0], beta = ratio(gamma, d_step[GAMMA]);
   const double pq = sums[1] - ratio(beta * gamma, d_step[ALPHA]), alpha = ratio(gamma, pq);
-  const Step step = {.alpha = alpha, .beta = beta, .scale = d_prescribed ? d_scale[0] : 0.0, .stride = stride, .last = last,
-                     .prepares = d_dots_next != 0, .ring = d_ring, .z = d_ring + turn * stride, .d = d_d,
-                     .prescribed = d_prescribed, .z_next = d_ring + (turn + 1) % CG_STEPS * stride, .w = d_w, .s = d_s,
-                     .p = d_p, .x = d_x, .steps = s_steps};
+  const double base = d_dots && d_dots[DOT_BASE] != 0 ? d_dots[DOT_BASE] : 1.0;
+  const Step step = {.alpha = alpha, .beta = beta, .theta = d_dots ? d_dots[DOT_GAMMA] / base : 0.0,
+                     .scale = d_prescribed ? d_scale[0] : 0.0, .stride = stride, .last = last, .ring = d_ring,
+                     .z = d_ring + turn * stride, .d = d_d, .w = d_w, .prescribed = d_prescribed,
+                     .z_next = d_ring + (turn + 1) % CG_STEPS * stride, .s = d_s, .p = d_p, .x = d_x, .steps = s_steps};
   for (int k = 0; k < 4; ++k) sums[k] = 0;
   if (n % 2 && get_global_id(0) == 0) take_step(step, n - 1, 1, 0, sums);
   // From a multiple of 32 pairs on, as 32 items share lines of the memory: those beyond the last pair begin a round later.
@@ -134,37 +143,44 @@ inline void cg_pass(const int last, const int n, const int turn, const long stri
   group_sums(sums, 4, s_sums);
   if (item == 0) {
     for (int k = 0; k < 3; ++k) d_after[k * NUM_GROUPS + group] = sums[k];
-    for (int i = group; d_dots_next && i < DOT_SLOTS; i += NUM_GROUPS) d_dots_next[i] = i < NUM_GROUPS ? sums[3] : 0.0;
+    if (d_dots) {
+      for (int i = group; i < DOT_SLOTS; i += NUM_GROUPS) d_dots_next[i] = i < NUM_GROUPS ? sums[3] : 0.0;
+      atomic_add_scalar(d_dots_next + DOT_GAMMA, sums[0]);
+    }
   }
   if (get_global_id(0) == 0) {
     d_after[4 * NUM_GROUPS] = pq;
     d_steps[PLACES * turn + ALPHA] = alpha;
     d_steps[PLACES * turn + BETA] = beta;
     d_steps[PLACES * turn + GAMMA] = gamma;
+    if (d_dots) {
+      d_dots_next[DOT_BASE] = last ? gamma : base;
+      d_dots_after[DOT_GAMMA] = 0;
+    }
   }
 }
 
 // A step that leaves x and p alone.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void cg_update(const int n, const int turn, const long stride, __global const double *d_before, __global double *d_after,
-               __global double *d_steps, __global const double *d_dots, __global double *d_dots_next, __global const double *d_d,
-               __global const uchar *d_prescribed, __global const double *d_scale, __global double *d_w, __global double *d_s,
-               __global double *d_ring) {
+               __global double *d_steps, __global const double *d_dots, __global double *d_dots_next,
+               __global double *d_dots_after, __global const double *d_d, __global const uchar *d_prescribed,
+               __global const double *d_scale, __global const double *d_w, __global double *d_s, __global double *d_ring) {
   __local double s_sums[4 * GROUP_SIZE];
-  cg_pass(0, n, turn, stride, d_before, d_after, d_steps, d_dots, d_dots_next, d_d, d_prescribed, d_scale, d_w, d_s, d_ring, 0, 0,
-          s_sums, 0);
+  cg_pass(0, n, turn, stride, d_before, d_after, d_steps, d_dots, d_dots_next, d_dots_after, d_d, d_prescribed, d_scale, d_w, d_s,
+          d_ring, 0, 0, s_sums, 0);
 }
 
 // The last step of the ring, which takes the others along: a kernel of its own, as it needs more registers.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void cg_update_all(const int n, const int turn, const long stride, __global const double *d_before, __global double *d_after,
                    __global double *d_steps, __global const double *d_dots, __global double *d_dots_next,
-                   __global const double *d_d, __global const uchar *d_prescribed, __global const double *d_scale,
-                   __global double *d_w, __global double *d_s, __global double *d_ring, __global double *d_p,
+                   __global double *d_dots_after, __global const double *d_d, __global const uchar *d_prescribed,
+                   __global const double *d_scale, __global const double *d_w, __global double *d_s, __global double *d_ring, __global double *d_p,
                    __global double *d_x) {
   __local double s_sums[4 * GROUP_SIZE], s_steps[PLACES * (CG_STEPS - 1)];
-  cg_pass(1, n, turn, stride, d_before, d_after, d_steps, d_dots, d_dots_next, d_d, d_prescribed, d_scale, d_w, d_s, d_ring, d_p,
-          d_x, s_sums, s_steps);
+  cg_pass(1, n, turn, stride, d_before, d_after, d_steps, d_dots, d_dots_next, d_dots_after, d_d, d_prescribed, d_scale, d_w, d_s,
+          d_ring, d_p, d_x, s_sums, s_steps);
 }
 
 // x after the first `count` steps of the ring.

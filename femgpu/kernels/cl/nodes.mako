@@ -13,13 +13,14 @@ IS_PRESCRIBED(${offset}, c) ? R(0) : (real)d_${field.vector}[NODE(${offset}) + c
 % endif
 </%def>\
 <%def name="add(plan, i, row, offset, node, sum)">\
+<% sum = f"(scalar){sum}" + " * r_scale" * plan.sums_dots %>\
 % if plan.scatter != "atomic":
-d_out${i}[AT_d_out${i}(cell, (${node}) * ${row.num_comp} + c)] = (scalar)${sum};\
+d_out${i}[AT_d_out${i}(cell, (${node}) * ${row.num_comp} + c)] = ${sum};\
 % elif not row.masked:
-atomic_add_scalar(d_out + ${offset} + c, (scalar)${sum});\
+atomic_add_scalar(d_out + ${offset} + c, ${sum});\
 % elif row.num_comp == 1:
-if (${offset} >= 0) atomic_add_scalar(d_out + ${offset}, (scalar)${sum});\
+if (${offset} >= 0) atomic_add_scalar(d_out + ${offset}, ${sum});\
 % else:
-if (!IS_PRESCRIBED(${offset}, c)) atomic_add_scalar(d_out + NODE(${offset}) + c, (scalar)${sum});\
+if (!IS_PRESCRIBED(${offset}, c)) atomic_add_scalar(d_out + NODE(${offset}) + c, ${sum});\
 % endif
 </%def>\

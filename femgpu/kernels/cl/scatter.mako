@@ -1,10 +1,14 @@
 ## A cell's results, r_f<row>_e or r_sum, into d_out, and their share of direction times result.
   // scatter
+% if plan.sums_dots:
+  const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
+% endif
 % if work.target == "functional":
   d_out[AT_d_out(cell, 0)] = r_sum[0];
 % endif
 % for i, row in enumerate(work.rows):
-<% entry = f"(scalar)r_f{i}_e[{plan.place(row.num_basis, row.num_comp, 'b', 'c')}]" %>\
+<% component = "c" if row.num_comp > 1 else "0" %>\
+<% entry = f"(scalar)r_f{i}_e[{plan.place(row.num_basis, row.num_comp, 'b', component)}]" + " * r_scale" * plan.sums_dots %>\
   UNROLL
 % if plan.scatter == "atomic":
   ${plan.each("b", row.num_basis)} {
@@ -12,7 +16,7 @@
 % if not row.masked:
     for (int c = 0; c < ${row.num_comp}; ++c) atomic_add_scalar(d_out + offset + c, ${entry});
 % elif row.num_comp == 1:
-    if (offset >= 0) atomic_add_scalar(d_out + offset, (scalar)r_f${i}_e[${plan.place(row.num_basis, 1, "b", "0")}]);
+    if (offset >= 0) atomic_add_scalar(d_out + offset, ${entry});
 % else:
     for (int c = 0; c < ${row.num_comp}; ++c)
       if (!IS_PRESCRIBED(offset, c)) atomic_add_scalar(d_out + NODE(offset) + c, ${entry});

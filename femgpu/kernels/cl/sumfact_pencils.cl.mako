@@ -289,6 +289,7 @@ ${sum_line(sums)}\
 
   // scatter
 % if plan.sums_dots:
+  const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
   double r_dot = 0;
 % endif
 % for i, (sums, row) in enumerate(zip(plan.rows, work.rows)):

@@ -263,6 +263,7 @@ void ${step.name}(${arguments}) {
   barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 % if plan.sums_dots:
+  const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
   double r_dot = 0;
 % endif
 % for i, (sums, row) in enumerate(zip(plan.rows, work.rows)):
