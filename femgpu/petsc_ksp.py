@@ -18,7 +18,6 @@ declare(
         "PCPostSolve": [c_void_p, c_void_p],
         "PCReduceFailedReason": [c_void_p],
         "PCGetReusePreconditioner": [c_void_p, c_void_p],
-        "PCGAMGSetAggressiveLevels": [c_void_p, c_int],
         "PCJacobiGetType": [c_void_p, c_void_p],
         "PCJacobiGetUseAbs": [c_void_p, c_void_p],
         "PCJacobiGetFixDiagonal": [c_void_p, c_void_p],
@@ -88,11 +87,6 @@ def is_reused(pc: PETSc.PC) -> bool:
     found = c_bool()
     call("PCGetReusePreconditioner", pc.handle, byref(found))
     return found.value
-
-
-def coarsen_gently(pc: PETSc.PC) -> None:
-    """Makes a PC of type gamg coarsen by neighbours on all levels, not by neighbours of neighbours on the first."""
-    call("PCGAMGSetAggressiveLevels", pc.handle, 0)
 
 
 def jacobi_options(pc: PETSc.PC) -> JacobiOptions:

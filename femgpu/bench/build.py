@@ -120,7 +120,8 @@ class Result:
         lines = [
             f"{len(times)} programs built on {self.device}",
             f"{self.ranks} rank(s), {self.seconds:.0f} s; {sum(times):.0f} s of building, median {np.median(times):.2f} s, "
-            f"{sum(t > LIMIT for t in times)} above {LIMIT:.0f} s. The slowest:",
+            f"{sum(t > LIMIT for t in times)} above {LIMIT:.0f} s "
+            f"({sum(t.cpu_seconds > LIMIT for t in self.timings)} by the processor's time). The slowest:",
         ]
         for t in self.timings[:_NAMED]:
             what = f"{t.plan}; unrolled: {t.unrolled or 'nothing'}" if t.plan else t.kernel

@@ -22,7 +22,7 @@ TYPES = {"double": ("double",) * 3, "single": ("float",) * 3, "mixed": ("float",
 _BYTES = {"float": 4, "double": 8, "int": 4, "int4": 16, "uint": 4, "ushort": 2, "uchar": 1}
 # Tables up to this size stand in the program as __constant data (a program may hold 64 KB of it).
 CONSTANT_TABLE_BYTES = 32768
-# Slots that an action's direction times result is summed into, and numbers of their buffer: the last two's quotient scales the result.
+# Slots that an action's direction times result is summed into, and numbers of their buffer: the last two's quotient scales both.
 DOT_SLOTS, DOT_WORDS = 1024, 1026
 # Numbers that compilers keep for an item between two loops over the items of a work-group: places, ends of loops, sums.
 BESIDE_WORDS = 64

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.krylov.cg_steps import MERGED, ROWS, AnySteps, DiagonalSteps
+from femgpu.krylov.cg_steps import ROWS, AnySteps, DiagonalSteps
 from femgpu.krylov.operator import Operator, Preconditioner
 from femgpu.krylov.outcome import INDEFINITE_OPERATOR, INDEFINITE_PRECONDITIONER, NOT_FINITE, Outcome, Test
 from femgpu.krylov.system import System
-from femgpu.krylov.vectors import KRYLOV, Vectors
+from femgpu.krylov.vectors import KRYLOV, MERGED, Vectors
 from femgpu.krylov.watch import Watch
 from femgpu.runtime import Kernel
 

@@ -10,15 +10,13 @@ import numpy as np
 from femgpu.kernels import CG_STEPS, DOT_WORDS
 from femgpu.krylov.operator import Operator
 from femgpu.krylov.system import System
-from femgpu.krylov.vectors import Vectors
+from femgpu.krylov.vectors import MERGED, Vectors
 from femgpu.runtime import Kernel
 
 # Sums of an iteration: r.z, z.z, r.r, which come with r; z.Az, or q.z for an M that changes; p.q of the step before.
 ROWS, _WITH_R, _ZW, _PQ = 5, 3, 3, 4
 # Buffers of an action's dots, of which a step has three: a divisor of CG_STEPS, so that steps find their bindings again.
 _DOTS = 4
-# The file with the kernels of the first of these.
-MERGED = "merged_cg.cl"
 
 
 class DiagonalSteps:

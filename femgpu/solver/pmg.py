@@ -10,7 +10,7 @@ from typing import Any
 
 from petsc4py import PETSc
 
-from femgpu import multigrid, petsc_ksp
+from femgpu import multigrid
 from femgpu.errors import DataError, FormError, OptionError, SolverError
 from femgpu.kernels import entry_kernels
 from femgpu.krylov import Operator, Vectors, programs
@@ -212,8 +212,6 @@ class PMG(Ahead):
         self.inner.setOptionsPrefix(prefix)
         self.inner.setOperators(mat, mat)
         self.inner.setType(PETSc.PC.Type.GAMG)
-        # The first of its levels is small against what is above it, and few iterations are worth more than a few of its rows.
-        petsc_ksp.coarsen_gently(self.inner)
         self.inner.setFromOptions()
 
     def _update(self) -> str:
