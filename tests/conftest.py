@@ -1,5 +1,6 @@
 """Shared setup of the tests: random data with its seed printed, PETSc's options restored, child processes under mpiexec."""
 
+import gc
 import json
 import os
 import secrets
@@ -22,6 +23,8 @@ CHILD_ENVIRONMENT = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
     "OMPI_MCA_mpi_yield_when_idle": "1",
+    # Open MPI would put every mpiexec's first rank on the first core, beside those of other tests.
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
 }
 
 import hypothesis  # noqa: E402
@@ -39,6 +42,12 @@ hypothesis.settings.load_profile("femgpu")
 
 def pytest_configure(config):
     config.pluginmanager.register(RankBatches(CHILD_ENVIRONMENT), "rank_batches")
+
+
+def pytest_collection_finish():
+    """Spares the search for garbage, which femgpu asks for with every few problems, the many objects of pytest and of the tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

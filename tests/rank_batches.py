@@ -39,9 +39,14 @@ class RankBatches:
         self.ended: dict[str, str] = {}
 
     def pytest_collection_modifyitems(self, items):
-        """Takes the tests on several ranks over."""
+        """Takes the tests on several ranks over, and puts them last in their file.
+
+        Ranks that wait while one of them compiles take the processor from it: a test on one rank had better build the kernels.
+        """
         if MPI.COMM_WORLD.size > 1:
             return
+        files = {path: number for number, path in enumerate(dict.fromkeys(item.path for item in items))}
+        items.sort(key=lambda item: (files[item.path], num_ranks(item)))
         plugin._set_parallel_callback = self._set_callback
         for item in items:
             if num_ranks(item) > 1:

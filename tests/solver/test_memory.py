@@ -8,7 +8,7 @@ import femgpu
 from femgpu.runtime import current
 
 
-@pytest.mark.parallel([1, 2])
+@pytest.mark.parallel([1, 3])
 def test_dropped_problems_are_freed():
     dm = femgpu.mesh.box((8, 8), cell="triangle")
     V = femgpu.FunctionSpace(dm, "Lagrange", 1)

@@ -37,11 +37,9 @@ def solve_anew(degree=1, **options):
 
 @pytest.fixture
 def few_objects():
-    """Looking for garbage takes no longer than in a small program."""
+    """Looking for garbage takes no longer than in a small program, whatever other tests left."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.parallel([1, 2])
@@ -55,7 +53,7 @@ def test_memory_of_a_loop_of_python_solvers_is_flat(few_objects):
     assert sizes[-1] - sizes[0] < 3
 
 
-@pytest.mark.parallel([1, 2, 3])
+@pytest.mark.parallel([1, 2])
 def test_memory_of_a_loop_of_meshes_and_problems_is_flat(few_objects):
     sizes, programs = [], []
     for number in range(200):
