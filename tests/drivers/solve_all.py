@@ -1,8 +1,9 @@
 """Solves every driver's manufactured problem on any number of ranks and prints errors and Newton steps as JSON on the last line.
 
-An argument names one of femgpu's Krylov methods in the place of PETSc's GMRES; CG solves those that it is for.
+Arguments name Krylov methods that solve each problem, one after the other: petsc for PETSc's GMRES, or one of femgpu's; CG solves
+those that it is for.
 
-Run by hand: PYTHONPATH=tests mpiexec -n 2 python tests/drivers/solve_all.py [femgpu.GMRES]
+Run by hand: PYTHONPATH=tests mpiexec -n 2 python tests/drivers/solve_all.py petsc femgpu.GMRES
 """
 
 import itertools
@@ -18,7 +19,6 @@ from petsc4py import PETSc  # noqa: E402
 import femgpu  # noqa: E402
 
 OPTIONS = {
-    "ksp_type": "gmres",
     "ksp_rtol": 1e-12,
     "ksp_gmres_restart": 300,
     "ksp_max_it": 2000,
@@ -30,17 +30,19 @@ MESHES = {"triangle": ((5, 4), 2), "hexahedron": ((3, 2, 2), 1), "tetrahedron": 
 
 
 def main():
-    options, own = PETSc.Options(), {"ksp_type": "python", "ksp_python_type": sys.argv[1]} if len(sys.argv) > 1 else {}
-    for name, value in {**OPTIONS, **own, "snes_rtol": 1e-10, "femgpu_deterministic": None, "options_left": 0}.items():
+    options, results = PETSc.Options(), {method: {} for method in sys.argv[1:]}
+    for name, value in {**OPTIONS, "snes_rtol": 1e-10, "femgpu_deterministic": None, "options_left": 0}.items():
         options.setValue(name, value)
-    results = {}
     for (name, make), (cell, (counts, degree)) in zip(PROBLEMS.items(), itertools.cycle(MESHES.items())):
-        if name in UNSYMMETRIC_OR_INDEFINITE and sys.argv[1:] == ["femgpu.CG"]:
-            continue
         options.setValue("pc_type", "fieldsplit" if name == "stokes" else "jacobi")
-        case = make(femgpu.mesh.box(counts, cell=cell), degree)
-        case.solve()
-        results[f"{name} {cell}"] = [*case.errors(), case.problem.u.vec.norm(), case.problem.snes.getIterationNumber()]
+        for method, found in results.items():
+            if name in UNSYMMETRIC_OR_INDEFINITE and method == "femgpu.CG":
+                continue
+            options.setValue("ksp_type", "gmres" if method == "petsc" else "python")
+            options.setValue("ksp_python_type", method)
+            case = make(femgpu.mesh.box(counts, cell=cell), degree)
+            case.solve()
+            found[f"{name} {cell}"] = [*case.errors(), case.problem.u.vec.norm(), case.problem.snes.getIterationNumber()]
     if PETSc.COMM_WORLD.rank == 0:
         print(json.dumps(results), flush=True)
 
