@@ -107,7 +107,7 @@ def test_h5_where_the_disk_fails_anywhere(folder):
         write()
     WORLD.barrier()
     size = min(len(data) for data in contents(folder).values())
-    for num_bytes in np.linspace(0, size - 1, 14).astype(int):
+    for num_bytes in np.linspace(0, size - 1, 14 if WORLD.size == 1 else 5).astype(int):
         check_refused(folder, h5_writers(folder, u), lambda: largest_file(num_bytes), r"/[uc].h5': File too large")  # noqa: B023
     assert read_h5(folder / "u.h5")[1]["u"].vec.norm() == pytest.approx(u.vec.norm(), rel=1e-14)
 
@@ -212,7 +212,18 @@ def test_damaged_h5_files(folder, monkeypatch):
     write_checkpoint(folder / "good.h5", [u], {"time": 2.0})
     good = WORLD.bcast((folder / "good.h5").read_bytes() if WORLD.rank == 0 else None)
     path, random = folder / "bad.h5", np.random.default_rng(WORLD.bcast(np.random.SeedSequence().entropy))
-    places = [0, 8, 9, 13, 40, 100, *random.integers(len(good), size=20), len(good) - 9, len(good) - 24, len(good) - 40]
+    places = [
+        0,
+        8,
+        9,
+        13,
+        40,
+        100,
+        *random.integers(len(good), size=20 if WORLD.size == 1 else 5),
+        len(good) - 9,
+        len(good) - 24,
+        len(good) - 40,
+    ]
     for place in places:
         data = bytearray(good)
         data[place] ^= 1 << int(random.integers(8))
