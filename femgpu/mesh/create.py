@@ -42,7 +42,7 @@ def create(comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
 
     Boxes of triangles and tetrahedra are femgpu's own, because PETSc needs a mesh generator for them; so are boxes of prisms
     (-dm_plex_cell triangular_prism) and periodic ones (-dm_plex_box_bd). Everything else is PETSc's. Curved meshes stay curved
-    under -dm_refine.
+    under -dm_refine, and all keep the meshes that they refine, as by `femgpu.mesh.refine`.
 
     Prisms over a mesh of triangles, and hexahedra over quadrilaterals, come from PETSc's extrusion, with
     `-dm_extrude <layers> -dm_plex_transform_extrude_use_tensor 0 -dm_plex_transform_extrude_thickness <height>` beside the

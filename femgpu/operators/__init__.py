@@ -1,7 +1,7 @@
 """Operators on L-vectors: residual, Jacobian action, diagonal, element matrices, functionals, and their numpy twin."""
 
 from femgpu.operators.assembly import Assembly, MatrixSource
-from femgpu.operators.coarse_matrices import CoarseMatrices
+from femgpu.operators.coarse_matrices import CoarseMatrices, Shown
 from femgpu.operators.columns import Columns, Groups
 from femgpu.operators.form_operator import FormOperator
 from femgpu.operators.functional import integrate
@@ -18,6 +18,7 @@ __all__ = [
     "Groups",
     "MatrixSource",
     "Pattern",
+    "Shown",
     "Term",
     "error_norm",
     "integrate",

@@ -23,9 +23,15 @@ class MatrixSource(Protocol):
     """What computes element matrices: a `FormOperator`, whose attributes and methods these are."""
 
     runtime: Runtime
-    terms: list[Term]
     assembly_target: str
-    bends: int
+
+    @property
+    def terms(self) -> list[Term]:
+        """What is integrated where."""
+
+    @property
+    def bends(self) -> int:
+        """With another number the terms are others."""
 
     def prepare(self, target: str) -> Sequence[Any]:
         """The launches of a target."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,8 +32,53 @@ class _AllCells(Term):
     couples: frozenset[tuple[int, int]] = frozenset()
 
 
+class Shown:
+    """Element matrices in chunks, each of which others get to see, too.
+
+    Args:
+        source: the matrices.
+
+    Attributes:
+        watchers: called with each chunk.
+        runtime: the device.
+        assembly_target: what it has, as `FormOperator`.
+    """
+
+    assembly_target = "matrix"
+
+    def __init__(self, source: MatrixSource):
+        self._source, self.runtime, self.watchers = source, source.runtime, list[Callable[[Term, int, int, Any], None]]()
+
+    @property
+    def terms(self) -> list[Term]:
+        """As `FormOperator`."""
+        return self._source.terms
+
+    @property
+    def bends(self) -> int:
+        """As `FormOperator`."""
+        return self._source.bends
+
+    def prepare(self, target: str) -> Sequence[Any]:
+        """As `FormOperator`."""
+        return self._source.prepare(target)
+
+    def flops(self, target: str) -> float:
+        """As `FormOperator`."""
+        return self._source.flops(target)
+
+    def element_matrices(self) -> Iterator[tuple[Term, int, int, Any]]:
+        """As those of `FormOperator`."""
+        for chunk in self._source.element_matrices():
+            for watcher in self.watchers:
+                watcher(*chunk)
+            yield chunk
+
+
 class CoarseMatrices:
     """The Galerkin products of the matrices of each cell's children: exact, whatever a form reads on the finer mesh.
+
+    It gets them chunk by chunk, from who goes through them anyway.
 
     Functions are linear on both meshes, and cells have their children one after the other (`refined_embedding`).
 
@@ -52,7 +97,7 @@ class CoarseMatrices:
     bends = 0
 
     def __init__(self, finer: MatrixSource, space: Space):
-        self._finer, self.runtime, self.terms = finer, finer.runtime, list[Term]()
+        self.runtime, self.terms = finer.runtime, list[Term]()
         self._matrices: dict[int, Any] = {}
         self._kernels: dict[Term, Kernel] = {}
         for block in space.mesh.blocks:
@@ -66,14 +111,16 @@ class CoarseMatrices:
                 self.terms.append(term)
                 self._matrices[block.index] = self.runtime.empty(8 * block.num_cells * term.num_rows**2)
 
-    def update(self) -> None:
-        """Computes all matrices anew from the finer ones."""
+    def clear(self) -> None:
+        """Makes all matrices zero."""
         for term in self.terms:
             self.runtime.zero(self._matrices[term.block.index], 8 * term.num_cells * term.num_rows**2)
-        for term, first, count, matrices in self._finer.element_matrices():
-            if term not in self._kernels:
-                self._kernels[term] = self._make(term)
-            self._kernels[term].bound({0: np.int32(first), 1: np.int32(count), _MATRICES: matrices})()
+
+    def add(self, term: Term, first: int, count: int, matrices: Any) -> None:
+        """Adds the products of finer matrices: of a term there, its first cell, and a buffer of so many cells' matrices."""
+        if term not in self._kernels:
+            self._kernels[term] = self._make(term)
+        self._kernels[term].bound({0: np.int32(first), 1: np.int32(count), _MATRICES: matrices})()
 
     def element_matrices(self) -> Iterator[tuple[Term, int, int, Any]]:
         """As those of `FormOperator`."""
@@ -91,15 +138,18 @@ class CoarseMatrices:
     def _make(self, term: Term) -> Kernel:
         """What adds the matrices of a term's cells to those of their parents."""
         upload, weights = self.runtime.upload, child_values(term.block.cell)
-        cells = np.arange(term.num_cells, dtype=np.int32) if term.cells is None else term.cells
-        parents, starts, entries = transpose(cells // np.int32(len(weights)))
+        if term.cells is None:
+            entries = np.arange(term.num_cells, dtype=np.int32)
+            parents, starts = entries[: len(entries) // len(weights)], np.append(entries, np.int32(len(entries)))[:: len(weights)]
+        else:
+            parents, starts, entries = transpose(term.cells // np.int32(len(weights)))
         components, first = [], 0
         for field in term.rows:
             components += [(first + number, field.num_comp) for number in range(field.num_comp)]
             first += field.num_comp * term.element(field).num_basis
         sizes = len(parents), len(components), len(weights)
         given = [np.int32(0), np.int32(0), *map(np.int32, sizes), *map(upload, (parents, starts, entries))]
-        given += [None if term.cells is None else upload(cells), upload(np.array(components, np.int32)), upload(weights)]
+        given += [None if term.cells is None else upload(term.cells), upload(np.array(components, np.int32)), upload(weights)]
         given += [self._matrices[term.block.index]] * 2
         source = children_kernels(weights.shape[-1])
         return Kernel(self.runtime, source, "add_children", given, len(parents) * term.num_rows, _GROUP_SIZE)

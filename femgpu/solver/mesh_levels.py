@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from petsc4py import PETSc
 from scipy.sparse import csr_array
 
@@ -15,7 +16,7 @@ from femgpu.kernels import vector_kernels
 from femgpu.krylov import Operator, Vectors
 from femgpu.krylov.vectors import C_TYPES
 from femgpu.multigrid import FILE, Bind, Calls, Level, SparseMatrix
-from femgpu.operators import Assembly, CoarseMatrices, Columns, Groups, MatrixSource
+from femgpu.operators import Assembly, CoarseMatrices, Columns, Groups, MatrixSource, Shown
 from femgpu.runtime import Kernel
 from femgpu.solver.chebyshev_type import noise
 from femgpu.solver.coarsening import coarse_space
@@ -68,63 +69,52 @@ def injections(fine: Space, linear: Space, steps: Ladder) -> csr_array:
     return found
 
 
-class MeshLevel:
-    """The Galerkin operator on the linear functions of a coarser mesh: a sparse matrix between this rank's L-vectors.
+class SparseLevel:
+    """An operator on linear functions as a sparse matrix between this rank's L-vectors, on the device.
 
     Args:
-        source: the element matrices on the finer mesh.
-        finer: what is prescribed there.
-        space: of the functions.
-        between: (fine num_local, space.num_local) these in the finer space.
+        source: the element matrices.
+        rows: what is prescribed.
         single: whether vectors and matrix are in single precision.
 
     Attributes:
         space: of the functions.
         rows: what is prescribed.
         vectors: kernels and lengths.
-        matrices: the element matrices.
-        transfer: to and from the finer level.
-        entries: positions in the L-vector of rows and columns of the sparse matrix's entries.
+        exchange: between T- and L-vectors.
+        operator: what a level multiplies with.
+        entries: rows and columns of the matrix's entries, positions in the L-vector.
     """
 
-    def __init__(self, source: MatrixSource, finer: BoundaryRows, space: Space, between: csr_array, single: bool):
-        runtime, mpi = source.runtime, space.mesh.mpi
-        self.space, self.rows = space, BoundaryRows(space, None, prescribed(space, between, finer.mask()))
-        self.vectors = Vectors(runtime, space.numbering.num_owned, mpi, single=single)
-        dtype = self.vectors.dtype
-        ctype = C_TYPES[dtype.name]
+    def __init__(self, source: MatrixSource, rows: BoundaryRows, single: bool):
+        self.rows, self.space = rows, rows.space
+        runtime, mpi, count = source.runtime, self.space.mesh.mpi, self.space.num_local
+        self.vectors = Vectors(runtime, self.space.numbering.num_owned, mpi, single=single)
+        ctype, num_bytes = C_TYPES[self.vectors.dtype.name], self.vectors.dtype.itemsize * count
+        source.prepare("matrix")
         with collective(mpi):
-            self._exchange = Transfer(space, self.rows, "single" if single else "double", runtime, single)
-            self._direct = self._exchange.same and self._exchange.halo is None
-            self.transfer = LevelTransfer(between, finer, self.rows, self._exchange, dtype, dtype)
-            self.matrices, count = CoarseMatrices(source, space), space.num_local
-            free = self.rows.mask() == 0
+            self.exchange = Transfer(self.space, rows, "single" if single else "double", runtime, single)
+            self._direct = self.exchange.same and self.exchange.halo is None
+            free = rows.mask() == 0
             columns = Columns(0, count, np.empty(0, np.int64), np.where(free, np.arange(count), -1).astype(np.int32))
-            self._assembly = Assembly(self.matrices, Groups(space), columns)
+            self._assembly = Assembly(source, Groups(self.space), columns)
             indices, pattern = self._assembly.indices[0], self._assembly.pattern
-            self.entries = np.repeat(np.arange(count, dtype=np.int32), pattern.lengths[:, 0]), indices
+            del self._assembly.indices
+            numbers = np.arange(count, dtype=np.int32)
+            self.entries = np.repeat(numbers, pattern.lengths[:, 0]), indices
             starts = np.append(pattern.starts[:, 0], np.int32(len(indices)))
             given = csr_array((np.zeros(len(indices)), indices, starts), shape=(count, count))
             self._matrix = SparseMatrix(runtime, given, ctype, ctype, ctype)
             every = Vectors(runtime, len(indices), mpi, single=single)
             self._take = every.kernel("take", None, self._assembly.values, self._matrix.values, file=FILE)
-            diagonal = runtime.upload(np.flatnonzero(self.entries[0] == self.entries[1]).astype(np.int32))
+            diagonal = runtime.upload(np.flatnonzero(self.entries[0] == indices).astype(np.int32))
             arguments = [np.int32(count), diagonal, self._assembly.values, self._assembly.values]
             self._pack = Kernel(runtime, vector_kernels("double", ctype), "pack", arguments, count, 64)
-            self._given, self._found = (runtime.empty(dtype.itemsize * count) for _ in range(2))
-
-    @property
-    def operator(self) -> Operator:
-        """What a level multiplies with."""
-        return Operator(self._multiply, bind=self._bind)
+            self._given, self._found = (runtime.empty(0 if self._direct else num_bytes) for _ in range(2))
+        self.operator = Operator(self._multiply, bind=self._bind)
 
     def fill(self, scale: float) -> None:
-        """Follows the finer matrices.
-
-        Args:
-            scale: the diagonal of prescribed rows.
-        """
-        self.matrices.update()
+        """Sums the element matrices; `scale` is the diagonal of prescribed rows."""
         self._assembly.compute(scale)
         self._take()
 
@@ -133,9 +123,9 @@ class MeshLevel:
         self._pack.set(3, out if self._direct else self._found)
         self._pack()
         if not self._direct:
-            self._exchange.to_global(self._found, out)
+            self.exchange.to_global(self._found, out)
 
-    def values(self, out: np.ndarray) -> None:
+    def values(self, out: npt.NDArray[np.float64]) -> None:
         """Reads the values of this rank's `entries`, in double precision."""
         if out.size:
             self.vectors.runtime.read(self._assembly.pattern.section(self._assembly.values, 0, 8), out)
@@ -147,62 +137,70 @@ class MeshLevel:
     def _bind(self, x: Any, y: Any) -> Calls:
         if self._direct:
             return [self._matrix.bind(x, y)]
-        before, after = partial(self._exchange.to_local, x, self._given), partial(self._exchange.to_global, self._found, y)
+        before, after = partial(self.exchange.to_local, x, self._given), partial(self.exchange.to_global, self._found, y)
         return [before, self._matrix.bind(self._given, self._found), after]
 
 
 class MeshLevels:
-    """What a cycle goes through from degree 1 on: a level for each coarser mesh, the coarsest a matrix of PETSc's.
+    """What a cycle goes through from degree 1 on: the finest mesh and those that it refines, the coarsest a matrix of PETSc's.
 
     Args:
         bottom: the operators of degree 1 on the finest mesh, whose element matrices are in the problem's precision.
-        steps: the spaces, at least one.
+        steps: the spaces on the other meshes, at least one.
         single: whether vectors and matrices of the levels are in single precision.
         make_level: of vectors, operator and what makes noise.
 
     Attributes:
         levels: those that are smoothed, the finest first, all meshes but the coarsest; `fill` fills their `diagonal`.
-        restrict: from degree 1 on the finest mesh to the first of them, and so on to the coarsest mesh.
-        prolong: the other way.
-        spaces: of all of the coarser meshes.
+        restrict: for each of them, to the next one.
+        prolong: for each of them, from the next one.
+        meshes: the operators on all meshes.
         mat: the matrix of the coarsest mesh.
     """
 
     def __init__(self, bottom: GlobalOperator, steps: Ladder, single: bool, make_level: Callable[[Vectors, Operator, Any], Level]):
-        self._bottom, self._meshes = bottom, list[MeshLevel]()
-        source: MatrixSource = bottom.local
-        rows = bottom.rows
+        self._bottom = bottom
+        self.meshes, self._matrices = list[SparseLevel](), list[CoarseMatrices]()
+        self.restrict, self.prolong, self.levels = list[Bind](), list[Bind](), list[Level]()
+        shown, rows = Shown(bottom.local), bottom.rows
+        self.meshes.append(SparseLevel(shown, rows, single))
         for space, between in steps:
-            self._meshes.append(MeshLevel(source, rows, space, between, single))
-            source, rows = self._meshes[-1].matrices, self._meshes[-1].rows
-        self.spaces = [mesh.space for mesh in self._meshes]
-        self.restrict: list[Bind] = [mesh.transfer.bind_restrict for mesh in self._meshes]
-        self.prolong: list[Bind] = [mesh.transfer.bind_prolong for mesh in self._meshes]
-        self.levels = []
-        for mesh in self._meshes[:-1]:
-            first = mesh.space.numbering.first
-            self.levels.append(make_level(mesh.vectors, mesh.operator, partial(noise, first, first + mesh.vectors.num_owned)))
+            finer, rows = self.meshes[-1], BoundaryRows(space, None, prescribed(space, between, rows.mask()))
+            self._matrices.append(CoarseMatrices(shown, space))
+            shown.watchers.append(self._matrices[-1].add)
+            shown = Shown(self._matrices[-1])
+            coarse = SparseLevel(shown, rows, single)
+            self.meshes.append(coarse)
+            first, count, dtype = finer.space.numbering.first, finer.vectors.num_owned, finer.vectors.dtype
+            self.levels.append(make_level(finer.vectors, finer.operator, partial(noise, first, first + count)))
+            with collective(space.mesh.mpi):
+                transfer = LevelTransfer(between, finer.rows, rows, coarse.exchange, dtype, dtype)
+            self.restrict.append(transfer.bind_restrict)
+            self.prolong.append(transfer.bind_prolong)
         self.mat = self._create()
 
     def fill(self) -> None:
         """Takes all matrices to the state of the finest operators; collective."""
-        for mesh in self._meshes:
+        for matrices in self._matrices:
+            matrices.clear()
+        for mesh in self.meshes:
             mesh.fill(self._bottom.transfer.scale)
-        for mesh, level in zip(self._meshes, self.levels, strict=False):
+        for mesh, level in zip(self.meshes, self.levels, strict=False):
             mesh.diagonal(level.diagonal)
-        self._meshes[-1].values(self._values)
+        self.meshes[-1].values(self._values)
         self.mat.setValuesCOO(self._values, addv=PETSc.InsertMode.ADD_VALUES)
 
     def view(self) -> list[str]:
         """A line for each of `levels`."""
         return [
-            f"degree 1 on {space.mesh.num_cells_global} cells: {space.num_dofs} dofs, largest eigenvalue {level.largest:.4g}"
-            for space, level in zip(self.spaces, self.levels, strict=False)
+            f"degree 1 on {mesh.space.mesh.num_cells_global} cells: {mesh.space.num_dofs} dofs, sparse, largest eigenvalue "
+            f"{level.largest:.4g}"
+            for mesh, level in zip(self.meshes, self.levels, strict=False)
         ]
 
     def _create(self) -> PETSc.Mat:
         """The matrix of the coarsest mesh: the sum of the ranks' shares."""
-        coarsest = self._meshes[-1]
+        coarsest = self.meshes[-1]
         numbering, (rows, columns) = coarsest.space.numbering, coarsest.entries
         numbers = numbering.global_of_local
         given = numbers[rows].astype(PETSc.IntType)

@@ -33,6 +33,8 @@ _INACCURATE = 1e-3
 # How many times as often as after the last estimate of eigenvalues, and how many times more at least, a solve may apply the cycle
 # before they are estimated anew.
 _SLOWER = 1.25, 2
+# Unknowns of a coarsest mesh up to which it is solved exactly, whether or not its matrix is singular.
+_SMALL = 150
 
 
 class PMG(Ahead):
@@ -136,7 +138,7 @@ class PMG(Ahead):
         lines += [f"matrix of {its.vectors.num_owned} dofs, largest eigenvalue {its.largest:.4g}" for its in self._below.levels]
         for line in lines:
             viewer.printfASCII(f"    {line}\n")
-        space = self._operators[-1].local.space if self._meshes is None else self._meshes.spaces[-1]
+        space = self._operators[-1].local.space if self._meshes is None else self._meshes.meshes[-1].space
         viewer.printfASCII(f"    degree {space.degree}: {space.num_dofs} dofs, assembled, by\n")
         viewer.pushASCIITab()
         self.inner.view(viewer)
@@ -188,49 +190,46 @@ class PMG(Ahead):
         self._operator, self._bends, self._single, finer = operator, operator.local.bends, single, operator
         vectors = [Vectors(operator.local.runtime, space.numbering.num_owned, space.mesh.mpi)]
         self._given, self._found = vectors[0].empty(), vectors[0].empty()
-        if single:
+        refines = self._options.geometric == "auto" and space.mesh.coarser is not None
+        if single and (degrees or not refines):
             self._followers.append(in_single_precision(operator))
             finer, vectors = self._followers[0].operator, [self._followers[0].vectors]
         self._operators.append(finer)
-        refines = self._options.geometric == "auto" and space.mesh.coarser is not None
         for degree in degrees:
-            # What is assembled, or gives coarser meshes their matrices, is so in the problem's precision.
-            targets = (("matrix",) if single else ("diagonal", "action", "matrix")) if refines and degree == 1 else None
-            self._coarse.append(CoarseOperator(finer, degree, operator if degree == 1 else finer, targets))
-            above, finer = finer, self._coarse[-1].operator
+            # What is assembled is assembled in the problem's precision.
+            source, targets = (operator, ("matrix",) if refines else None) if degree == 1 else (finer, None)
+            self._coarse.append(CoarseOperator(finer, degree, source, targets))
+            finer = self._coarse[-1].operator
             vectors.append(self._coarse[-1].vectors)
             self._operators.append(finer)
         self._followers += self._coarse
-        steps, self._refusal = ladder(finer.local.space) if refines else ([], "")
-        bottom = operator if steps and not degrees else finer
-        if steps and single and degrees:
-            # Degree 1 on the finest mesh is smoothed in single precision.
-            form, rows = bottom.local.form, bottom.rows
-            self._followers.append(LevelOperator(above, form, rows, above.local.settings, True))
-            self._operators[-1] = self._followers[-1].operator
-        for level, its in zip(self._operators if steps else self._operators[:-1], vectors, strict=False):
+        for level, its in zip(self._operators[:-1], vectors, strict=False):
             first = level.local.space.numbering.first
             self._levels.append(self._level(its, product(level), partial(noise, first, first + its.num_owned)))
-        self._create_inner(pc, mat.getNearNullSpace(), prefix + "pmg_coarse_", bottom, steps)
+        steps, self._refusal = ladder(finer.local.space) if refines else ([], "")
+        self._create_inner(pc, mat.getNearNullSpace(), prefix + "pmg_coarse_", steps)
 
     def _level(self, vectors: Vectors, operator: Operator, rough: Any) -> Level:
         return Level(vectors, operator, self._options.kind, self._options.steps, rough, self._options.estimate)
 
-    def _create_inner(self, pc: PETSc.PC, near: PETSc.NullSpace, prefix: str, bottom: GlobalOperator, steps: Ladder) -> None:
+    def _create_inner(self, pc: PETSc.PC, near: PETSc.NullSpace, prefix: str, steps: Ladder) -> None:
+        linear = self._operators[-1]
+        space = linear.local.space
         if steps:
-            self._assembled = self._meshes = MeshLevels(bottom, steps, self._single, self._level)
+            self._assembled = self._meshes = MeshLevels(linear, steps, self._single, self._level)
         else:
-            self._assembled = AssembledJacobian(bottom, bottom.local.space.dm.createGlobalVec())
+            self._assembled = AssembledJacobian(linear, space.dm.createGlobalVec())
         mat = self._assembled.mat
         mat.setOptionsPrefix(prefix)
         if near.handle:
-            fine, coarsest = self._operators[0].local.space, steps[-1][0] if steps else bottom.local.space
-            mat.setNearNullSpace(restricted(near, fine, coarsest, injections(fine, bottom.local.space, steps)))
+            fine, coarsest = self._operators[0].local.space, steps[-1][0] if steps else space
+            mat.setNearNullSpace(restricted(near, fine, coarsest, injections(fine, space, steps)))
         self.inner = PETSc.PC().create(comm=pc.comm)
         self.inner.incrementTabLevel(1, parent=pc)
         self.inner.setOptionsPrefix(prefix)
         self.inner.setOperators(mat, mat)
-        self.inner.setType(PETSc.PC.Type.GAMG)
+        small = steps and mat.getSize()[0] <= _SMALL
+        self.inner.setType(PETSc.PC.Type.SVD if small else PETSc.PC.Type.GAMG)
         self.inner.setFromOptions()
 
     def _update(self) -> str:

@@ -16,6 +16,8 @@ from femgpu.spaces.space import Space
 # Rows, columns and values of entries.
 _Entries = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float64]]
 _ROUNDING = 1e-10
+# Cells of a block whose children's nodes are looked at: of PETSc's refinement all or few are in order.
+_CHECKED = 10000
 
 
 def embedding(source: Space, target: Space) -> csr_array:
@@ -70,10 +72,14 @@ def _refined(source: Space, target: Space) -> csr_array | None:
         parts.append(_entries(origin, [table[first] for table, first in zip(flat, firsts, strict=True)], kept))
         checks += list(zip(origin.offsets, flat, children, strict=True))
     matrix = _matrix(source, target, parts)
+    # In another order the cells that share a node hardly agree about it.
     rough = np.random.default_rng(0).uniform(1.0, 2.0, source.num_local)
     made = matrix @ rough
-    same = all(np.allclose(rough[cells] @ table.T, made[nodes], rtol=_ROUNDING) for cells, table, nodes in checks)
-    return matrix if same and len(made) == target.num_local else None
+    for parents, table, nodes in checks:
+        some = np.linspace(0, len(parents) - 1, min(len(parents), _CHECKED)).astype(int)
+        if not np.allclose(rough[parents[some]] @ table.T, made[nodes[some]], rtol=_ROUNDING):
+            return None
+    return matrix if np.diff(matrix.indptr).all() else None
 
 
 def _matrix(source: Space, target: Space, parts: Sequence[_Entries]) -> csr_array:
