@@ -109,6 +109,8 @@ class CoarseMatrices:
                     form, first.integral, space.mesh, block, None, False, first.quadrature, facets=None, couples=couples
                 )
                 self.terms.append(term)
+                source = children_kernels(child_values(block.cell).shape[-1])
+                self.runtime.build_ahead([(source, "add_children")])
                 self._matrices[block.index] = self.runtime.empty(8 * block.num_cells * term.num_rows**2)
 
     def clear(self) -> None:

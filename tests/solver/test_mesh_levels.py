@@ -41,12 +41,12 @@ def linear(space):
 
 @pytest.mark.parallel([1, 3])
 def test_coarse_functions_are_fine_ones():
-    meshes = [box("quadrilateral", 2), box("prism", 2)]
+    meshes = [box("quadrilateral", 2), box("prism", 1)]
+    # Linear functions on their reference cells: none of x.
+    bent = [box("triangle", 1, 3, periodic=(True, False))]
     if PETSc.COMM_WORLD.size == 1:
         meshes += [refined(random_mesh(cell, (2, 2, 2)[: dimension(cell)], 3)) for cell in ALL_CELLS]
-    # Linear functions on their reference cells: none of x.
-    bent = [refined(femgpu.mesh.read(str(DATA / f"{name}.msh"))) for name in ("disk_2", "ball_3")]
-    bent += [box(cell, 1, 3, periodic=(True, False)) for cell in ("triangle", "quadrilateral")]
+        bent += [refined(femgpu.mesh.read(str(DATA / f"{name}.msh"))) for name in ("disk_2", "ball_3")]
     for dm in meshes + bent:
         V = fine = femgpu.FunctionSpace(dm, "Lagrange", 1, 2)
         steps, refusal = ladder(V)
@@ -62,15 +62,22 @@ def test_coarse_functions_are_fine_ones():
         np.testing.assert_allclose(injections(V, V, steps) @ values, rough, rtol=1e-14)
 
 
-def problem_on(dm, degree, shape=(), state=True):
-    """Diffusion, reaction and what flows out, a coefficient that jumps from cell to cell, polynomials of a rough state or none, and
-    a side, half of which is prescribed."""
+def problem_on(dm, degree, shape=(), rough=False):
+    """Diffusion and reaction with a coefficient that jumps from cell to cell, and a side, half of which is prescribed.
+
+    Args:
+        dm: the mesh.
+        degree: of the elements.
+        shape: of the values.
+        rough: adds polynomials of a rough state, and what flows out.
+    """
     V = femgpu.FunctionSpace(dm, "Lagrange", degree, shape)
     u, v, k = femgpu.Function(V), ufl.TestFunction(V), femgpu.Function(femgpu.FunctionSpace(dm, "DG", 0))
     k.interpolate(lambda x: 1 + (16 * x[0]) // 1 % 3)
-    size = inner(u, u) if state else 0
-    F = k * (1 + size) * inner(grad(u), grad(v)) * dx + 3 * inner(u, v) * dx + (1 + size) * inner(u, v) * ds(2)
+    F = k * inner(grad(u), grad(v)) * dx + 3 * inner(u, v) * dx
     bcs = [femgpu.DirichletBC(V, 0.5, lambda x: (x[0] < 1e-9) & (x[1] < 0.6))]
+    if rough:
+        F += inner(u, u) * inner(grad(u), grad(v)) * dx + (1 + inner(u, u)) * inner(u, v) * ds(2)
     if shape:
         F += ufl.div(u) * ufl.div(v) * dx
         bcs.append(femgpu.DirichletBC(V, 0.0, 1, component=1))
@@ -95,12 +102,12 @@ def check_same(mpi, found, wanted, tolerance):
 @pytest.mark.parallel([1, 3])
 def test_matrices_are_galerkin_products():
     """On all meshes, of degree 1 and below degree 2; PETSc's matrix is that of the coarsest one."""
-    kinds = [("triangle", 2, 1, 2, "double")]
+    kinds = [("triangle", (), 1, 2, "double"), ("quadrilateral", 2, 1, 2, "single")]
     if PETSc.COMM_WORLD.size == 1:
-        kinds += [(cell, (), 1, 1, "double") for cell in ("hexahedron", "tetrahedron", "prism")]
-    for cell, shape, degree, times, precision in [*kinds, ("quadrilateral", (), 2, 2, "single")]:
+        kinds += [("hexahedron", (), 1, 1, "double"), ("tetrahedron", (), 2, 1, "double")]
+    for cell, shape, degree, times, precision in kinds:
         tolerance = 1e-12 if precision == "double" else 1e-5
-        problem = problem_on(box(cell, times), degree, shape)
+        problem = problem_on(box(cell, times), degree, shape, rough=cell == "triangle")
         runtime, mpi = problem.operator.local.runtime, problem.u.space.mesh.mpi
         with solver([problem.jacobian], PMG | {"pc_femgpu_pmg_precision": precision}) as ksp:
             ksp.setUp()
@@ -154,18 +161,16 @@ ITERATIONS = {
     ("triangle", (), 1): {3: 8, 5: 8},
     ("quadrilateral", 2, 1): {3: 8, 5: 8},
     ("tetrahedron", (), 2): {1: 8, 2: 11},
-    ("quadrilateral", (), 2): {3: 7, 4: 7},
-    ("tetrahedron", (), 1): {2: 7, 3: 10},
-    ("hexahedron", 3, 1): {2: 7},
+    ("hexahedron", (), 1): {2: 5, 3: 7},
 }
 
 
 @pytest.mark.parallel([1, 2, 3])
 def test_iterations_depend_neither_on_the_mesh_nor_on_ranks():
     found = {}
-    for (cell, shape, degree), wanted in list(ITERATIONS.items())[: 6 if PETSc.COMM_WORLD.size == 1 else 3]:
-        for times in wanted:
-            problem = problem_on(box(cell, times), degree, shape, state=False)
+    for number, ((cell, shape, degree), wanted) in enumerate(ITERATIONS.items()):
+        for times in wanted if PETSc.COMM_WORLD.size == 1 else list(wanted)[: 1 if number < 2 else 0]:
+            problem = problem_on(box(cell, times), degree, shape)
             with solver([problem.jacobian], PMG | own("CG") | {"ksp_rtol": 1e-8}) as ksp:
                 b = random_vec(problem)
                 ksp.solve(b, b.duplicate())
@@ -194,7 +199,7 @@ def test_where_there_are_none_it_is_as_before(tmp_path, monkeypatch):
             fine = dm.refine()
         if name == "wrong":
             fine.setCoarseDM(femgpu.mesh.box((8, 2), cell="triangle"))
-        problem = problem_on(fine, 2, state=False)
+        problem = problem_on(fine, 1)
         with solver(
             [problem.jacobian], PMG | own("CG") | {"pc_femgpu_pmg_geometric": "no"} if name == "off" else PMG | own("CG")
         ) as ksp:
@@ -208,7 +213,6 @@ def test_where_there_are_none_it_is_as_before(tmp_path, monkeypatch):
     assert "on 128 cells: 81 dofs" in found["on"][1] and "cells" not in found["off"][1]
 
 
-@pytest.mark.parallel([1, 2])
 def test_newton_keeps_them():
     """p-Laplace: numbers are all that a second set-up changes."""
     dm = box("triangle", 3)
@@ -221,7 +225,7 @@ def test_newton_keeps_them():
 
     def note(snes, number, norm):
         context = snes.ksp.pc.getPythonContext()
-        kept.append((context._meshes, V.mesh.mpi.size > 1 or context._cycle))
+        kept.append((context._meshes, context._cycle))
 
     problem.snes.setMonitor(note)
     problem.solve()
