@@ -6,7 +6,7 @@ from femgpu.kernels.render import render
 from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule_named
 from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.tables import pack_tables
-from femgpu.kernels.transfers import CG_STEPS, entry_kernels, krylov_kernels, sparse_kernels, vector_kernels
+from femgpu.kernels.transfers import CG_STEPS, children_kernels, entry_kernels, krylov_kernels, sparse_kernels, vector_kernels
 from femgpu.kernels.work import SECOND, FieldWork, RowsWork, Table, Work
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Table",
     "Wish",
     "Work",
+    "children_kernels",
     "entry_kernels",
     "krylov_kernels",
     "pack_tables",

@@ -62,3 +62,13 @@ def entry_kernels(place: str) -> str:
     """
     macros = [*type_macros("double"), f"#define PLACE {place}"]
     return "\n".join([*macros, source("common.cl"), source("places.cl"), source("entries.cl")])
+
+
+def children_kernels(num_nodes: int) -> str:
+    """The program that makes element matrices of those of a refined mesh (`cl/children.cl`).
+
+    Args:
+        num_nodes: of a cell, for each component.
+    """
+    macros = ["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", f"#define NODES {num_nodes}"]
+    return "\n".join([*macros, source("children.cl")])

@@ -25,13 +25,24 @@ _CELL_OPTIONS = {
 # Options that make PETSc refine by itself, at a moment when curved and periodic cells would be spoilt.
 _OTHER_REFINEMENT = ("dm_refine_pre", "dm_refine_hierarchy", "dm_refine_volume_limit_pre")
 
+# What PETSc does with or after -dm_refine, for which it is left to it; femgpu's keeps the coarser meshes.
+_WITH_REFINEMENT = (
+    "dm_refine_hierarchy",
+    "dm_refine_uniform",
+    "dm_refine_remap",
+    "dm_coord_map",
+    "dm_coarsen",
+    "dm_extrude",
+    "dm_adapt",
+)
+
 
 def create(comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
     """A mesh from the options -dm_plex_*, -dm_refine and -dm_distribute, as in PETSc; collective.
 
     Boxes of triangles and tetrahedra are femgpu's own, because PETSc needs a mesh generator for them; so are boxes of prisms
     (-dm_plex_cell triangular_prism) and periodic ones (-dm_plex_box_bd). Everything else is PETSc's. Curved meshes stay curved
-    under -dm_refine.
+    under -dm_refine, and all keep the meshes that they refine, as by `femgpu.mesh.refine`.
 
     Prisms over a mesh of triangles, and hexahedra over quadrilaterals, come from PETSc's extrusion, with
     `-dm_extrude <layers> -dm_plex_transform_extrude_use_tensor 0 -dm_plex_transform_extrude_thickness <height>` beside the
@@ -56,8 +67,13 @@ def create(comm: PETSc.Comm | None = None) -> PETSc.DMPlex:
     else:
         dm = PETSc.DMPlex().create(comm)
     if dm.getDimension() > 0 and (is_curved(dm) or is_periodic(dm)):
+        given = [name for name in _OTHER_REFINEMENT if options.hasName(name)]
+        if given:
+            raise MeshError(f"-{given[0]} would spoil the coordinates of this curved or periodic mesh; expected -dm_refine")
         return _refine_by_femgpu(dm, options)
-    return _set_from_options(dm)
+    given = options.getAll()
+    plain = not any(name.startswith(_WITH_REFINEMENT) for name in given) and given.get("dm_plex_shape", "box") == "box"
+    return _refine_by_femgpu(dm, options) if plain else _set_from_options(dm)
 
 
 def _set_from_options(dm: PETSc.DMPlex) -> PETSc.DMPlex:
@@ -69,10 +85,7 @@ def _set_from_options(dm: PETSc.DMPlex) -> PETSc.DMPlex:
 
 
 def _refine_by_femgpu(dm: PETSc.DMPlex, options: PETSc.Options) -> PETSc.DMPlex:
-    """As `_set_from_options` for a curved or periodic mesh, whose refinement is not left to PETSc."""
-    given = [name for name in _OTHER_REFINEMENT if options.hasName(name)]
-    if given:
-        raise MeshError(f"-{given[0]} would spoil the coordinates of this curved or periodic mesh; expected -dm_refine")
+    """As `_set_from_options` with a refinement that is not left to PETSc."""
     if not options.hasName("dm_refine"):
         return _set_from_options(dm)
     levels = options.getInt("dm_refine")

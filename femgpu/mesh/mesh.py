@@ -78,12 +78,13 @@ class Mesh:
             for block in self.blocks:
                 block.check_orientation()
         self.motion = Motion(self.dm, self._user_dm, self.blocks, self.mpi)
+        self._coarse_dm = dm.getCoarseDM()
         self._point_finder: PointFinder | None = None
 
     def __del__(self) -> None:
         # The user's DM holds this object: PETSc may be about to destroy that one.
         if "dm" in self.__dict__:
-            keep_aside((self.dm, self.__dict__.get("motion")))
+            keep_aside((self.dm, self.__dict__.get("motion"), self.__dict__.get("_coarse_dm")))
 
     def _read_blocks(self, cells: tuple[str, ...]) -> tuple[Block, ...]:
         topology = self.topology
@@ -141,6 +142,11 @@ class Mesh:
         alive(self.dm, "the DM of a mesh")
         if self.motion.update():
             self._point_finder = None
+
+    @property
+    def coarser(self) -> Mesh | None:
+        """The mesh that this one refines, where its DM knows it, as `femgpu.mesh.refine` says; collective."""
+        return Mesh.of(self._coarse_dm) if self._coarse_dm else None
 
     @property
     def label_dm(self) -> PETSc.DMPlex:

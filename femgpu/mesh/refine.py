@@ -10,13 +10,16 @@ children of cells across a period coordinates of their own.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
 from femgpu import petsc_c
-from femgpu.element import LagrangeElement
+from femgpu.element import LagrangeElement, reference_cell
 from femgpu.errors import MeshError, collective, meet
+from femgpu.mesh.box import from_cell_list
 from femgpu.mesh.cell_types import cell_names
 from femgpu.mesh.closures import corners
 from femgpu.mesh.coordinates import coordinate_degree, read_coordinates, read_vertices, section_offsets
@@ -39,15 +42,35 @@ def refine(dm: PETSc.DMPlex) -> PETSc.DMPlex:
         dm: the mesh.
 
     Returns:
-        A new mesh of the same degree. Its boundary is the image of the old one: it does not move towards the geometry.
+        A new mesh of the same degree, whose `getCoarseDM()` is the given one: `femgpu.PMG` makes levels of it. Its boundary is the
+        image of the old one: it does not move towards the geometry.
 
     Raises:
         MeshError: when a curved mesh is not supported, or PETSc numbers the new cells in an unknown way.
     """
     check_dm(dm)
     meet(dm.comm.tompi4py())
-    if not is_curved(dm):
-        return _refine_periodic(dm) if is_periodic(dm) else dm.refine()
+    if is_curved(dm):
+        fine = _refine_curved(dm)
+    else:
+        fine = _refine_periodic(dm) if is_periodic(dm) else dm.refine()
+    fine.setCoarseDM(dm)
+    fine.setVecType(petsc_c.vec_type(dm))
+    fine.setName(dm.getName())
+    return fine
+
+
+@cache
+def child_values(cell: str) -> npt.NDArray[np.float64]:
+    """(num_children, num_nodes, num_nodes) what the linear basis functions of a cell are at the nodes of those of its children."""
+    element = LagrangeElement(cell, 1)
+    points = _children(cell)[:, node_vertices(element)]
+    values = element.tabulate(points.reshape(-1, element.reference.dim))[0]
+    # They are multiples of an eighth: sums of such rows are to be exactly one.
+    return np.round(values, 12).reshape(*points.shape[:2], -1)
+
+
+def _refine_curved(dm: PETSc.DMPlex) -> PETSc.DMPlex:
     coarse = Mesh(dm)
     straight = dm.clone()
     straight.createCoordinateSpace(1, False, True)
@@ -94,9 +117,9 @@ def _wrap_vertices(dm: PETSc.DMPlex, lower: npt.NDArray[np.float64], period: npt
 
 def _children(cell: str) -> npt.NDArray[np.float64]:
     """(num_children, num_vertices, dim) vertices of the cells into which PETSc refines the reference cell."""
-    plex = LagrangeElement(cell, 1).petsc_fe().getDualSpace().getDM().refine()
-    mesh = Mesh(plex)
-    return mesh.block.physical_points(mesh.reference.vertices)
+    vertices = reference_cell(cell).vertices
+    plex = from_cell_list(cell, np.arange(len(vertices), dtype=np.int32)[None], vertices, PETSc.COMM_SELF)
+    return Mesh(plex.refine()).block.physical_points(vertices)
 
 
 def _vertices(dm: PETSc.DMPlex, coarse: Mesh, points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -30,6 +30,7 @@ class SparseMatrix:
 
     Attributes:
         num_entries: of the matrix.
+        values: device buffer of the entries, row by row.
     """
 
     def __init__(
@@ -47,10 +48,10 @@ class SparseMatrix:
             lanes = 1 if not runtime.device.is_gpu or mean < _ENTRIES else min(_LANES, 1 << int(np.log2(mean / _ENTRIES)))
         self.num_entries = int(matrix.nnz)
         self._runtime, self._dtype = runtime, np.float32 if value_type == "float" else np.float64
-        self._values = runtime.upload(matrix.data.astype(self._dtype))
+        self.values = runtime.upload(matrix.data.astype(self._dtype))
         structure = (runtime.upload(part.astype(np.int32)) for part in (matrix.indptr, matrix.indices))
         placeholder = runtime.empty(8)
-        arguments = [np.int32(num_rows), *structure, self._values, placeholder, placeholder, np.int32(lanes)]
+        arguments = [np.int32(num_rows), *structure, self.values, placeholder, placeholder, np.int32(lanes)]
         source = _source(runtime.device, (value_type, source_type, target_type), lanes > 1)
         self._kernel = Kernel(runtime, source, "multiply_sparse", arguments, num_rows * lanes, _GROUP)
 
@@ -64,7 +65,7 @@ class SparseMatrix:
 
     def set_values(self, values: npt.NDArray[np.float64]) -> None:
         """Other entries in the same places, row by row."""
-        self._runtime.write(self._values, values.astype(self._dtype, copy=False))
+        self._runtime.write(self.values, values.astype(self._dtype, copy=False))
 
 
 def programs(device: Device, kinds: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:

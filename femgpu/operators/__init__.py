@@ -1,6 +1,7 @@
 """Operators on L-vectors: residual, Jacobian action, diagonal, element matrices, functionals, and their numpy twin."""
 
-from femgpu.operators.assembly import Assembly
+from femgpu.operators.assembly import Assembly, MatrixSource
+from femgpu.operators.coarse_matrices import CoarseMatrices, Shown
 from femgpu.operators.columns import Columns, Groups
 from femgpu.operators.form_operator import FormOperator
 from femgpu.operators.functional import integrate
@@ -11,10 +12,13 @@ from femgpu.operators.term import Term, make_terms
 
 __all__ = [
     "Assembly",
+    "CoarseMatrices",
     "Columns",
     "FormOperator",
     "Groups",
+    "MatrixSource",
     "Pattern",
+    "Shown",
     "Term",
     "error_norm",
     "integrate",

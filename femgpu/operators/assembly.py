@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,11 +12,35 @@ from femgpu.errors import DataError
 from femgpu.kernels import vector_kernels
 from femgpu.operators.columns import Columns, Groups
 from femgpu.operators.entries import EntrySum
-from femgpu.operators.form_operator import FormOperator
 from femgpu.operators.pattern import Pattern, Rows
 from femgpu.operators.planner import EVENTS, SUMMED
 from femgpu.operators.sums import transpose
-from femgpu.runtime import Kernel, Scalars
+from femgpu.operators.term import Term
+from femgpu.runtime import Kernel, Runtime, Scalars
+
+
+class MatrixSource(Protocol):
+    """What computes element matrices: a `FormOperator`, whose attributes and methods these are."""
+
+    runtime: Runtime
+    assembly_target: str
+
+    @property
+    def terms(self) -> list[Term]:
+        """What is integrated where."""
+
+    @property
+    def bends(self) -> int:
+        """With another number the terms are others."""
+
+    def prepare(self, target: str) -> Sequence[Any]:
+        """The launches of a target."""
+
+    def element_matrices(self) -> Iterator[tuple[Term, int, int, Any]]:
+        """Term, first cell, cells, and their matrices."""
+
+    def flops(self, target: str) -> float:
+        """Of a target."""
 
 
 class Assembly:
@@ -39,7 +64,7 @@ class Assembly:
         DataError: where ranks disagree about prescribed dofs.
     """
 
-    def __init__(self, operator: FormOperator, groups: Groups, columns: Columns, more: Rows | None = None):
+    def __init__(self, operator: MatrixSource, groups: Groups, columns: Columns, more: Rows | None = None):
         self._operator, self._runtime = operator, operator.runtime
         runtime, pattern = operator.runtime, Pattern(operator.runtime, operator.terms, groups, columns, more)
         self.pattern, self.indices = pattern, (pattern.indices(0), pattern.indices(1))

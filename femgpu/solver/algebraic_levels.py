@@ -23,6 +23,8 @@ from femgpu.solver.device_vec import load, store
 # Unknowns of a coarsest level up to which its inverse is made; and what entries of it times those of the matrix come to where it
 # counts as singular.
 _DENSE, _SINGULAR = 512, 1e8
+_MULTIGRID = (PETSc.PC.Type.GAMG, PETSc.PC.Type.MG)
+_DIRECT = (PETSc.PC.Type.SVD, PETSc.PC.Type.LU, PETSc.PC.Type.CHOLESKY)
 
 _Rough = Callable[[], npt.NDArray[np.float64]]
 
@@ -31,7 +33,8 @@ class AlgebraicLevels:
     """What a cycle goes through from the matrix of a PC on; of a PC that is no multigrid that matrix alone.
 
     Args:
-        pc: that was set up: GAMG or MG on one rank, whose matrices are AIJ; any other PC on any number.
+        pc: that was set up: GAMG or MG on one rank, whose matrices are AIJ; any other PC on any number. On one rank small inverses
+            of direct solvers are taken over, too.
         runtime: the device.
         single: whether vectors, matrices and transfers are in single precision.
         make_level: of vectors, operator and what makes noise.
@@ -63,10 +66,12 @@ class AlgebraicLevels:
             self.restrict.append(_bind(make(csr_array(up.T))))
             self.prolong.append(_bind(make(up)))
         self.coarsest = vectors[-1]
-        self._apply = pc.getMGCoarseSolve().solve if self._mats else pc.apply
+        self._coarsest = pc.getMGCoarseSolve() if self._mats and pc.getType() in _MULTIGRID else None
+        self._apply = pc.apply if self._coarsest is None else self._coarsest.solve
         self._given, self._found = (self._mats[-1] if self._mats else pc.getOperators()[1]).createVecs()
         self._inverse: SparseMatrix | None = None
-        if self._mats and sizes[-1] <= _DENSE and pc.getMGCoarseSolve().getType() == PETSc.KSP.Type.PREONLY:
+        linear = self._coarsest is None or self._coarsest.getType() == PETSc.KSP.Type.PREONLY
+        if self._mats and sizes[-1] <= _DENSE and linear:
             self._inverse = make(_full(self._dense_inverse()))
         self.solve: Bind = self._by_host if self._inverse is None else _bind(self._inverse)
         self._fill_diagonals()
@@ -135,8 +140,10 @@ def _bind(matrix: SparseMatrix) -> Bind:
 
 
 def _matrices(pc: PETSc.PC) -> tuple[list[PETSc.Mat], list[PETSc.Mat]]:
-    """Operators and interpolations of a multigrid PC, the finest first; none of another PC, or one with a single level."""
-    if pc.getType() not in (PETSc.PC.Type.GAMG, PETSc.PC.Type.MG) or pc.getMGLevels() < 2:
+    """Operators and interpolations of a multigrid PC, the finest first; of a direct solver its operator; else none."""
+    if pc.getType() in _DIRECT:
+        return [pc.getOperators()[1]], []
+    if pc.getType() not in _MULTIGRID or pc.getMGLevels() < 2:
         return [], []
     numbers = list(reversed(range(pc.getMGLevels())))
     mats = [pc.getMGSmoother(number).getOperators()[1] for number in numbers]

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from petsc4py import PETSc
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array
 
 from femgpu.errors import collective
 from femgpu.forms import Form, Integral
 from femgpu.krylov import Operator, Vectors
-from femgpu.krylov.vectors import C_TYPES
-from femgpu.multigrid import FILE, Calls, SparseMatrix
+from femgpu.multigrid import FILE, Calls
 from femgpu.options import Settings
 from femgpu.solver.chebyshev_type import noise
 from femgpu.solver.global_operator import GlobalOperator
+from femgpu.solver.level_transfer import LevelTransfer, prescribed
 from femgpu.solver.transfer import BoundaryRows
 from femgpu.spaces import FunctionSpace, MixedSpace, Space, embedding
 
 
-def coarse_space(space: Space, degree: int) -> Space:
-    """The space of continuous Lagrange fields of another degree, with the same names and components; collective."""
-    spaces = {field.name: FunctionSpace(space.dm, "Lagrange", degree, field.shape) for field in space.fields}
+def coarse_space(space: Space, degree: int, dm: PETSc.DMPlex) -> Space:
+    """The space of continuous Lagrange fields of another degree on a mesh, with the same names and components; collective."""
+    spaces = {field.name: FunctionSpace(dm, "Lagrange", degree, field.shape) for field in space.fields}
     return MixedSpace(spaces) if isinstance(space, MixedSpace) else next(iter(spaces.values()))
 
 
@@ -40,6 +38,7 @@ class LevelOperator:
         rows: the prescribed dofs.
         settings: the options, the precision of the kernels among them.
         single: whether vectors of the level are floats.
+        targets: what will be asked of the operators, to be built ahead; None: what a level of its degree is for.
 
     Attributes:
         space: of the level.
@@ -47,14 +46,23 @@ class LevelOperator:
         vectors: kernels and lengths of its T-vectors.
     """
 
-    def __init__(self, source: GlobalOperator, form: Form, rows: BoundaryRows, settings: Settings, single: bool):
+    def __init__(
+        self,
+        source: GlobalOperator,
+        form: Form,
+        rows: BoundaryRows,
+        settings: Settings,
+        single: bool,
+        targets: Sequence[str] | None = None,
+    ):
         self.space, self._source = form.space, source
         mpi, runtime = self.space.mesh.mpi, source.local.runtime
         self.operator = GlobalOperator(form, rows, settings, runtime, scale=1.0, single=single)
         self.vectors = Vectors(runtime, self.space.numbering.num_owned, mpi, single=single)
         local, other = self.operator.local, source.local
         # Levels are smoothed by actions, but for the last, which is assembled.
-        local.build_ahead(("diagonal", "action") if single or self.space.degree > 1 else (local.assembly_target,))
+        smoothed = single or self.space.degree > 1
+        local.build_ahead(targets or (("diagonal", "action") if smoothed else (local.assembly_target,)))
         # Before the state is shared: what this one uploads for the first time is not the other one's to see.
         local.update()
         self._casts: Calls = []
@@ -120,72 +128,28 @@ class CoarseOperator(LevelOperator):
         finer: the next finer level, or the problem; coarse vectors have the precision of its own.
         degree: of the coarse space.
         source: what the state is read of, and whose options hold; None: `finer`.
+        targets: what is asked of the operators, as `LevelOperator`.
+
+    Attributes:
+        transfer: to and from the finer level.
     """
 
-    def __init__(self, finer: GlobalOperator, degree: int, source: GlobalOperator | None = None):
+    def __init__(
+        self, finer: GlobalOperator, degree: int, source: GlobalOperator | None = None, targets: Sequence[str] | None = None
+    ):
         fine, source = finer.local.space, source or finer
-        space, self._single = coarse_space(fine, degree), finer.device.single
+        space = coarse_space(fine, degree, fine.dm)
         between = embedding(space, fine)
-        rows = BoundaryRows(space, None, self._prescribed(space, between, finer.rows.mask()))
-        super().__init__(source, coarse_form(finer.local.form, space), rows, source.local.settings, self._single)
+        rows = BoundaryRows(space, None, prescribed(space, between, finer.rows.mask()))
+        super().__init__(source, coarse_form(finer.local.form, space), rows, source.local.settings, finer.device.single, targets)
         with collective(space.mesh.mpi):
-            self._make_transfers(between, finer, rows)
-
-    def restrict(self, fine: Any, coarse: Any) -> None:
-        """Coarse = transposed prolongation of fine, both T-vectors; zero on prescribed dofs."""
-        for call in self.bind_restrict(fine, coarse):
-            call()
-
-    def prolong(self, coarse: Any, fine: Any) -> None:
-        """Fine = the coarse function, its prescribed dofs taken for zero; both T-vectors."""
-        for call in self.bind_prolong(coarse, fine):
-            call()
-
-    def bind_restrict(self, fine: Any, coarse: Any) -> Calls:
-        """What `restrict` calls for two buffers."""
-        if self._direct:
-            return [self._down.bind(fine, coarse)]
-        return [self._down.bind(fine, self._local), partial(self.operator.transfer.to_global, self._local, coarse)]
-
-    def bind_prolong(self, coarse: Any, fine: Any) -> Calls:
-        """What `prolong` calls for two buffers."""
-        if self._direct:
-            return [self._up.bind(coarse, fine)]
-        return [partial(self.operator.transfer.to_local, coarse, self._local), self._up.bind(self._local, fine)]
-
-    @staticmethod
-    def _prescribed(space: Space, between: csr_array, mask: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:
-        """Positions of the coarse dofs that are prescribed, the same on all ranks."""
-        marks = np.zeros(between.shape[1])
-        marks[between[np.flatnonzero(mask)].indices] = 1
-        dm = space.dm
-        local, owned = dm.createLocalVec(), dm.createGlobalVec()
-        local.setArray(marks)
-        dm.localToGlobal(local, owned, addv=True)
-        dm.globalToLocal(owned, local)
-        found = np.flatnonzero(local.array_r).astype(np.int32)
-        local.destroy()
-        owned.destroy()
-        return found
-
-    def _make_transfers(self, between: csr_array, finer: GlobalOperator, rows: BoundaryRows) -> None:
-        local, runtime = self.operator.local, finer.local.runtime
-        owned = finer.local.space.numbering.local_of_owned
-        free_rows, free_columns = (1.0 - array for array in (finer.rows.mask()[owned], rows.mask()))
-        up = csr_array(diags_array(free_rows) @ between[owned] @ diags_array(free_columns))
-        up.eliminate_zeros()
-        # An L-vector is passed over where it has the entries of a T-vector, though in another precision.
-        self._direct = self.space.numbering.is_identity and self.operator.transfer.halo is None
-        values = C_TYPES[self.vectors.dtype.name]
-        coarse = values if self._direct else C_TYPES[local.scalar.name]
-        self._up = SparseMatrix(runtime, up, coarse, values, values)
-        self._down = SparseMatrix(runtime, csr_array(up.T), values, coarse, values)
-        self._local = None if self._direct else runtime.empty(local.vector_bytes)
+            scalar = self.operator.local.scalar
+            self.transfer = LevelTransfer(between, finer.rows, rows, self.operator.transfer, self.vectors.dtype, scalar)
 
 
-def restricted(near: PETSc.NullSpace, fine: Space, coarse: Space) -> PETSc.NullSpace:
-    """A near-null space in a coarser space: what its vectors are at the nodes there."""
-    between, owned = embedding(fine, coarse), coarse.numbering.local_of_owned
+def restricted(near: PETSc.NullSpace, fine: Space, coarse: Space, between: csr_array) -> PETSc.NullSpace:
+    """A near-null space in a coarser space: what its vectors are at the nodes there, which `between` tells, L to L."""
+    owned = coarse.numbering.local_of_owned
     vecs = []
     for mode in near.getVecs():
         local = fine.dm.getLocalVec()

@@ -15,7 +15,7 @@ from femgpu.errors import DataError, FormError, OptionError, SolverError
 from femgpu.kernels import entry_kernels
 from femgpu.krylov import Operator, Vectors, programs
 from femgpu.mesh.garbage import keep_aside
-from femgpu.multigrid import Cycle, Level
+from femgpu.multigrid import Bind, Cycle, Level
 from femgpu.runtime import Device
 from femgpu.solver.ahead import Ahead
 from femgpu.solver.algebraic_levels import AlgebraicLevels
@@ -25,6 +25,7 @@ from femgpu.solver.device_preconditioner import operator_of
 from femgpu.solver.device_vec import load, store
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian
+from femgpu.solver.mesh_levels import Ladder, MeshLevels, injections, ladder
 from femgpu.solver.pmg_options import PMGOptions
 
 # Relative difference of the finest level's product in single precision on noise beyond which `auto` stays with double.
@@ -32,15 +33,18 @@ _INACCURATE = 1e-3
 # How many times as often as after the last estimate of eigenvalues, and how many times more at least, a solve may apply the cycle
 # before they are estimated anew.
 _SLOWER = 1.25, 2
+# Unknowns of a coarsest mesh up to which it is solved exactly, whether or not its matrix is singular.
+_SMALL = 150
 
 
 class PMG(Ahead):
-    """Multigrid over the degree of the elements: a V-cycle from the space of the form down to degree 1.
+    """Multigrid over the degree of the elements and the meshes that were refined: a V-cycle from the form's space down.
 
     Each level has its own kernels of the same form and is smoothed by Chebyshev's iteration over its diagonal; all its vectors are
-    device buffers. The Jacobian at degree 1 is assembled on the device and handed to an inner PC of PETSc's, GAMG unless options
-    with the prefix `pmg_coarse_` say otherwise. On one rank GAMG's matrices and interpolations are taken over onto the device, and
-    smoothed there as the other levels are; only its coarsest level works on host vectors, as all other inner PCs do.
+    device buffers. Below degree 1 are the meshes that the problem's refines (`-dm_refine`, `femgpu.mesh.refine`), with Galerkin
+    operators. The Jacobian at degree 1 on the coarsest mesh is assembled on the device and handed to an inner PC of PETSc's, GAMG
+    unless options with the prefix `pmg_coarse_` say otherwise. On one rank GAMG's matrices and interpolations are taken over onto
+    the device, and smoothed there as other levels are; only its coarsest level works on host vectors, as do all other inner PCs.
 
     | option | default | |
     |---|---|---|
@@ -48,6 +52,7 @@ class PMG(Ahead):
     | -pc_femgpu_pmg_steps | 3 | products with the operator before and after each coarse correction |
     | -pc_femgpu_pmg_kind | fourth | polynomials of the smoothers, Chebyshev's: first, fourth, opt_fourth |
     | -pc_femgpu_pmg_precision | auto | of the cycle: single, double; auto: single on GPUs, unless its product is inaccurate |
+    | -pc_femgpu_pmg_geometric | auto | levels on coarser meshes: auto: on those that the problem's mesh refines; no |
     | -pc_femgpu_pmg_lag | 1 | set-ups after which what is below degree 1 is renewed; -1: when it must be |
     | -pc_femgpu_pmg_esteig_steps | 10 | products with the operator to estimate a level's largest eigenvalue |
     | -pmg_coarse_pc_type | gamg | and all other options of the inner PC |
@@ -126,10 +131,14 @@ class PMG(Ahead):
         for operator, level in zip(self._operators, self._levels, strict=False):
             space = operator.local.space
             viewer.printfASCII(f"    degree {space.degree}: {space.num_dofs} dofs, largest eigenvalue {level.largest:.4g}\n")
-        space = self._operators[-1].local.space
         assert self._below is not None
-        for level in self._below.levels:
-            viewer.printfASCII(f"    matrix of {level.vectors.num_owned} dofs, largest eigenvalue {level.largest:.4g}\n")
+        lines = [] if self._meshes is None else self._meshes.view()
+        if self._refusal:
+            lines.append(f"no {'more ' * bool(lines)}levels on coarser meshes: {self._refusal}")
+        lines += [f"matrix of {its.vectors.num_owned} dofs, largest eigenvalue {its.largest:.4g}" for its in self._below.levels]
+        for line in lines:
+            viewer.printfASCII(f"    {line}\n")
+        space = self._operators[-1].local.space if self._meshes is None else self._meshes.meshes[-1].space
         viewer.printfASCII(f"    degree {space.degree}: {space.num_dofs} dofs, assembled, by\n")
         viewer.pushASCIITab()
         self.inner.view(viewer)
@@ -142,28 +151,26 @@ class PMG(Ahead):
     def _let_go(self) -> None:
         if self.inner is not None:
             self.inner.destroy()
+            assert self._assembled is not None
             self._assembled.mat.destroy()
-            keep_aside((self._operator, self._followers, self._assembled, self._below))
+            keep_aside((self._operator, self._followers, self._assembled, self._meshes, self._below))
         self.inner, self._bends = None, -1
         self._single, self._objection = False, ""
         self._applied, self._reference, self._age = 0, 0, 0
         self._operator: GlobalOperator | None = None
+        self._operators: list[GlobalOperator] = []
         self._followers: list[LevelOperator] = []
         self._coarse: list[CoarseOperator] = []
         self._levels: list[Level] = []
-        self._assembled: Any = None
+        self._assembled: AssembledJacobian | MeshLevels | None = None
+        self._meshes: MeshLevels | None = None
+        self._refusal = ""
         self._cycle: Any = None
         self._below: AlgebraicLevels | None = None
         self._given = self._found = None
 
     def _starts_single(self, device: Device) -> bool:
         return prefers_single(device) if self._options.precision == "auto" else self._options.precision == "single"
-
-    @property
-    def _operators(self) -> list[GlobalOperator]:
-        """Of all levels, the finest first."""
-        assert self._operator is not None
-        return [*([] if self._single else [self._operator]), *(follower.operator for follower in self._followers)]
 
     def _create(self, pc: PETSc.PC, mat: PETSc.Mat, operator: GlobalOperator, single: bool) -> None:
         self._let_go()
@@ -183,35 +190,46 @@ class PMG(Ahead):
         self._operator, self._bends, self._single, finer = operator, operator.local.bends, single, operator
         vectors = [Vectors(operator.local.runtime, space.numbering.num_owned, space.mesh.mpi)]
         self._given, self._found = vectors[0].empty(), vectors[0].empty()
-        if single:
+        refines = self._options.geometric == "auto" and space.mesh.coarser is not None
+        if single and (degrees or not refines):
             self._followers.append(in_single_precision(operator))
             finer, vectors = self._followers[0].operator, [self._followers[0].vectors]
+        self._operators.append(finer)
         for degree in degrees:
             # What is assembled is assembled in the problem's precision.
-            self._coarse.append(CoarseOperator(finer, degree, operator if degree == 1 else finer))
+            source, targets = (operator, ("matrix",) if refines else None) if degree == 1 else (finer, None)
+            self._coarse.append(CoarseOperator(finer, degree, source, targets))
             finer = self._coarse[-1].operator
             vectors.append(self._coarse[-1].vectors)
+            self._operators.append(finer)
         self._followers += self._coarse
         for level, its in zip(self._operators[:-1], vectors, strict=False):
             first = level.local.space.numbering.first
             self._levels.append(self._level(its, product(level), partial(noise, first, first + its.num_owned)))
-        self._create_inner(pc, mat.getNearNullSpace(), prefix + "pmg_coarse_")
+        steps, self._refusal = ladder(finer.local.space) if refines else ([], "")
+        self._create_inner(pc, mat.getNearNullSpace(), prefix + "pmg_coarse_", steps)
 
     def _level(self, vectors: Vectors, operator: Operator, rough: Any) -> Level:
         return Level(vectors, operator, self._options.kind, self._options.steps, rough, self._options.estimate)
 
-    def _create_inner(self, pc: PETSc.PC, near: PETSc.NullSpace, prefix: str) -> None:
-        coarsest = self._operators[-1]
-        self._assembled = AssembledJacobian(coarsest, coarsest.local.space.dm.createGlobalVec())
+    def _create_inner(self, pc: PETSc.PC, near: PETSc.NullSpace, prefix: str, steps: Ladder) -> None:
+        linear = self._operators[-1]
+        space = linear.local.space
+        if steps:
+            self._assembled = self._meshes = MeshLevels(linear, steps, self._single, self._level)
+        else:
+            self._assembled = AssembledJacobian(linear, space.dm.createGlobalVec())
         mat = self._assembled.mat
         mat.setOptionsPrefix(prefix)
         if near.handle:
-            mat.setNearNullSpace(restricted(near, self._operators[0].local.space, coarsest.local.space))
+            fine, coarsest = self._operators[0].local.space, steps[-1][0] if steps else space
+            mat.setNearNullSpace(restricted(near, fine, coarsest, injections(fine, space, steps)))
         self.inner = PETSc.PC().create(comm=pc.comm)
         self.inner.incrementTabLevel(1, parent=pc)
         self.inner.setOptionsPrefix(prefix)
         self.inner.setOperators(mat, mat)
-        self.inner.setType(PETSc.PC.Type.GAMG)
+        small = steps and mat.getSize()[0] <= _SMALL
+        self.inner.setType(PETSc.PC.Type.SVD if small else PETSc.PC.Type.GAMG)
         self.inner.setFromOptions()
 
     def _update(self) -> str:
@@ -220,7 +238,7 @@ class PMG(Ahead):
         Returns:
             What is wrong with it, empty if nothing.
         """
-        assert self.inner is not None
+        assert self.inner is not None and self._assembled is not None
         for follower in self._followers:
             follower.update()
         for operator, level in zip(self._operators, self._levels, strict=False):
@@ -235,17 +253,21 @@ class PMG(Ahead):
             if self._below is None or not self._below.update():
                 self._below = AlgebraicLevels(self.inner, self._operators[0].local.runtime, self._single, self._level)
                 self._cycle = None
-            stale += [level for level in self._below.levels if level.follow()]
+            coarse = [*(self._meshes.levels if self._meshes is not None else []), *self._below.levels]
+            stale += [level for level in coarse if level.follow()]
         below = self._below
-        levels = self._levels + below.levels
+        parts: list[MeshLevels | AlgebraicLevels] = [below] if self._meshes is None else [self._meshes, below]
+        levels = [*self._levels, *(level for part in parts for level in part.levels)]
         for number, level in enumerate(levels):
             if (renew or level in stale) and (wrong := level.estimate()):
                 return f"the operator of level {number}, counted from the finest, has no largest eigenvalue ({wrong})"
         if self._cycle is None:
             if self._single and self._levels and not self._followers[0].agrees(_INACCURATE):
                 return "the product in single precision is inaccurate"
-            restrict = [*(coarse.bind_restrict for coarse in self._coarse), *below.restrict]
-            prolong = [*(coarse.bind_prolong for coarse in self._coarse), *below.prolong]
+            restrict: list[Bind] = [coarse.transfer.bind_restrict for coarse in self._coarse]
+            prolong: list[Bind] = [coarse.transfer.bind_prolong for coarse in self._coarse]
+            for part in parts:
+                restrict, prolong = restrict + part.restrict, prolong + part.prolong
             self._cycle = Cycle(levels, restrict, prolong, below.solve, below.coarsest)
         return ""
 

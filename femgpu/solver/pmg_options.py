@@ -10,6 +10,7 @@ from femgpu.errors import OptionError
 from femgpu.multigrid import KINDS
 
 PRECISIONS = ("auto", "single", "double")
+GEOMETRIC = ("auto", "no")
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class PMGOptions:
         kind: of the smoothers' polynomials.
         precision: one of `PRECISIONS`.
         estimate: products to estimate a largest eigenvalue.
+        geometric: one of `GEOMETRIC`, whether there are levels on the meshes that the problem's refines.
         lag: set-ups after which what is below degree 1 is renewed; -1: when it must be.
     """
 
@@ -30,6 +32,7 @@ class PMGOptions:
     kind: str = "fourth"
     precision: str = "auto"
     estimate: int = 10
+    geometric: str = "auto"
     lag: int = 1
 
     def read(self, pc: PETSc.PC) -> PMGOptions:
@@ -63,6 +66,7 @@ class PMGOptions:
             steps=number("steps", self.steps),
             kind=word("kind", self.kind, KINDS),
             precision=word("precision", self.precision, PRECISIONS),
+            geometric=word("geometric", self.geometric, GEOMETRIC),
             estimate=number("esteig_steps", self.estimate),
             lag=number("lag", self.lag, extra=-1),
         )

@@ -3,7 +3,7 @@
 from femgpu.spaces.boundary import DirichletBC
 from femgpu.spaces.cell_quantities import CELL_MAPS, CELL_QUANTITIES, cell_quantity
 from femgpu.spaces.constant import Constant
-from femgpu.spaces.embedding import embedding
+from femgpu.spaces.embedding import embedding, refined_embedding
 from femgpu.spaces.field import Field
 from femgpu.spaces.function import Function, SubFunction, fields_of
 from femgpu.spaces.function_space import FunctionSpace
@@ -35,6 +35,7 @@ __all__ = [
     "is_rate",
     "mesh_of",
     "rate_of",
+    "refined_embedding",
     "rigid_body_modes",
     "time_derivative",
     "time_shift",

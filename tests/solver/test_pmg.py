@@ -71,9 +71,9 @@ def test_the_coarse_operator_is_the_galerkin_product():
             given = rng.standard_normal(count) * ~mask
             c, result, galerkin = buffers(finer, given, *(np.full(count, np.nan) for _ in range(2)))
             fine, product = buffers(finer, np.zeros(fine_count), np.full(fine_count, np.nan))
-            coarse.prolong(c, fine)
+            coarse.transfer.prolong(c, fine)
             finer.device.action(fine, product)
-            coarse.restrict(product, galerkin)
+            coarse.transfer.restrict(product, galerkin)
             coarse.operator.device.action(c, result)
             values, wanted = read(finer, result, count), read(finer, galerkin, count)
             size = space.mesh.mpi.allreduce(float(values @ values)) ** 0.5
@@ -91,8 +91,8 @@ def test_restriction_is_the_transpose_of_prolongation(precision):
     rng = np.random.default_rng(mpi.rank)
     x, r = rng.standard_normal(count), rng.standard_normal(fine_count)
     given, residual, fine, restricted = buffers(finer, x, r, np.zeros(fine_count), np.full(count, np.nan))
-    coarse.prolong(given, fine)
-    coarse.restrict(residual, restricted)
+    coarse.transfer.prolong(given, fine)
+    coarse.transfer.restrict(residual, restricted)
     left, right = mpi.allreduce(r @ read(finer, fine, fine_count)), mpi.allreduce(x @ read(finer, restricted, count))
     assert left == pytest.approx(right, rel=1e-12 if precision == "double" else 1e-5)
 

@@ -1,0 +1,218 @@
+"""Levels of multigrid on the meshes that a problem's mesh refines: linear functions, Galerkin operators, all on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from petsc4py import PETSc
+from scipy.sparse import csr_array
+
+from femgpu.errors import MeshError, collective
+from femgpu.kernels import vector_kernels
+from femgpu.krylov import Operator, Vectors
+from femgpu.krylov.vectors import C_TYPES
+from femgpu.multigrid import FILE, Bind, Calls, Level, SparseMatrix
+from femgpu.operators import Assembly, CoarseMatrices, Columns, Groups, MatrixSource, Shown
+from femgpu.runtime import Kernel
+from femgpu.solver.chebyshev_type import noise
+from femgpu.solver.coarsening import coarse_space
+from femgpu.solver.global_operator import GlobalOperator
+from femgpu.solver.level_transfer import LevelTransfer, prescribed
+from femgpu.solver.transfer import BoundaryRows, Transfer
+from femgpu.spaces import Space, embedding, refined_embedding
+
+# Spaces of coarser and coarser meshes, each with its functions in the one before, from L-vectors to L-vectors.
+Ladder = list[tuple[Space, csr_array]]
+
+
+def ladder(space: Space) -> tuple[Ladder, str]:
+    """The spaces on the meshes that a space's mesh refines, the finest first; collective.
+
+    Args:
+        space: of degree 1.
+
+    Returns:
+        The spaces, as many as serve, and why there are no more where the mesh refines another one; else nothing.
+    """
+    found: Ladder = []
+    try:
+        while (mesh := space.mesh.coarser) is not None:
+            coarse = coarse_space(space, 1, mesh.clone_dm())
+            between = refined_embedding(coarse, space)
+            if between is None:
+                return found, "the cells of a rank are not the children of those of the coarser mesh, in their order"
+            found.append((coarse, between))
+            space = coarse
+    except MeshError as error:
+        return found, f"the coarser mesh is not supported ({error})"
+    return found, ""
+
+
+def injections(fine: Space, linear: Space, steps: Ladder) -> csr_array:
+    """From a space to the coarsest one: nodal values, L to L.
+
+    Args:
+        fine: the space.
+        linear: the one of degree 1 on the same mesh.
+        steps: what `ladder` made of that.
+    """
+    found = embedding(fine, linear)
+    for _, between in steps:
+        # The nodes of the coarser mesh are among those of the finer one.
+        alone = np.flatnonzero(np.diff(between.indptr) == 1)
+        columns = between.indices[between.indptr[alone]]
+        found = csr_array((np.ones(len(alone)), (columns, alone)), shape=between.shape[::-1]) @ found
+    return found
+
+
+class SparseLevel:
+    """An operator on linear functions as a sparse matrix between this rank's L-vectors, on the device.
+
+    Args:
+        source: the element matrices.
+        rows: what is prescribed.
+        single: whether vectors and matrix are in single precision.
+
+    Attributes:
+        space: of the functions.
+        rows: what is prescribed.
+        vectors: kernels and lengths.
+        exchange: between T- and L-vectors.
+        operator: what a level multiplies with.
+        entries: rows and columns of the matrix's entries, positions in the L-vector.
+    """
+
+    def __init__(self, source: MatrixSource, rows: BoundaryRows, single: bool):
+        self.rows, self.space = rows, rows.space
+        runtime, mpi, count = source.runtime, self.space.mesh.mpi, self.space.num_local
+        self.vectors = Vectors(runtime, self.space.numbering.num_owned, mpi, single=single)
+        ctype, num_bytes = C_TYPES[self.vectors.dtype.name], self.vectors.dtype.itemsize * count
+        source.prepare("matrix")
+        with collective(mpi):
+            self.exchange = Transfer(self.space, rows, "single" if single else "double", runtime, single)
+            self._direct = self.exchange.same and self.exchange.halo is None
+            free = rows.mask() == 0
+            columns = Columns(0, count, np.empty(0, np.int64), np.where(free, np.arange(count), -1).astype(np.int32))
+            self._assembly = Assembly(source, Groups(self.space), columns)
+            indices, pattern = self._assembly.indices[0], self._assembly.pattern
+            del self._assembly.indices
+            numbers = np.arange(count, dtype=np.int32)
+            self.entries = np.repeat(numbers, pattern.lengths[:, 0]), indices
+            starts = np.append(pattern.starts[:, 0], np.int32(len(indices)))
+            given = csr_array((np.zeros(len(indices)), indices, starts), shape=(count, count))
+            self._matrix = SparseMatrix(runtime, given, ctype, ctype, ctype)
+            every = Vectors(runtime, len(indices), mpi, single=single)
+            self._take = every.kernel("take", None, self._assembly.values, self._matrix.values, file=FILE)
+            diagonal = runtime.upload(np.flatnonzero(self.entries[0] == indices).astype(np.int32))
+            arguments = [np.int32(count), diagonal, self._assembly.values, self._assembly.values]
+            self._pack = Kernel(runtime, vector_kernels("double", ctype), "pack", arguments, count, 64)
+            self._given, self._found = (runtime.empty(0 if self._direct else num_bytes) for _ in range(2))
+        self.operator = Operator(self._multiply, bind=self._bind)
+
+    def fill(self, scale: float) -> None:
+        """Sums the element matrices; `scale` is the diagonal of prescribed rows."""
+        self._assembly.compute(scale)
+        self._take()
+
+    def diagonal(self, out: Any) -> None:
+        """`out` = the diagonal, a T-vector; collective."""
+        self._pack.set(3, out if self._direct else self._found)
+        self._pack()
+        if not self._direct:
+            self.exchange.to_global(self._found, out)
+
+    def values(self, out: npt.NDArray[np.float64]) -> None:
+        """Reads the values of this rank's `entries`, in double precision."""
+        if out.size:
+            self.vectors.runtime.read(self._assembly.pattern.section(self._assembly.values, 0, 8), out)
+
+    def _multiply(self, x: Any, y: Any) -> None:
+        for call in self._bind(x, y):
+            call()
+
+    def _bind(self, x: Any, y: Any) -> Calls:
+        if self._direct:
+            return [self._matrix.bind(x, y)]
+        before, after = partial(self.exchange.to_local, x, self._given), partial(self.exchange.to_global, self._found, y)
+        return [before, self._matrix.bind(self._given, self._found), after]
+
+
+class MeshLevels:
+    """What a cycle goes through from degree 1 on: the finest mesh and those that it refines, the coarsest a matrix of PETSc's.
+
+    Args:
+        bottom: the operators of degree 1 on the finest mesh, whose element matrices are in the problem's precision.
+        steps: the spaces on the other meshes, at least one.
+        single: whether vectors and matrices of the levels are in single precision.
+        make_level: of vectors, operator and what makes noise.
+
+    Attributes:
+        levels: those that are smoothed, the finest first, all meshes but the coarsest; `fill` fills their `diagonal`.
+        restrict: for each of them, to the next one.
+        prolong: for each of them, from the next one.
+        meshes: the operators on all meshes.
+        mat: the matrix of the coarsest mesh.
+    """
+
+    def __init__(self, bottom: GlobalOperator, steps: Ladder, single: bool, make_level: Callable[[Vectors, Operator, Any], Level]):
+        self._bottom = bottom
+        self.meshes, self._matrices = list[SparseLevel](), list[CoarseMatrices]()
+        self.restrict, self.prolong, self.levels = list[Bind](), list[Bind](), list[Level]()
+        shown, rows = Shown(bottom.local), bottom.rows
+        self.meshes.append(SparseLevel(shown, rows, single))
+        for space, between in steps:
+            finer, rows = self.meshes[-1], BoundaryRows(space, None, prescribed(space, between, rows.mask()))
+            self._matrices.append(CoarseMatrices(shown, space))
+            shown.watchers.append(self._matrices[-1].add)
+            shown = Shown(self._matrices[-1])
+            coarse = SparseLevel(shown, rows, single)
+            self.meshes.append(coarse)
+            first, count, dtype = finer.space.numbering.first, finer.vectors.num_owned, finer.vectors.dtype
+            self.levels.append(make_level(finer.vectors, finer.operator, partial(noise, first, first + count)))
+            with collective(space.mesh.mpi):
+                transfer = LevelTransfer(between, finer.rows, rows, coarse.exchange, dtype, dtype)
+            self.restrict.append(transfer.bind_restrict)
+            self.prolong.append(transfer.bind_prolong)
+        self.mat = self._create()
+
+    def fill(self) -> None:
+        """Takes all matrices to the state of the finest operators; collective."""
+        for matrices in self._matrices:
+            matrices.clear()
+        for mesh in self.meshes:
+            mesh.fill(self._bottom.transfer.scale)
+        for mesh, level in zip(self.meshes, self.levels, strict=False):
+            mesh.diagonal(level.diagonal)
+        self.meshes[-1].values(self._values)
+        self.mat.setValuesCOO(self._values, addv=PETSc.InsertMode.ADD_VALUES)
+
+    def view(self) -> list[str]:
+        """A line for each of `levels`."""
+        return [
+            f"degree 1 on {mesh.space.mesh.num_cells_global} cells: {mesh.space.num_dofs} dofs, sparse, largest eigenvalue "
+            f"{level.largest:.4g}"
+            for mesh, level in zip(self.meshes, self.levels, strict=False)
+        ]
+
+    def _create(self) -> PETSc.Mat:
+        """The matrix of the coarsest mesh: the sum of the ranks' shares."""
+        coarsest = self.meshes[-1]
+        numbering, (rows, columns) = coarsest.space.numbering, coarsest.entries
+        numbers = numbering.global_of_local
+        given = numbers[rows].astype(PETSc.IntType)
+        # Prescribed rows have what their owner says.
+        ghosts = np.zeros(len(numbers), bool)
+        ghosts[numbering.ghosts] = True
+        given[(ghosts & (coarsest.rows.mask() != 0))[rows]] = -1
+        self._values = np.zeros(len(rows))
+        template = coarsest.space.dm.getGlobalVec()
+        mat = PETSc.Mat().create(comm=coarsest.space.comm)
+        mat.setSizes((template.getSizes(), template.getSizes()), bsize=template.getBlockSize())
+        coarsest.space.dm.restoreGlobalVec(template)
+        mat.setType(PETSc.Mat.Type.AIJ)
+        mat.setPreallocationCOO(given, numbers[columns].astype(PETSc.IntType))
+        return mat
