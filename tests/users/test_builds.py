@@ -12,7 +12,7 @@ from femgpu.forms import functional, lower_form
 from femgpu.kernels import render
 from femgpu.model import Limits
 from femgpu.operators.application import term_tables
-from femgpu.operators.term import make_terms
+from femgpu.operators.division import make_terms
 from femgpu.operators.ways import alternatives, choose_plan
 from femgpu.operators.work import make_work
 from femgpu.options import Settings
