@@ -17,6 +17,8 @@ import femgpu
 from femgpu import Constant, Function, FunctionSpace, NonlinearProblem
 from femgpu.element import basix_rule
 from femgpu.element.reference import FACET_NAMES
+from femgpu.forms.ufl.walk import Walk
+from femgpu.mesh import interior
 from femgpu.spaces.cell_quantities import CELL_QUANTITIES
 
 DATA = Path(__file__).parents[1] / "data"
@@ -227,6 +229,37 @@ def test_all_operators_against_the_oracle(name):
     )
     expected = oracle(V, k, flow)
     compare(weak_form(V, k, flow) * dS(degree=DEGREE), V, expected, ("gather", "atomic") if name in ATOMIC else ("gather",), rng)
+
+
+def as_alone(setattr):
+    """The second cell sees the facet as if it were the first one."""
+    turns = interior.relative_turns
+    setattr(interior, "relative_turns", lambda num_vertices: np.full_like(turns(num_vertices), len(turns(num_vertices)) // 2))
+
+
+def normal_of_the_first_cell(setattr):
+    """Both cells have one outward normal."""
+    setattr(
+        Walk, "in_second", lambda walk, e, *rest, given=Walk.in_second: type(e).__name__ != "FacetNormal" and given(walk, e, *rest)
+    )
+
+
+def coefficients_of_the_first_cell(setattr):
+    """Coefficients are the same in both cells."""
+    setattr(Walk, "in_second", lambda walk, e, *rest, given=Walk.in_second: hasattr(e, "number") and given(walk, e, *rest))
+
+
+@pytest.mark.parametrize("plant", [as_alone, normal_of_the_first_cell, coefficients_of_the_first_cell])
+def test_faults_are_seen(monkeypatch, plant):
+    rng = np.random.default_rng(0)
+    dm = make_mesh("triangle", rng)
+    V = FunctionSpace(dm, "DG", 1)
+    k, flow = random_function(FunctionSpace(dm, "DG", 1), rng), random_function(FunctionSpace(dm, "Lagrange", 1, (2,)), rng)
+    expected, (u, vector) = oracle(V, k, flow), (random_function(V, rng), Function(V).vec)
+    plant(monkeypatch.setattr)
+    problem = NonlinearProblem(ufl.replace(weak_form(V, k, flow), {ufl.TrialFunction(V): u}) * dS(degree=DEGREE), u)
+    problem.residual(u.vec, vector)
+    assert abs(vector.array - expected @ u.vec.array).max() > 1e-3 * abs(expected).max()
 
 
 @pytest.mark.parametrize("name", ["triangle", "prism"])

@@ -22,7 +22,7 @@ GPU = Limits(unroll=2048, block=32, group=128, local_bytes=200_000)
 
 def plan_and_source(term, target, pointwise, settings=Settings()):  # noqa: B008
     plan = choose_plan(make_work(term, target, pointwise), term, settings, GPU).plan
-    return plan, render(plan, pointwise.body, term_tables(term, plan, pointwise))
+    return plan, render(plan, pointwise.body, term_tables(term, plan, pointwise)[0])
 
 
 def function(cell, degree, shape=()):
