@@ -75,7 +75,7 @@ class CellArrays:
         key, make = self._entry(term, plan, array, fields, tables)
         if key not in self._kept:
             self._kept[key] = self.runtime.upload(make())
-            if array.role[0] in _MOVING:
+            if array.role[0] in _MOVING or array.role == ("other", "geometry"):
                 self._moving[key] = make
         return self._kept[key]
 

@@ -67,6 +67,43 @@ def test_quantities_of_both_cells():
         assert abs(femgpu.assemble(integrand * dS) - value) < 1e-12, integrand
 
 
+@pytest.mark.parametrize("geometry", ["stored", "recomputed"])
+def test_a_mesh_that_moves(geometry, rng):
+    """Both cells of a facet follow, also where affine ones begin to bend: the operator then is that of a new mesh."""
+    made = [femgpu.mesh.box((3, 2), "quadrilateral", comm=PETSc.COMM_SELF) for _ in range(2)]
+    values, results = rng.uniform(-1, 1, 24), []
+
+    def stretch(dm, bend):
+        x = dm.getCoordinatesLocal().array.reshape(-1, 2)
+        x[:] = np.stack([x[:, 0] ** (1 + bend) * 1.5, x[:, 1] + 0.2 * bend * x[:, 0]], axis=1) + 0.1 * x[:, :1] * x[:, 1:] * bend
+        dm.setCoordinatesLocal(dm.getCoordinatesLocal())
+
+    def problem(dm):
+        V = FunctionSpace(dm, "DG", 1)
+        u, v, n = Function(V), ufl.TestFunction(V), ufl.FacetNormal(V.ufl_domain())
+        u.vec.setArray(values)
+        F = dot(avg(grad(u)), jump(v, n)) * dS + dot(grad(v)("-"), n("-")) * ufl.CellVolume(V.ufl_domain())("-") * u("+") * dS
+        return NonlinearProblem(F, u, petsc_options={"femgpu_geometry": geometry, "femgpu_jacobian": "assembled"}), u
+
+    moving, u = problem(made[0])
+    for bend in (0, 0.3):
+        for dm in made:
+            stretch(dm, bend)
+        results = [compute(*entry) for entry in ((moving, u), problem(made[1]))]
+        for one, other in zip(*results, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-13)
+
+
+def compute(problem, u):
+    """Residual and Jacobian."""
+    residual = u.vec.duplicate()
+    problem.residual(u.vec, residual)
+    problem.snes.setUp()
+    jacobian, preconditioner, _ = problem.snes.getJacobian()
+    problem.snes.computeJacobian(u.vec, jacobian, preconditioner)
+    return residual.array.copy(), jacobian.getValues(range(residual.size), range(residual.size))
+
+
 def test_a_form_of_facets_alone_where_there_are_none():
     dm = femgpu.mesh.box((1, 1), "quadrilateral", comm=PETSc.COMM_SELF)
     assert femgpu.assemble(Constant(dm, 1.0) * dS) == 0
