@@ -11,6 +11,7 @@ from ufl import dot, dS, dx, grad, jump
 
 import femgpu
 from femgpu import Function, FunctionSpace, NonlinearProblem
+from femgpu.operators import is_symmetric
 
 # Cells per direction of two meshes, by cell, degree and the driver's solution.
 MESHES = {("triangle", 1, "smooth"): (8, 16), ("triangle", 3, "smooth"): (4, 8), ("quadrilateral", 2, "interface"): (4, 8)}
@@ -24,6 +25,7 @@ def test_interior_penalty(set_options, cell, degree, solution):
         problem, exact = dg_poisson.discretise(femgpu.mesh.box((count, count), cell, comm=PETSc.COMM_SELF), degree, solution)
         problem.solve()
         errors.append(femgpu.error_norm(problem.u, exact))
+    assert is_symmetric(problem.operator.local.form)
     assert math.log(errors[0] / errors[1]) / math.log(counts[1] / counts[0]) > degree + 0.85
 
 
