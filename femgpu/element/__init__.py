@@ -4,7 +4,7 @@ from femgpu.element.choice import choose_rules
 from femgpu.element.facets import FacetQuadrature, facet_rules, petsc_facet_rules
 from femgpu.element.lagrange import LagrangeElement
 from femgpu.element.quadrature import EXACT_DEGREE, SCHEMES, Quadrature, basix_rule, collocated_degree, petsc_rule, scheme_rule
-from femgpu.element.reference import CELL_NAMES, ReferenceCell, reference_cell
+from femgpu.element.reference import CELL_NAMES, ReferenceCell, arrangements, reference_cell, relative_turns
 from femgpu.element.tensor import Factors, Tensor, tensor_factors
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Quadrature",
     "ReferenceCell",
     "Tensor",
+    "arrangements",
     "basix_rule",
     "choose_rules",
     "collocated_degree",
@@ -24,6 +25,7 @@ __all__ = [
     "petsc_facet_rules",
     "petsc_rule",
     "reference_cell",
+    "relative_turns",
     "scheme_rule",
     "tensor_factors",
 ]

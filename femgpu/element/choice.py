@@ -21,7 +21,7 @@ def choose_rules(
 
     Args:
         cell: name of the reference cell.
-        kind: "cell" or "exterior_facet".
+        kind: "cell", "exterior_facet" or "interior_facet".
         degree: the degree that the rules integrate exactly; None asks for the points that PETSc gives an element by itself.
         scheme: one of `SCHEMES`.
         elements: of the fields that are read or tested with: PETSc's points are those of the highest degree.
@@ -33,8 +33,8 @@ def choose_rules(
     Raises:
         FormError: for an unknown scheme, a negative degree, and where the scheme has no rule of this degree on this cell.
     """
-    on_cells = kind == "cell"
+    on_cells, turned = kind == "cell", {"turned": True} if kind == "interior_facet" else {}
     if order < 0 and degree is not None:
-        return (scheme_rule(cell, degree, scheme),) if on_cells else facet_rules(cell, degree, scheme)
+        return (scheme_rule(cell, degree, scheme),) if on_cells else facet_rules(cell, degree, scheme, **turned)
     largest, given = max(element.degree for element in elements), None if order < 0 else order
-    return (petsc_rule(cell, largest, given),) if on_cells else petsc_facet_rules(cell, largest, given)
+    return (petsc_rule(cell, largest, given),) if on_cells else petsc_facet_rules(cell, largest, given, **turned)

@@ -153,3 +153,46 @@ def reference_cell(name: str) -> ReferenceCell:
     array = np.array(vertices, np.float64)
     array.flags.writeable = False
     return ReferenceCell(name, array.shape[1], array, loops, is_simplex, volume)
+
+
+@cache
+def arrangements(num_vertices: int) -> npt.NDArray[np.int64]:
+    """How a part of a cell can lie in it.
+
+    Args:
+        num_vertices: of the part: 1, 2, 3 or 4.
+
+    Returns:
+        (num_orientations, num_vertices): row t says which vertices of the part's own frame are those of the cell's entity, in
+        the order of the entity. Rows are in the order of PETSc's orientations, negative ones first.
+    """
+    if num_vertices == 1:
+        return np.zeros((1, 1), np.int64)
+    if num_vertices == 2:
+        return np.array([[1, 0], [0, 1]])
+    turn = np.arange(num_vertices)
+    forward = [(turn + first) % num_vertices for first in range(num_vertices)]
+    # Orientation -1 - k starts at vertex -k - 1 and goes backwards, as in PETSc's DMPolytopeTypeGetVertexArrangement.
+    backward = [(second - turn) % num_vertices for second in _BACKWARD[num_vertices]]
+    return np.array(backward + forward)
+
+
+# First vertex of the arrangements with negative orientation, from the most negative one.
+_BACKWARD = {3: (1, 0, 2), 4: (2, 1, 0, 3)}
+
+
+@cache
+def relative_turns(num_vertices: int) -> npt.NDArray[np.int32]:
+    """How a part lies in one cell, as seen from another cell that has it.
+
+    Args:
+        num_vertices: of the part.
+
+    Returns:
+        (num_orientations, num_orientations) int32: by the part's turns in the other cell and in the one, the row of `arrangements`
+        that says which vertices of the other cell's entity are those of the one's.
+    """
+    rows = arrangements(num_vertices)
+    inverse = np.argsort(rows, axis=1)
+    found = inverse[:, rows]
+    return (found[:, :, None] == rows).all(axis=3).argmax(axis=2).astype(np.int32)

@@ -36,6 +36,9 @@ tensor values counted row by row:
 
 `f` counts components of the test function, `g` those of the direction.
 
+On facets between two cells every component is there twice: `u`, `w`, `a`, the test function and the direction have all of their
+components in the first cell, then all of them in the second one, and `C` counts both. `x` and `n` are those of the first cell.
+
 `K`, `det` and `weight` are read by functions in reference coordinates only (`pull_back`). There the derivatives in `u_x`,
 `w_x`, `a_x` and their second derivatives are those with respect to X, the outputs multiply test functions and directions
 derived with respect to X, and hold the measure `weight * det`. `x` and `n` are physical everywhere.
@@ -97,7 +100,7 @@ class Integral:
     """One integral of a form. A pointwise function that is None contributes nothing.
 
     Attributes:
-        type: "cell" or "exterior_facet".
+        type: "cell", "exterior_facet" or "interior_facet".
         subdomain: regions that are integrated over, one after the other: values of "Cell Sets" or "Face Sets", names, or
             (label name, values); empty means everywhere.
         degree: the degree that the quadrature integrates exactly; None asks for PETSc's own points.
@@ -121,6 +124,11 @@ class Integral:
     jacobian: Pointwise | None = None
     functional: Pointwise | None = None
     transposed: Pointwise | None = None
+
+    @property
+    def sides(self) -> int:
+        """Cells that each cell or facet is integrated with: 2 on facets between two cells."""
+        return 1 + (self.type == "interior_facet")
 
     @property
     def pointwise(self) -> tuple[Pointwise, ...]:

@@ -112,7 +112,8 @@ class Array:
         name: of the argument.
         ctype: `real`, `scalar`, `accum`, `double`, `int`, `int4`, `uint`, `ushort` or `uchar`.
         role: what it holds: ("vector", "w") an L-vector, ("entries", "w") each cell's own coefficients, ("offsets", "w", masked),
-            ("geometry",), ("coords",), ("coord_offsets",), ("facets",), ("constants",), ("tables", "full"), ("prescribed",),
+            ("geometry",), ("coords",), ("coord_offsets",), ("facets",), ("other", "facets") and so on of second cells of facets,
+            ("constants",), ("tables", "full", side), ("prescribed",),
             ("state",), ("cell_state",), ("work", 0), ("out",) an L-vector, ("dots",) `DOT_WORDS` shares
             of direction times result, or null, ("out", 0) entries of the first field's rows; of a sparse matrix ("cells",) the
             cells' numbers in their block, or null for all, ("parts", 0) the part of the cell that each node of the first field is

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Self
 
 from femgpu.errors import PlanError
+from femgpu.kernels.arguments import input_arrays, result_arrays, shared_arrays
 from femgpu.kernels.array import Array, Layout
 from femgpu.kernels.products import product_words
 from femgpu.kernels.step import Step, Wish
@@ -89,7 +90,8 @@ class Plan(ABC):
         work = self.work
         words = sum(field.size + field.num_comp * (1 + work.dim + work.dim**2 * field.hessian) for field in work.fields)
         words += 2 * work.num_comp * (1 + work.dim + work.dim**2 * work.second)
-        words += 4 * work.dim**3 + work.num_state + 2 * work.num_cell_state + work.num_coord_basis * work.dim * self.needs_coords
+        coords = sum(side.num_coord_basis for side in work.sides) * self.needs_coords
+        words += 4 * work.dim**3 * len(work.sides) + work.num_state + 2 * work.num_cell_state + coords * work.dim
         return 8 * (words + BESIDE_WORDS)
 
     @property
@@ -157,16 +159,24 @@ class Plan(ABC):
         """Numbers of the tabulations in use: that of the coordinates, where it is nobody else's, only where they are read."""
         used = {field.table for field in self.work.fields} | {row.table for row in self.work.rows}
         if self.needs_coords or not used:
-            used.add(self.work.coord_table)
+            used |= {side.coord_table for side in self.work.sides}
         return tuple(sorted(used))
+
+    def side_tables(self, side: int) -> tuple[int, ...]:
+        """Those of one of both cells of a facet."""
+        return tuple(number for number in self.tables if self.work.tables[number].side == side)
 
     @property
     def table_words(self) -> int:
         """Numbers in the weights, the normal, all tabulations and their products, for one facet where there are facets."""
+        return self.words_of(0)
+
+    def words_of(self, side: int) -> int:
+        """The same, of one of both cells of a facet."""
         work, odd = self.work, self.table_space == "__local"
         words = work.num_qpts + work.dim * work.facet + sum(count for *_, count in product_words(work))
         # In local memory points stand an odd number of words apart, which are then in different banks.
-        return words + work.num_qpts * sum(work.tables[number].words(work.dim, odd) for number in self.tables)
+        return words + work.num_qpts * sum(work.tables[number].words(work.dim, odd) for number in self.side_tables(side))
 
     @cached_property
     def point_size(self) -> int:
@@ -222,76 +232,18 @@ class Plan(ABC):
 
     def arguments(self) -> tuple[Array, ...]:
         """What a kernel reads and writes, in order: fields, geometry, constants, tables, offsets of the rows, results."""
-        return (*self._inputs(), *self._shared(), *self._outputs())
+        return (*input_arrays(self), *shared_arrays(self), *self.results())
 
-    def _inputs(self) -> list[Array]:
-        """The cell's own data."""
-        work, layout, arrays = self.work, self.layout, []
-        # One argument for each vector, whichever of its fields are read.
-        words: dict[str, int] = {}
-        for field in work.fields:
-            words[field.vector] = words.get(field.vector, 0) + field.size
-        for field in work.fields:
-            if work.source == "evector":
-                own = replace(self.node_layout, together=field.num_comp)
-                arrays.append(Array(f"d_{field.name}", "scalar", ("entries", field.name), field.size, own))
-                continue
-            if field.vector in words:
-                arrays.append(Array(f"d_{field.vector}", "scalar", ("vector", field.vector), words.pop(field.vector)))
-            arrays.append(self._offsets(f"d_{field.name}_offsets", field.name, field.masked, field.num_basis))
-        if self.geometry_words:
-            arrays.append(Array("d_geometry", "real", ("geometry",), self.geometry_words, layout))
-        if self.needs_coords:
-            size = work.num_coord_basis
-            arrays.append(Array("d_coords", "real", ("coords",), size * work.dim))
-            arrays.append(Array("d_coord_offsets", "int", ("coord_offsets",), size, self.node_layout))
-        if work.facet:
-            arrays.append(Array("d_facets", "int", ("facets",), 1, Layout()))
-        return arrays
-
-    def _shared(self) -> list[Array]:
-        """What is the same for all cells."""
-        arrays = [Array("d_constants", "real", ("constants",))]
-        if self.table_space != "__constant":
-            arrays.append(Array("d_tables", "real", ("tables", "full")))
-        return arrays
-
-    def _outputs(self) -> list[Array]:
-        """Offsets of the rows, what is stored at the points, results."""
-        work, layout, arrays = self.work, self.layout, []
-        if work.sums and self.scatter == "atomic":
-            for i, row in enumerate(work.rows):
-                arrays.append(self._offsets(f"d_test{i}_offsets", f"test{i}", row.masked, row.num_basis, moves=not row.beside))
-        vectors = [field.masked and field.num_comp > 1 for field in work.fields]
-        if any(vectors) or any(row.masked and row.num_comp > 1 for row in work.rows):
-            arrays.append(Array("d_prescribed", "uchar", ("prescribed",)))
-        storing = work.target == "state"
-        if work.num_state:
-            arrays.append(Array("d_state", "real", ("state",), work.num_qpts * work.num_state, layout, written=storing))
-        if work.num_cell_state:
-            arrays.append(Array("d_cell_state", "real", ("cell_state",), work.num_cell_state, layout, written=storing))
-        if work.target == "matrix":
-            arrays.append(Array("d_out", "double", ("out",), work.num_rows**2, Layout(), written=True, chunk=True))
-        elif work.target == "functional":
-            arrays.append(Array("d_out", "accum", ("out",), 1, Layout(), written=True))
-        elif work.sums and self.scatter == "atomic":
-            arrays.append(Array("d_out", "scalar", ("out",), work.num_rows, moves=2, written=True))
-            if self.sums_dots:
-                arrays.append(Array("d_dots", "double", ("dots",), written=True))
-        elif work.sums:
-            for i, row in enumerate(work.rows):
-                own = replace(self.node_layout, together=row.num_comp)
-                arrays.append(Array(f"d_out{i}", "scalar", ("out", i), row.size, own, written=True))
-        return arrays
-
-    def _offsets(self, name: str, field: str, masked: bool, words: int, moves: int = 1) -> Array:
-        return Array(name, "int", ("offsets", field, masked), words, self.node_layout, moves=int(moves))
+    def results(self) -> list[Array]:
+        """The last of them: offsets of the rows, what is stored at the points, results."""
+        return result_arrays(self)
 
     def __str__(self) -> str:
         """One line for `-femgpu_view`."""
         work = self.work
         rows = " + ".join(f"{row.num_basis} basis x {row.num_comp} comp" for row in work.rows)
-        parts = [f"{work.target}{' on facets' * work.facet}: {self.schedule} ({self.shape})", rows, f"{work.num_qpts} points"]
+        where = "" if not work.facet else " on facets" if len(work.sides) == 1 else " on facets between two cells"
+        parts = [f"{work.target}{where}: {self.schedule} ({self.shape})", rows, f"{work.num_qpts} points"]
         parts += [f"{work.num_state} stored numbers per point"] if work.num_state else []
         parts += [f"{work.num_cell_state} stored numbers per cell"] if work.num_cell_state else []
         kind = "per cell" if work.affine else "per point"

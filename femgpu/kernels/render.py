@@ -100,7 +100,7 @@ def _macros(plan: Plan, steps: tuple[Step, ...]) -> list[str]:
         "NUM_QPTS": work.num_qpts,
         "NUM_COMP": work.num_comp,
         "NUM_ROWS": work.num_rows,
-        "NUM_COORD_BASIS": work.num_coord_basis,
+        **{side.name("NUM_COORD_BASIS"): side.num_coord_basis for side in work.sides},
         "NUM_STATE": work.num_state,
         "NUM_CELL_STATE": work.num_cell_state,
     }

@@ -15,7 +15,7 @@ from femgpu.kernels.products import product_tables, product_words
 
 
 def pack_tables(
-    plan: Plan, weights: np.ndarray, normals: np.ndarray | None, tabulations: Mapping[int, list[np.ndarray]]
+    plan: Plan, weights: np.ndarray, normals: np.ndarray | None, tabulations: Mapping[int, list[np.ndarray]], side: int = 0
 ) -> np.ndarray:
     """Weights, normal and tabulations in the order of the program's table macros.
 
@@ -23,11 +23,12 @@ def pack_tables(
         plan: the plan.
         weights: (num_qpts,), of facets (num_facets, num_qpts).
         normals: (num_facets, dim) reference normals of facets.
-        tabulations: of each table of `plan.tables` values (num_qpts, num_basis), gradients (num_qpts, num_basis, dim) and, where
-            the work says so, second derivatives (num_qpts, num_basis, dim, dim); of facets with num_facets as first axis.
+        tabulations: of each table of `plan.side_tables(side)` values (num_qpts, num_basis), gradients (num_qpts, num_basis, dim)
+            and, where the work says so, second derivatives (num_qpts, num_basis, dim, dim); of facets num_facets is the first axis.
+        side: 1 for the second cells of facets.
 
     Returns:
-        (num_facets or 1, plan.table_words) float64.
+        (num_facets or 1, plan.words_of(side)) float64.
     """
     summed: list[np.ndarray] = []
     num_points = weights.shape[-1]
@@ -35,12 +36,12 @@ def pack_tables(
         summed, weights = list(product_tables(plan.work, weights.ravel(), tabulations)), np.ones(1)
     pieces = [weights] if normals is None else [weights, normals]
     count, odd = 1 if normals is None else len(normals), plan.table_space == "__local"
-    for array in (array for number in plan.tables for array in tabulations[number]):
+    for array in (array for number in plan.side_tables(side) for array in tabulations[number]):
         points = array.reshape(count, num_points, -1)[:, : plan.work.num_qpts]
         width = points.shape[2]
         pieces.append(np.pad(points, ((0, 0), (0, 0), (0, (width | odd) - width))))
     packed = np.concatenate([array.reshape(count, -1) for array in (*pieces, *summed)], axis=1)
-    assert packed.shape == (count, plan.table_words)
+    assert packed.shape == (count, plan.words_of(side))
     return packed
 
 
@@ -57,17 +58,18 @@ def table_text(plan: Plan, tables: np.ndarray) -> str:
     if plan.table_space == "__constant":
         numbers = ", ".join(f"R({float(value).hex()})" for value in tables.ravel())
         lines.append(f"__constant real d_tables[{tables.size}] = {{{numbers}}};")
-    base = "s_tables" if odd else f"(d_tables + facet * {plan.table_words})" if work.facet else "d_tables"
-    lines.append(f"#define TABLE_W(q) {base}[q]")
-    start = work.num_qpts
-    if work.facet:
-        lines.append(f"#define TABLE_N ({base} + {start})")
-        start += work.dim
-    for number in plan.tables:
-        for letter, words in work.tables[number].widths(work.dim).items():
-            width = words | odd
-            lines.append(f"#define TABLE_{letter}{number}(q) ({base} + {start} + (q) * {width})")
-            start += work.num_qpts * width
+    for side in work.sides:
+        facet = f"({side.name('d_tables')} + {side.name('facet')} * {plan.words_of(side.number)})"
+        base = "s_tables" if odd else facet if work.facet else "d_tables"
+        start = work.num_qpts + work.dim * work.facet
+        if side.number == 0:
+            lines.append(f"#define TABLE_W(q) {base}[q]")
+            lines += [f"#define TABLE_N ({base} + {work.num_qpts})"] if work.facet else []
+        for number in plan.side_tables(side.number):
+            for letter, words in work.tables[number].widths(work.dim).items():
+                width = words | odd
+                lines.append(f"#define TABLE_{letter}{number}(q) ({base} + {start} + (q) * {width})")
+                start += work.num_qpts * width
     for i, j, words in product_words(work):
         lines.append(f"#define TABLE_P{i}_{j} ({base} + {start})")
         start += words

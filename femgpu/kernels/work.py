@@ -23,10 +23,12 @@ class Table:
     Attributes:
         num_basis: basis functions per cell.
         second: whether second derivatives are tabulated beside values and gradients.
+        side: 1 for the second cell of a facet, else 0.
     """
 
     num_basis: int
     second: bool = False
+    side: int = 0
 
     def widths(self, dim: int) -> dict[str, int]:
         """Numbers at one point: values (B), gradients (D) and, where they are tabulated, second derivatives (H)."""
@@ -36,6 +38,27 @@ class Table:
     def words(self, dim: int, odd: bool = False) -> int:
         """All of them; `odd`: each kind filled up to an odd number."""
         return sum(width | odd for width in self.widths(dim).values())
+
+
+@dataclass(frozen=True)
+class Side:
+    """A cell, or one of both cells of a facet.
+
+    Attributes:
+        number: 0, or 1 for the second cell.
+        coord_table: number of the tabulation of its coordinate element.
+        num_coord_basis: basis functions of that.
+    """
+
+    number: int
+    coord_table: int
+    num_coord_basis: int
+
+    def name(self, base: str) -> str:
+        """What is called `base` in the first cell: `other_...`, of arguments `d_other_...`."""
+        if self.number == 0:
+            return base
+        return base.replace("d_", "d_other_", 1) if base.startswith("d_") else f"other_{base}"
 
 
 @dataclass(frozen=True)
@@ -54,6 +77,7 @@ class FieldWork:
         gradient: whether gradients are needed.
         hessian: whether second derivatives are needed.
         masked: whether entries may be prescribed, which are read as zero.
+        side: 1 for the second cell of a facet, else 0.
     """
 
     name: str
@@ -67,6 +91,7 @@ class FieldWork:
     gradient: bool = True
     hessian: bool = False
     masked: bool = False
+    side: int = 0
 
     @property
     def size(self) -> int:
@@ -90,6 +115,8 @@ class RowsWork:
         masked: whether rows may be prescribed, which are not written.
         beside: name of a field with the same offsets, which the kernel reads anyway; empty: there is none.
         num_parts: points of the mesh that carry its nodes in a cell.
+        side: 1 for the second cell of a facet, else 0.
+        twin: number of the rows of the same field in the other cell, where the cells share some of its nodes; -1: none.
     """
 
     offset: int
@@ -103,6 +130,8 @@ class RowsWork:
     masked: bool = False
     beside: str = ""
     num_parts: int = 1
+    side: int = 0
+    twin: int = -1
 
     @property
     def size(self) -> int:
@@ -123,6 +152,7 @@ class Work:
         rows: the fields of the test function; none for a functional or a state.
         tables: the tabulations.
         coord_table: number of that of the coordinate element.
+        other_coord_table: of the second cell of a facet, where fields, rows and tables are those of both; -1: there is one cell.
         reads: what else the pointwise function reads: `x`, `n`, `K`, `det`.
         writes: outputs of the pointwise function.
         pointwise_flops: operations of the pointwise function.
@@ -166,6 +196,7 @@ class Work:
     place: str = ""
     products: bool = False
     fresh: bool = False
+    other_coord_table: int = -1
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:
@@ -185,6 +216,12 @@ class Work:
     def num_coord_basis(self) -> int:
         """Basis functions of the coordinate element."""
         return self.tables[self.coord_table].num_basis
+
+    @cached_property
+    def sides(self) -> tuple[Side, ...]:
+        """The cell, or both cells of a facet."""
+        numbers = [number for number in (self.coord_table, self.other_coord_table) if number >= 0]
+        return tuple(Side(i, number, self.tables[number].num_basis) for i, number in enumerate(numbers))
 
     @property
     def factors(self) -> list[tuple[str, str]]:
@@ -220,7 +257,7 @@ class Work:
     @cached_property
     def rebuild_flops(self) -> int:
         """Operations of an inverse Jacobian and its determinant from coordinates."""
-        return 2 * self.num_coord_basis * self.dim**2 + {1: 1, 2: 8, 3: 42}[self.dim]
+        return sum(2 * side.num_coord_basis * self.dim**2 + {1: 1, 2: 8, 3: 42}[self.dim] for side in self.sides)
 
     def flops(self) -> int:
         """Floating-point operations of one cell by the untransformed algorithm, its geometry given."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.element import ReferenceCell, reference_cell
+from femgpu.element import ReferenceCell, arrangements, reference_cell
 from femgpu.mesh.topology import Topology
 
 _Ints = npt.NDArray[np.int32]
@@ -51,32 +51,6 @@ class Corners(NamedTuple):
     cell: str
     cells: _Ints
     vertices: _Ints
-
-
-@cache
-def arrangements(num_vertices: int) -> npt.NDArray[np.int64]:
-    """How a part of a cell can lie in it.
-
-    Args:
-        num_vertices: of the part: 1, 2, 3 or 4.
-
-    Returns:
-        (num_orientations, num_vertices): row t says which vertices of the part's own frame are those of the cell's entity, in
-        the order of the entity. Rows are in the order of PETSc's orientations, negative ones first.
-    """
-    if num_vertices == 1:
-        return np.zeros((1, 1), np.int64)
-    if num_vertices == 2:
-        return np.array([[1, 0], [0, 1]])
-    turn = np.arange(num_vertices)
-    forward = [(turn + first) % num_vertices for first in range(num_vertices)]
-    # Orientation -1 - k starts at vertex -k - 1 and goes backwards, as in PETSc's DMPolytopeTypeGetVertexArrangement.
-    backward = [(second - turn) % num_vertices for second in _BACKWARD[num_vertices]]
-    return np.array(backward + forward)
-
-
-# First vertex of the arrangements with negative orientation, from the most negative one.
-_BACKWARD = {3: (1, 0, 2), 4: (2, 1, 0, 3)}
 
 
 class Parts:

@@ -18,6 +18,7 @@ from femgpu.mesh.cell_types import cell_names, has_petsc_elements
 from femgpu.mesh.closures import corners
 from femgpu.mesh.coordinates import is_straight, read_coordinates
 from femgpu.mesh.garbage import clean_up, keep_aside
+from femgpu.mesh.interior import InteriorFacets, interior_facets, labelled_interior
 from femgpu.mesh.locate_points import FoundPoints, PointFinder
 from femgpu.mesh.motion import Motion
 from femgpu.mesh.region_parts import find_parts
@@ -246,6 +247,16 @@ class Mesh:
         """
         found = regions.labelled_facets(self.mpi, self.exterior, self.points(region), region)
         return self.exterior.cells[found], self.exterior.local_facets[found]
+
+    @cached_property
+    def interior(self) -> InteriorFacets:
+        """The facets between two cells of this rank; collective on first use."""
+        with collective(self.mpi):
+            return interior_facets(self.dm)
+
+    def facets_inside(self, region: regions.Region) -> npt.NDArray[np.int64]:
+        """(num,) which of `interior` lie in a region; collective; arguments and errors as for `facets`."""
+        return labelled_interior(self.mpi, self.interior, self.points(region), region)
 
     def find_points(self, points: npt.ArrayLike) -> FoundPoints:
         """Finds the cells that points lie in; collective.

@@ -170,7 +170,7 @@ def labelled_facets(mpi: Any, exterior: ExteriorFacets, points: npt.NDArray[np.i
     if mpi.allreduce(len(found)) == 0 and region != BOUNDARY:
         raise MeshError(
             f"the region {region!r} marks no facet of the boundary; expected a label on exterior facets such as {FACET_LABEL!r}: "
-            "integrals over interior facets are not supported"
+            "integrals over facets between two cells are written dS"
         )
     return found
 

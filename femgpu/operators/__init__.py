@@ -3,12 +3,13 @@
 from femgpu.operators.assembly import Assembly, MatrixSource
 from femgpu.operators.coarse_matrices import CoarseMatrices, Shown
 from femgpu.operators.columns import Columns, Groups
+from femgpu.operators.division import make_terms
 from femgpu.operators.form_operator import FormOperator
 from femgpu.operators.functional import integrate
 from femgpu.operators.norms import error_norm, norm
 from femgpu.operators.pattern import Pattern
 from femgpu.operators.symmetry import is_symmetric
-from femgpu.operators.term import Term, make_terms
+from femgpu.operators.term import Term
 
 __all__ = [
     "Assembly",

@@ -57,7 +57,7 @@ class Application:
         steps = plan.steps()
         self.roles = {array.role for step in steps for array in step.arrays}
         runtime = arrays.runtime
-        source = program or render(plan, pointwise.body, tables)
+        source = program or render(plan, pointwise.body, tables[0])
         chunk = plan.chunk_cells or self.count
         self._work = {role: runtime.empty(size) for role, size in _work_bytes(plan, steps, min(chunk, self.count)).items()}
         known = {**buffers, **self._work}
@@ -137,7 +137,8 @@ class Application:
 
 def label(term: Term, plan: Plan, step: Step) -> str:
     """What the kernel of a step is called in the view, in dumps and messages."""
-    return "-".join([step.name, *["facets"] * plan.work.facet, term.block.cell, plan.schedule])
+    cells = [side.block.cell for side in term.sides]
+    return "-".join([step.name, *["facets"] * plan.work.facet, *dict.fromkeys(cells), plan.schedule])
 
 
 def field_names(term: Term, pointwise: Pointwise) -> dict[str, Field]:
@@ -146,13 +147,15 @@ def field_names(term: Term, pointwise: Pointwise) -> dict[str, Field]:
     return fields | {f"test{i}": field for i, field in enumerate(term.rows)}
 
 
-def term_tables(term: Term, plan: Plan, pointwise: Pointwise) -> np.ndarray:
-    """(num_facets or 1, plan.table_words) weights, normals and tabulations; nothing where the plan has 1D ones."""
+def term_tables(term: Term, plan: Plan, pointwise: Pointwise) -> list[np.ndarray]:
+    """Of each side (num_facets or 1, plan.words_of(side)) weights, normals and tabulations; nothing where the plan has 1D ones."""
     if plan.lines:
-        return np.zeros((1, 0))
-    elements = term.elements(term.fields(pointwise))
-    tabulations = {number: term.tabulate(elements[number], plan.work.tables[number].second) for number in plan.tables}
-    return pack_tables(plan, term.weights, term.normals, tabulations)
+        return [np.zeros((1, 0))]
+    elements, found = term.elements(term.fields(pointwise)), []
+    for number, side in enumerate(term.sides):
+        tabulations = {i: side.tabulate(elements[i][1], plan.work.tables[i].second) for i in plan.side_tables(number)}
+        found.append(pack_tables(plan, side.weights, side.normals, tabulations, number))
+    return found
 
 
 def _work_bytes(plan: Plan, steps: tuple[Step, ...], count: int) -> dict[tuple, int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class CellArrays:
             self._kept["mask"] = self.runtime.upload(self.prescribed)
         return self._kept["mask"]
 
-    def __call__(self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], tables: np.ndarray) -> Any:
+    def __call__(self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], tables: Sequence[np.ndarray]) -> Any:
         """The buffer of an argument.
 
         Args:
@@ -65,16 +66,16 @@ class CellArrays:
             plan: the plan of the kernel.
             array: the argument.
             fields: fields of the roles ("offsets", name, masked) by name.
-            tables: what the role ("tables", ...) holds.
+            tables: what the role ("tables", "full", side) holds, for each side.
         """
         if array.role[0] == "prescribed":
             return self.mask
-        if array.role[0] in _BOUND or (array.role == ("cells",) and term.cells is None):
+        if array.role[0] in _BOUND or (array.role == ("cells",) and term.numbers is None):
             return None
         key, make = self._entry(term, plan, array, fields, tables)
         if key not in self._kept:
             self._kept[key] = self.runtime.upload(make())
-            if array.role[0] in _MOVING:
+            if array.role[0] in _MOVING or array.role == ("other", "geometry"):
                 self._moving[key] = make
         return self._kept[key]
 
@@ -93,16 +94,19 @@ class CellArrays:
         """Bytes of the arrays over cells that a plan needs and that are not there yet, by key; nothing is made."""
         found = {}
         for array in (array for step in plan.steps() for array in step.arrays):
-            if array.role[0] in ("offsets", "geometry", "coord_offsets", "facets") and array.layout is not None:
-                key, _ = self._entry(term, plan, array, fields, np.zeros(0))
+            if array.role[0] in ("offsets", "geometry", "coord_offsets", "facets", "other") and array.layout is not None:
+                key, _ = self._entry(term, plan, array, fields, ())
                 if key not in self._kept:
                     found[key] = array.layout.size(term.num_cells, array.words) * plan.itemsize(array.ctype)
         return found
 
     def _entry(
-        self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], tables: np.ndarray
+        self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], tables: Sequence[np.ndarray]
     ) -> tuple[Any, Callable[[], np.ndarray]]:
         """Key and maker of an argument's contents."""
+        if array.role[0] == "other":
+            assert term.other is not None
+            return self._entry(term.other, plan, replace(array, role=array.role[1:]), fields, tables)
         kind, layout, block = array.role[0], array.layout, term.block
         dtype = _NUMPY[plan.ctype(array.ctype)]
         # Terms on all cells of a block share the arrays of the block.
@@ -120,15 +124,16 @@ class CellArrays:
         if kind == "coords":
             return (id(block.coords), kind, dtype), lambda: block.coords.astype(dtype)
         if kind == "cells":
-            return (id(term), kind), lambda: term.subset(np.arange(block.num_cells, dtype=np.int32))
+            return (id(term), kind), lambda: np.asarray(term.numbers, np.int32)
         if kind == "parts":
             element = term.element(term.rows[array.role[1]])
             return (kind, id(element)), lambda: node_parts(element)
         if kind == "facets":
             return (id(term), kind), lambda: _packed(layout, term.facets[:, None])  # type: ignore[index]
-        if array.role != ("tables", "full"):
+        if array.role[:2] != ("tables", "full"):
             raise PlanError(f"argument {array.name} has the role {array.role}, which nothing fills")
-        return (kind, dtype, tables.tobytes()), lambda: tables.astype(dtype)
+        table = tables[array.role[2]]
+        return (kind, dtype, table.tobytes()), lambda: table.astype(dtype)
 
     def _offsets(self, term: Term, field: Field, masked: bool, layout: Layout | None) -> np.ndarray:
         """Offsets of component 0 of a field's nodes, ~offset where a component is prescribed."""

@@ -115,8 +115,8 @@ class Assembly:
         """Adds the entries of all cells as they are computed."""
         pattern, common = self.pattern, {("dofs",): self.pattern.dofs, ("values",): self.values}
         for application in self._operator.prepare(self.target):
-            block = application.term.block.index
-            places = {("places", *pair): pattern.places[block, *pair] for pair in application.term.couples}
+            blocks = application.term.blocks
+            places = {("places", *pair): pattern.places[blocks, *pair] for pair in application.term.couples}
             for launch in application.bind(common | places):
                 launch()
 

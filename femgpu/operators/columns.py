@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from femgpu.element import LagrangeElement
+from femgpu.operators.term import Term
 from femgpu.spaces import Numbering, Space
 
 
@@ -107,6 +108,16 @@ class Groups:
         self.group_of = np.repeat(np.arange(self.count, dtype=np.int32), widths)
         before = np.cumsum(widths) - widths
         self.positions = (np.repeat(starts - before, widths) + np.arange(len(self.group_of))).astype(np.int32)
+
+    def members_of(self, term: Term, number: int) -> npt.NDArray[np.int32]:
+        """(num_whole, num_parts) the groups of a field of a term's rows in all that `Term.numbers` counts."""
+        side, field = divmod(number, len(self.members))
+        return term.of_whole(self.members[field], side)
+
+    def parts_of(self, term: Term, number: int) -> npt.NDArray[np.int32]:
+        """(num_basis,) which of these each node belongs to."""
+        side, field = divmod(number, len(self.parts))
+        return self.parts[field][term.blocks[side]]
 
 
 class Chains:

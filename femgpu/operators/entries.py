@@ -56,22 +56,25 @@ class EntrySum:
 
     def _make(self, term: Term) -> Iterator[Kernel]:
         """A kernel for each pair of coupled fields."""
-        pattern, block = self._pattern, term.block.index
+        pattern, blocks, rows = self._pattern, term.blocks, term.rows
         source = entry_kernels(pattern.place)
-        sizes = [term.element(field).num_basis * field.num_comp for field in term.rows]
+        sizes = [term.element(field).num_basis * field.num_comp for field in rows]
         firsts = list(accumulate(sizes, initial=0))
         for row, column in sorted(term.couples):
             given: list[Any] = [np.int32(0), np.int32(0), np.int32(firsts[-1] ** 2), np.int32(firsts[-1])]
-            for number in (row, column):
-                nodes, comp = term.element(term.rows[number]).num_basis, term.rows[number].num_comp
-                given += map(np.int32, (firsts[number], nodes, comp, self._groups.members[number][block].shape[1]))
-            given += [self._upload(("offsets", number, block), term.rows[number].offsets[block]) for number in (row, column)]
-            given += [self._upload(("parts", number, block), self._groups.parts[number][block]) for number in (row, column)]
-            given.append(None if term.cells is None else self._upload(term, term.cells))
-            given += [pattern.places[block, row, column], pattern.dofs, self._values, self._values]
-            lists = transpose(term.offsets(term.rows[row]).ravel())
+            fields = [(number, rows[number]) for number in (row, column)]
+            parts = [self._groups.parts_of(term, number) for number in (row, column)]
+            for (number, field), part in zip(fields, parts, strict=True):
+                given += map(np.int32, (firsts[number], term.element(field).num_basis, field.num_comp, int(part.max()) + 1))
+            given += [
+                self._upload(("offsets", number, blocks), term.of_whole(field.offsets, field.side)) for number, field in fields
+            ]
+            given += [self._upload(("parts", number, blocks), part) for (number, _), part in zip(fields, parts, strict=True)]
+            given.append(None if term.numbers is None else self._upload(term, term.numbers))
+            given += [pattern.places[blocks, row, column], pattern.dofs, self._values, self._values]
+            lists = transpose(term.offsets(rows[row]).ravel())
             given += [np.int32(len(lists[0])), *map(self._runtime.upload, lists)]
-            yield Kernel(self._runtime, source, "gather_entries", given, len(lists[0]) * term.rows[row].num_comp, _GROUP_SIZE)
+            yield Kernel(self._runtime, source, "gather_entries", given, len(lists[0]) * rows[row].num_comp, _GROUP_SIZE)
 
     def _upload(self, key: Any, array: np.ndarray) -> Any:
         if key not in self._uploaded:

@@ -14,11 +14,12 @@ from femgpu.errors import FemgpuError, FormError, collective
 from femgpu.forms import Form, Pointwise, StateSplit
 from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays, scalar_type
+from femgpu.operators.division import make_terms
 from femgpu.operators.inputs import Inputs
 from femgpu.operators.memory import in_chunks, least_bytes
 from femgpu.operators.planner import EVENTS, STATES, Planner
 from femgpu.operators.sums import GatherSum, Segments
-from femgpu.operators.term import Term, make_terms
+from femgpu.operators.term import Term
 from femgpu.operators.ways import Candidate, Choice, Way, fastest, scatter_mode, state_bytes
 from femgpu.options import Settings
 from femgpu.runtime import Launch, Runtime

@@ -12,9 +12,9 @@ from femgpu.forms import check_inputs, functional
 from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays, scalar_type
 from femgpu.operators.device import choose_runtime
+from femgpu.operators.division import form_mesh, make_terms
 from femgpu.operators.inputs import Inputs
 from femgpu.operators.planner import Planner
-from femgpu.operators.term import form_mesh, make_terms
 
 
 def integrate(form: Any, options_prefix: str = "") -> float:
@@ -25,7 +25,7 @@ def integrate(form: Any, options_prefix: str = "") -> float:
     form's Functions and of the coordinates. On cells that are not affine the degree of det J is added. `dx(degree=n)` sets another.
 
     Args:
-        form: ufl.Form without arguments, over dx, ds, and the values of labels: dx(1), ds((2, 3)).
+        form: ufl.Form without arguments, over dx, ds, dS, and the values of labels: dx(1), ds((2, 3)).
         options_prefix: prefix of the options.
 
     Returns:

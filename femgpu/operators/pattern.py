@@ -58,8 +58,9 @@ class Pattern:
         dofs: device buffer (num_local, 4) int32: where the two parts of each dof's row begin, -1 where it is prescribed; its number
             among the columns of its group, ~number where another rank owns it.
         place: C type of `places`.
-        places: by block, field of the rows and field of the columns: device buffer (num_cells, parts, parts), where the columns of
-            one group begin in the rows of another; the highest bit marks those where the cell is the only one with both groups.
+        places: by `Term.blocks`, field of the rows and field of the columns: device buffer (num_whole, parts, parts), where the
+            columns of one group begin in the rows of another; the highest bit marks those where the cell is the only one with both
+            groups.
 
     Raises:
         PlanError: where there are more entries than 32-bit indices reach.
@@ -79,7 +80,7 @@ class Pattern:
         self._merge(list(_cell_sets(terms)), groups, more, shares_only)
         self.dofs = runtime.upload(self._dofs())
         self.place = "ushort" if self.lengths.max(initial=0) < _SHORT else "uint"
-        self.places: dict[tuple[int, int, int], Any] = {}
+        self.places: dict[tuple[tuple[int, ...], int, int], Any] = {}
 
     @property
     def num_values(self) -> int:
@@ -120,16 +121,17 @@ class Pattern:
             uses = runtime.empty(4 * self.num_values + 4)
             runtime.zero(uses, 4 * self.num_values + 4)
         marked = {block for block, term in first_terms(terms).items() if mark and _once(terms, term)}
-        for block, row, column in sorted({(term.block.index, *pair) for term in terms for pair in term.couples}):
-            rows, others = groups.members[row][block], groups.members[column][block]
+        wanted = {(term.blocks, *pair): term for term in terms for pair in term.couples}
+        for (blocks, row, column), term in sorted(wanted.items(), key=lambda item: item[0]):
+            rows, others = (groups.members_of(term, number) for number in (row, column))
             num_pairs = len(rows) * rows.shape[1] * others.shape[1]
-            self.places[block, row, column] = runtime.empty(num_pairs * {"ushort": 2, "uint": 4}[self.place])
+            self.places[blocks, row, column] = runtime.empty(num_pairs * {"ushort": 2, "uint": 4}[self.place])
             given = [np.uint64(num_pairs), *map(np.int32, (rows.shape[1], others.shape[1], self.columns.num_owned))]
             given += [runtime.upload(rows), runtime.upload(others), self._heads, self._counts, self._starts, self._indices]
-            given += [self.places[block, row, column], uses, np.int32(0)]
+            given += [self.places[blocks, row, column], uses if len(blocks) == 1 else None, np.int32(0)]
             kernel = Kernel(runtime, source, "find_places", given, num_pairs, _GROUP_SIZE)
             kernel()
-            if block in marked:
+            if len(blocks) == 1 and blocks[0] in marked:
                 kernels.append(kernel)
             else:
                 runtime.finish()
@@ -206,7 +208,9 @@ def first_terms(terms: Sequence[Term]) -> dict[int, Term]:
     found: dict[int, Term] = {}
     for term in terms:
         if term.couples:
-            found.setdefault(term.block.index, term)
+            # What facets between two cells couple may be in any cell.
+            for block in term.blocks if term.other is None else range(len(term.mesh.blocks)):
+                found.setdefault(block, term)
     return {block: term for block, term in found.items() if term.facets is None}
 
 
@@ -217,29 +221,32 @@ def _once(terms: Sequence[Term], term: Term) -> bool:
     return len(np.unique(cells)) == len(cells)
 
 
-def _cell_sets(terms: Sequence[Term]) -> Iterator[tuple[int, Couples, npt.NDArray[np.int64]]]:
-    """The cells of each block by what is coupled in them; none that another set has with more couples."""
-    masks: dict[tuple[int, Couples], npt.NDArray[np.bool_]] = {}
+def _cell_sets(terms: Sequence[Term]) -> Iterator[tuple[Term, Couples, npt.NDArray[np.int64]]]:
+    """The cells of each block, and the facets between two, by what is coupled in them; none that another set has with more couples.
+
+    With each set comes a term of these cells, which `numbers` counts.
+    """
+    masks: dict[tuple[tuple[int, ...], Couples], tuple[Term, npt.NDArray[np.bool_]]] = {}
     for term in terms:
         if pairs := term.couples:
-            mask = masks.setdefault((term.block.index, pairs), np.zeros(term.block.num_cells, bool))
-            mask[slice(None) if term.cells is None else term.cells] = True
-    for (block, pairs), mask in masks.items():
-        for (other, more), cells in masks.items():
-            if other == block and more > pairs:
+            _, mask = masks.setdefault((term.blocks, pairs), (term, np.zeros(term.num_whole, bool)))
+            mask[slice(None) if term.numbers is None else term.numbers] = True
+    for (blocks, pairs), (term, mask) in masks.items():
+        for (others, more), (_, cells) in masks.items():
+            if others == blocks and more > pairs:
                 mask = mask & ~cells
-        yield block, pairs, np.flatnonzero(mask)
+        yield term, pairs, np.flatnonzero(mask)
 
 
 def _lists(sets: list[Any], groups: Groups, heads: npt.NDArray[np.int32]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The heads of each cell's groups, increasing, with `_END` behind; the groups whose rows merge a list, and where it begins."""
     lists, owners, firsts, size = [], [], [], 0
-    for block, pairs, cells in sets:
+    for term, pairs, cells in sets:
         by_columns: dict[tuple[int, ...], list[int]] = {}
         for row in sorted({row for row, _ in pairs}):
             by_columns.setdefault(tuple(sorted(column for r, column in pairs if r == row)), []).append(row)
-        whole = len(cells) == len(groups.members[0][block])
-        members = [entry[block] if whole else entry[block][cells] for entry in groups.members]
+        every = [groups.members_of(term, number) for number in range(len(term.rows))]
+        members = every if len(cells) == term.num_whole else [entry[cells] for entry in every]
         for wanted, rows in by_columns.items():
             found = _sorted_lists(heads, [members[column] for column in wanted])
             begins = (size + np.arange(len(cells)) * found.shape[1]).astype(np.int32)

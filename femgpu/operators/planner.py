@@ -93,7 +93,7 @@ class Planner:
         """The program of a plan of a term."""
         key = term, plan, pointwise.body
         if key not in self._programs:
-            self._programs[key] = render(plan, pointwise.body, term_tables(term, plan, pointwise))
+            self._programs[key] = render(plan, pointwise.body, term_tables(term, plan, pointwise)[0])
         return self._programs[key]
 
     def start(self, targets: Sequence[str]) -> None:

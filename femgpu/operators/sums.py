@@ -118,12 +118,13 @@ class GatherSum:
     ):
         self.kernels = []
         source, fields = vector_kernels(precision), terms[0].form.space.fields
-        num_fields = len(fields)
         for num_comp in dict.fromkeys(field.num_comp for field in fields):
             pieces = [
                 piece
                 for number, layout in chosen
-                for piece in _entries(terms[number], [segments.starts[number, i] for i in range(num_fields)], layout, num_comp)
+                for piece in _entries(
+                    terms[number], [segments.starts[number, i] for i in range(len(terms[number].rows))], layout, num_comp
+                )
             ]
             dofs, places = (np.concatenate(part) if len(part) > 1 else part[0] for part in zip(*pieces, strict=True))
             nodes, starts, order = transpose(dofs)

@@ -26,16 +26,16 @@ def is_symmetric(form: Form) -> bool:
 
     Functions given as C cannot be evaluated here and count as not symmetric.
     """
-    return form.has_jacobian and all(_is_symmetric(form, i.jacobian) for i in form.integrals if i.jacobian is not None)
+    return form.has_jacobian and all(_is_symmetric(form, i.jacobian, i.sides) for i in form.integrals if i.jacobian is not None)
 
 
-def _is_symmetric(form: Form, pointwise: Pointwise) -> bool:
+def _is_symmetric(form: Form, pointwise: Pointwise, sides: int) -> bool:
     if pointwise.evaluate is None:
         return False
-    num_comp, dim = form.space.num_comp, form.space.mesh.dim
+    num_comp, dim = form.space.num_comp * sides, form.space.mesh.dim
     generator = np.random.default_rng(0)
     sizes = {"x": dim, "n": dim}
-    for array, size in (("u", num_comp), ("a", form.coefficient_offsets[-1])):
+    for array, size in (("u", num_comp), ("a", form.coefficient_offsets[-1] * sides)):
         sizes |= {array: size, f"{array}_x": size * dim, f"{array}_xx": size * dim**2}
     data = {name: _SIZES * (0.5 + generator.random((_NUM_POINTS, size))) for name, size in sizes.items()}
     for values in data.values():

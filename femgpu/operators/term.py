@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.element import FacetQuadrature, LagrangeElement, Quadrature, choose_rules
-from femgpu.errors import FormError
-from femgpu.forms import Form, Integral, Pointwise, check_inputs, transposed_action
+from femgpu.element import FacetQuadrature, LagrangeElement, Quadrature
+from femgpu.forms import Form, Integral, Pointwise, transposed_action
 from femgpu.mesh import Block, Mesh
-from femgpu.options import Settings
 from femgpu.spaces import Field, Space
 
 # Cells whose geometry is computed in one piece: bounds the memory of set-up.
@@ -48,9 +46,25 @@ class FieldData:
     hessian: bool
 
 
+class Pairs(NamedTuple):
+    """All facets of a mesh between two cells of certain types.
+
+    Attributes:
+        first: (num_pairs,) the first cell of each within its block, int32.
+        second: (num_pairs,) the second cell.
+        numbers: (num_cells,) which of them the facets of a term are, int32.
+    """
+
+    first: npt.NDArray[np.int32]
+    second: npt.NDArray[np.int32]
+    numbers: npt.NDArray[np.int32]
+
+
 @dataclass(frozen=True, eq=False)
 class Term:
     """One integral on some cells of one type or on some of their facets, all cells affine or all not. Compared by identity.
+
+    A term on facets between two cells stands for the first cells, and has another one for the second cells.
 
     Attributes:
         form: the form that the integral belongs to.
@@ -62,6 +76,8 @@ class Term:
         affine: whether the cells' maps are affine.
         quadrature: the rule.
         facets: (num_cells,) which facet of the rule's list each is; None for integrals over cells.
+        other: on facets between two cells, the same facets as the second cells have them; None: there is one cell.
+        pairs: these facets among all between cells of these types.
     """
 
     form: Form
@@ -72,6 +88,13 @@ class Term:
     affine: bool
     quadrature: Quadrature | FacetQuadrature
     facets: npt.NDArray[np.int32] | None = None
+    other: Term | None = None
+    pairs: Pairs | None = None
+
+    @property
+    def sides(self) -> tuple[Term, ...]:
+        """The term, and where there are two cells that of the second ones."""
+        return (self,) if self.other is None else (self, self.other)
 
     @property
     def num_cells(self) -> int:
@@ -118,12 +141,34 @@ class Term:
         """The term on some of its entries."""
         cells = entries if self.cells is None else self.cells[entries]
         facets = None if self.facets is None else self.facets[entries]
-        return Term(self.form, self.integral, self.mesh, self.block, cells, self.affine, self.quadrature, facets)
+        other = None if self.other is None else self.other.part(entries)
+        pairs = None if self.pairs is None else self.pairs._replace(numbers=self.pairs.numbers[entries])
+        return Term(self.form, self.integral, self.mesh, self.block, cells, self.affine, self.quadrature, facets, other, pairs)
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """The numbers of the blocks of the cell, or of both cells of a facet."""
+        return tuple(side.block.index for side in self.sides)
+
+    @property
+    def numbers(self) -> npt.NDArray[np.int32] | None:
+        """(num_cells,) its cells among all of the block, None for all in order; its facets among all between two blocks."""
+        return self.cells if self.pairs is None else self.pairs.numbers
+
+    @property
+    def num_whole(self) -> int:
+        """How many cells, or facets between two cells, `numbers` counts."""
+        return self.block.num_cells if self.pairs is None else len(self.pairs.first)
+
+    def of_whole(self, arrays: Sequence[np.ndarray], side: int) -> np.ndarray:
+        """Rows of an array over cells, given by block, for all that `numbers` counts."""
+        rows = arrays[self.blocks[side]]
+        return rows if self.pairs is None else rows[self.pairs[side]]
 
     @property
     def rows(self) -> tuple[Field, ...]:
-        """The fields of the test function; none in a functional."""
-        return () if self.form.space is None else self.form.space.fields
+        """The fields of the test function, where there are two cells those of both; none in a functional."""
+        return () if self.form.space is None else self._fields(self.form.space)
 
     @property
     def num_rows(self) -> int:
@@ -132,7 +177,11 @@ class Term:
 
     def dofs(self) -> npt.NDArray[np.int32]:
         """(num_cells, num_rows) positions in the L-vector of the rows of each cell."""
-        return self.form.space.dofs(self.block.index, slice(None) if self.cells is None else self.cells)
+        found = []
+        for field in self.rows:
+            side = self.side(field)
+            found.append(field.dofs(side.block.index, slice(None) if side.cells is None else side.cells))
+        return np.concatenate(found, axis=1)
 
     def pointwise(self, target: str) -> Pointwise | None:
         """The integral's function that residual, action, transposed (action), functional, diagonal or matrix need."""
@@ -152,24 +201,41 @@ class Term:
         """The fields that a pointwise function reads, state first, then direction, then coefficients."""
         form = self.form
         unknown = form.unknown.space if form.unknown is not None else form.space
-        found = list(_read("u", "u", unknown, 0, pointwise)) + list(_read("w", "w", form.space, 0, pointwise))
+        found = list(read_fields("u", "u", self._fields(unknown), 0, pointwise)) + list(
+            read_fields("w", "w", self._fields(form.space), 0, pointwise)
+        )
         for i, (function, offset) in enumerate(zip(form.coefficients, form.coefficient_offsets[:-1], strict=True)):
-            found += _read(f"a{i}", "a", function.space, offset, pointwise)
+            # Those of the second cells follow the coefficients of the first ones.
+            behind = form.coefficient_offsets[-1] - function.space.num_comp
+            found += read_fields(f"a{i}", "a", self._fields(function.space), offset, pointwise, behind)
         return found
+
+    def _fields(self, space: Space | None) -> tuple[Field, ...]:
+        if space is None:
+            return ()
+        return space.fields if self.other is None else space.both_sides
+
+    def side(self, field: Field) -> Term:
+        """The term of the cells that a field is of."""
+        return self.sides[field.side]
 
     def element(self, field: Field) -> LagrangeElement:
         """A field's element on this term's cells."""
-        return field.elements[self.block.index]
+        return field.elements[self.side(field).block.index]
 
     def offsets(self, field: Field) -> npt.NDArray[np.int32]:
         """(num_cells, num_basis) positions of a field's component 0 in its L-vector."""
-        return self.subset(field.offsets[self.block.index])
+        side = self.side(field)
+        return side.subset(field.offsets[side.block.index])
 
-    def elements(self, fields: list[FieldData]) -> list[LagrangeElement]:
-        """The distinct elements to tabulate: the test space's first, that of the coordinates last."""
-        wanted = [self.element(field) for field in self.rows]
-        wanted += [self.element(data.field) for data in fields]
-        return list(dict.fromkeys([*wanted, self.coord_element]))
+    def elements(self, fields: list[FieldData]) -> list[tuple[int, LagrangeElement]]:
+        """The distinct elements to tabulate, those of the first cells first: the test space's, and that of the coordinates last.
+
+        Each with the number of the side that it is for.
+        """
+        wanted = [(field.side, self.element(field)) for field in (*self.rows, *(data.field for data in fields))]
+        wanted += [(number, side.coord_element) for number, side in enumerate(self.sides)]
+        return sorted(dict.fromkeys(wanted), key=lambda entry: entry[0])
 
     def tabulate(self, element: LagrangeElement, second: bool) -> list[npt.NDArray[np.float64]]:
         """Values, gradients and, where asked for, second derivatives of an element at the points, facets first."""
@@ -197,101 +263,17 @@ class Term:
         return out
 
 
-def _read(vector: str, array: str, space: Space | None, offset: int, pointwise: Pointwise) -> Iterable[FieldData]:
-    """The fields of one function of which a pointwise function reads components."""
-    for field in () if space is None else space.fields:
-        first = offset + field.offset
+def read_fields(
+    vector: str, array: str, fields: tuple[Field, ...], offset: int, pointwise: Pointwise, behind: int = 0
+) -> Iterable[FieldData]:
+    """The fields of one function of which a pointwise function reads components; `behind` moves those of second cells back."""
+    single = len({field.name for field in fields}) == 1
+    for field in fields:
+        first = offset + field.offset + field.side * behind
         components = range(first, first + field.num_comp)
         value, gradient, hessian = (
             any((array + suffix, component) in pointwise.reads for component in components) for suffix in ("", "_x", "_xx")
         )
         if value or gradient or hessian:
-            name = vector if len(space.fields) == 1 else f"{vector}_{field.name}"  # type: ignore[union-attr]
-            yield FieldData(name, vector, array, first, field, value, gradient, hessian)
-
-
-def _coefficients_read(form: Form, integral: Integral) -> list[Field]:
-    """The fields of coefficients that an integral reads."""
-    found = []
-    for function, first in zip(form.coefficients, form.coefficient_offsets, strict=False):
-        found += [data.field for entry in integral.pointwise for data in _read("a", "a", function.space, first, entry)]
-    return found
-
-
-def make_terms(form: Form, settings: Settings) -> list[Term]:
-    """Splits a form's integrals by subdomain, cell type, facet type, and by affine and other cells; collective.
-
-    Args:
-        form: the lowered form.
-        settings: give the quadrature where the user asked for PETSc's points.
-
-    Returns:
-        The terms in the order of the integrals; every rank has the same list, some terms without cells.
-
-    Raises:
-        MeshError: for a subdomain that the mesh lacks.
-        FormError: for coefficients and constants that have no values.
-    """
-    check_inputs(form)
-    mesh = form_mesh(form)
-    terms = [
-        term
-        for integral in form.integrals
-        for block in mesh.blocks
-        for term in _terms(form, integral, mesh, block, settings.default_quadrature_order)
-    ]
-    counts = mesh.mpi.allreduce(np.array([term.num_cells for term in terms]))
-    return [term for term, count in zip(terms, counts, strict=True) if count]
-
-
-def _terms(form: Form, integral: Integral, mesh: Mesh, block: Block, order: int) -> Iterable[Term]:
-    """The terms of one integral on the cells of one type: affine cells, the others, and both again for each type of facet."""
-    cells, facets = _cells(integral, mesh, block)
-    space = form.unknown.space if form.space is None and form.unknown is not None else form.space
-    fields = [*(() if space is None else space.fields), *(_coefficients_read(form, integral) if integral.degree is None else ())]
-    elements = [field.elements[block.index] for field in fields] or [block.coord_element]
-    for affine in (True, False):
-        bent = block.coord_element.map_degree if integral.estimated and not affine else 0
-        degree = None if integral.degree is None else integral.degree + bent
-        fits = (block.affine if cells is None else block.affine[cells]) == affine
-        for rule in choose_rules(block.cell, integral.type, degree, integral.scheme, elements, order):
-            if isinstance(rule, FacetQuadrature):
-                place = np.full(len(block.reference.facets), -1, np.int32)
-                place[list(rule.facets)] = np.arange(len(rule.facets))
-                mine = fits & (place[facets] >= 0)
-                yield Term(form, integral, mesh, block, cells[mine], affine, rule, place[facets[mine]])
-            elif cells is None and fits.all():
-                yield Term(form, integral, mesh, block, None, affine, rule)
-            else:
-                part = np.flatnonzero(fits).astype(np.int32) if cells is None else cells[fits]
-                yield Term(form, integral, mesh, block, part, affine, rule)
-
-
-def _cells(integral: Integral, mesh: Mesh, block: Block) -> tuple[Any, Any]:
-    """The cells of a block that an integral is over, None for all, and which of their facets, None for integrals over cells."""
-    if integral.type != "cell":
-        parts = [mesh.facets(region) for region in integral.subdomain] or [mesh.exterior[1:]]
-        cells, facets = (np.concatenate(entries) for entries in zip(*parts, strict=True))
-        numbers, indices = mesh.locate(cells)
-        return indices[numbers == block.index], facets[numbers == block.index]
-    if not integral.subdomain:
-        return None, None
-    # A cell of two regions counts in each.
-    numbers, indices = mesh.locate(np.sort(np.concatenate([mesh.cells(region) for region in integral.subdomain])))
-    return indices[numbers == block.index], None
-
-
-def form_mesh(form: Form) -> Mesh:
-    """The mesh that a form is integrated on.
-
-    Raises:
-        FormError: when nothing in the form knows a mesh.
-    """
-    if form.space is not None:
-        return form.space.mesh
-    if form.mesh is not None:
-        return form.mesh
-    raise FormError(
-        "the form does not live on a mesh of femgpu's; give it a Function, a Constant or femgpu.coordinates(dm) of one, for "
-        "example femgpu.Constant(dm, 1.0) * dx"
-    )
+            name = vector if single else f"{vector}_{field.name}"
+            yield FieldData("other_" * field.side + name, vector, array, first, field, value, gradient, hessian)

@@ -13,6 +13,7 @@ from femgpu.forms import Pointwise
 from femgpu.kernels import SECOND
 from femgpu.mesh.geometry import physical_hessians
 from femgpu.operators.term import FieldData, Term
+from femgpu.spaces import Field
 
 Vectors = Mapping[str, npt.NDArray[np.float64]]
 
@@ -53,7 +54,7 @@ def element_vectors(
     outputs = points.evaluate(pointwise, vectors, constants, state)
     result = []
     for field in term.rows:
-        phi, phi_x, phi_xx = points.basis(term.element(field), second="f2" in outputs)
+        phi, phi_x, phi_xx = points.of(field).basis(term.element(field), second="f2" in outputs)
         part = slice(field.offset, field.offset + field.num_comp)
         rows = np.zeros((term.num_cells, phi.shape[2], field.num_comp))
         if "f0" in outputs:
@@ -85,7 +86,7 @@ def element_matrices(term: Term, pointwise: Pointwise, vectors: Vectors, constan
     for test in term.rows:
         blocks = []
         for trial in term.rows:
-            psi, phi = (points.basis(term.element(field), second) for field in (test, trial))
+            psi, phi = (points.of(field).basis(term.element(field), second) for field in (test, trial))
             rows, columns = (slice(field.offset, field.offset + field.num_comp) for field in (test, trial))
             total = np.zeros((term.num_cells, psi[0].shape[2], test.num_comp, phi[0].shape[2], trial.num_comp))
             for name, (formula, one, other) in BLOCKS.items():
@@ -112,6 +113,7 @@ class Points:
         weights: (num_cells, num_qpts) weights times the measure of cell or facet.
         inverse: (num_cells, num_qpts, dim, dim) inverse Jacobians dX_k / dx_d.
         normals: (num_cells, num_qpts, dim) outward unit normals; zero inside cells.
+        other: the same points in the second cells of facets, where there are such.
     """
 
     def __init__(self, term: Term):
@@ -126,6 +128,11 @@ class Points:
             length = np.linalg.norm(scaled, axis=-1)
             self.weights = self.weights * length
             self.normals = scaled / length[..., None]
+        self.other = None if term.other is None else Points(term.other)
+
+    def of(self, field: Field) -> Points:
+        """The points in the cells that a field is of."""
+        return self.other if self.other is not None and field.side else self
 
     def basis(self, element: Any, second: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Values (cell, point, basis), gradients (..., dim) and second derivatives (..., dim, dim) in physical coordinates.
@@ -155,9 +162,13 @@ class Points:
             raise FormError("a pointwise function given as C has no numpy twin")
         term, dim = self.term, self.term.dim
         num_cells, num_qpts = self.weights.shape
-        aux = term.form.coefficient_offsets[-1]
+        aux = term.form.coefficient_offsets[-1] * len(term.sides)
         unknown = term.form.unknown.space if term.form.unknown is not None else term.form.space
-        sizes = {"a": aux, "u": 0 if unknown is None else unknown.num_comp, "w": sum(field.num_comp for field in term.rows)}
+        sizes = {
+            "a": aux,
+            "u": 0 if unknown is None else unknown.num_comp * len(term.sides),
+            "w": sum(field.num_comp for field in term.rows),
+        }
         data = {"x": self._mapped(self.term.block.physical_points), "n": self.normals} | ({} if state is None else {"s": state})
         for array, size in sizes.items():
             for suffix, shape in (("", ()), ("_x", (dim,)), ("_xx", (dim, dim))):
@@ -172,7 +183,7 @@ class Points:
 
     def _interpolate(self, data: FieldData, vector: np.ndarray) -> tuple[np.ndarray, ...]:
         """Values (cell, point, comp), gradients (..., dim) and second derivatives (..., dim, dim) of a field."""
-        values, gradients, hessians = self.basis(self.term.element(data.field), data.hessian)
+        values, gradients, hessians = self.of(data.field).basis(self.term.element(data.field), data.hessian)
         local = vector[self.term.offsets(data.field)[:, :, None] + np.arange(data.field.num_comp)]
         return (
             np.einsum("eqb,ebc->eqc", values, local, optimize=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -212,7 +213,7 @@ def _splits(term: Term, action: Pointwise, qdata: str) -> dict[StateSplit, bool]
     Pulled back to reference coordinates the geometry is stored with the state: what a linear form stores is nothing else. Where the
     state takes more numbers then than without geometry, its cut in physical coordinates is the better one.
     """
-    pulled = pull_back(action, term.dim, term.affine) if qdata != "recompute" else None
+    pulled = pull_back(action, term.dim, term.affine) if qdata != "recompute" and term.other is None else None
     prices = {"store": (STORE,), "recompute": (math.inf,), "auto": (math.inf, STORE, *PRICES)}[qdata]
     found: dict[str, StateSplit] = {}
     marked = set()
@@ -234,15 +235,16 @@ def on_cells(term: Term) -> set[tuple[str, int]]:
     """What is the same at all points of a cell: an affine map, values of degree 0, gradients of degree 1 on affine simplices."""
     form, unknown = term.form, term.form.unknown
     found = {("K", 0), ("det", 0), ("n", 0)} if term.affine else set()
-    functions = [("u", unknown, 0)] if unknown is not None else []
-    functions += [("a", function, first) for function, first in zip(form.coefficients, form.coefficient_offsets[:-1], strict=True)]
-    linear = term.affine and term.block.reference.is_simplex
-    for array, function, first in functions:
-        for field in function.space.fields:
-            components = range(first + field.offset, first + field.offset + field.num_comp)
+    functions = [("u", unknown, 0, unknown.space.num_comp)] if unknown is not None else []
+    firsts = form.coefficient_offsets
+    functions += [("a", function, first, firsts[-1]) for function, first in zip(form.coefficients, firsts[:-1], strict=True)]
+    for array, function, first, behind in functions:
+        for field, (number, side) in product(function.space.fields, enumerate(term.sides)):
+            begin = first + field.offset + number * behind
+            components = range(begin, begin + field.num_comp)
             if field.degree == 0:
                 found |= {(array, component) for component in components}
-            if field.degree == 1 and linear:
+            if field.degree == 1 and term.affine and side.block.reference.is_simplex:
                 found |= {(f"{array}_x", component) for component in components}
     return found
 

@@ -36,11 +36,12 @@ def make_work(
     elements = term.elements(fields)
     number = {element: i for i, element in enumerate(elements)}
     rows = term.rows if target not in ("functional", "state") else ()
-    second = {term.element(data.field) for data in fields if data.hessian}
+    second = {(data.field.side, term.element(data.field)) for data in fields if data.hessian}
     if outputs & SECOND:
-        second |= {term.element(field) for field in rows}
+        second |= {(field.side, term.element(field)) for field in rows}
+    coords = [(i, side.coord_element) for i, side in enumerate(term.sides)]
     if second and not term.affine:
-        second.add(term.coord_element)
+        second |= set(coords)
     return Work(
         target=target,
         cell=term.block.cell,
@@ -48,19 +49,20 @@ def make_work(
         num_qpts=term.quadrature.num_qpts,
         fields=tuple(_field(term, data, number, masked) for data in fields),
         rows=_rows(term, fields, number, pointwise, masked, bool(place)) if rows else (),
-        tables=tuple(Table(element.num_basis, element in second) for element in elements),
-        coord_table=number[term.coord_element],
+        tables=tuple(Table(entry[1].num_basis, entry in second, entry[0]) for entry in elements),
+        coord_table=number[coords[0]],
+        other_coord_table=number[coords[1]] if len(coords) > 1 else -1,
         writes=outputs,
         reads=frozenset(name for name, _ in pointwise.reads) & {"x", "n", "K", "det"},
         pointwise_flops=pointwise.flops,
         pointwise_size=pointwise.size,
-        num_aux=term.form.coefficient_offsets[-1],
+        num_aux=term.form.coefficient_offsets[-1] * len(term.sides),
         reference=pointwise.reference,
         num_state=_count(pointwise, "s"),
         num_cell_state=_count(pointwise, "c"),
         facet=term.facets is not None,
         affine=term.affine,
-        tensor=tensor_factors(term.quadrature, tuple(elements)),
+        tensor=tensor_factors(term.quadrature, tuple(element for _, element in elements)) if term.other is None else None,
         source=source,
         couples=term.couples if place else frozenset(),
         place=place,
@@ -80,13 +82,14 @@ def _field(term: Term, data: FieldData, number: dict[Any, int], masked: bool) ->
         data.vector,
         data.array,
         data.offset,
-        number[element],
+        number[data.field.side, element],
         element.num_basis,
         data.field.num_comp,
         data.value,
         data.gradient,
         data.hessian,
         masked and data.vector == "w",
+        data.field.side,
     )
 
 
@@ -95,7 +98,8 @@ def _rows(
 ) -> tuple[RowsWork, ...]:
     """The fields of the test function, and what multiplies each."""
     rows: list[RowsWork] = []
-    for field in term.rows:
+    count = len(term.form.space.fields)
+    for i, field in enumerate(term.rows):
         components = range(field.offset, field.offset + field.num_comp)
         value, gradient, hessian = (any((output, c) in pointwise.writes for c in components) for output in ("f0", "f1", "f2"))
         element = term.element(field)
@@ -105,7 +109,7 @@ def _rows(
         rows.append(
             RowsWork(
                 field.offset,
-                number[element],
+                number[field.side, element],
                 element.num_basis,
                 field.num_comp,
                 first,
@@ -115,6 +119,8 @@ def _rows(
                 masked,
                 beside,
                 int(node_parts(element).max()) + 1 if sparse else 1,
+                field.side,
+                (i + count) % len(term.rows) if term.other is not None and field.continuous else -1,
             )
         )
     return tuple(rows)

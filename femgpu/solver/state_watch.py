@@ -99,7 +99,9 @@ def _inputs(form: Form) -> tuple[bool, list[Function], list[Constant]]:
     entries = [entry for integral in form.integrals for entry in (integral.action, integral.jacobian) if entry is not None]
     reads = {read for entry in entries for read in entry.reads}
     values = {i for entry in entries for i in entry.constants}
-    coefficients = _owners(form.coefficients, form.coefficient_offsets, {i for name, i in reads if name in _COEFFICIENTS})
+    # Those of the second cells of facets follow those of the first ones.
+    count = max(form.coefficient_offsets[-1], 1)
+    coefficients = _owners(form.coefficients, form.coefficient_offsets, {i % count for name, i in reads if name in _COEFFICIENTS})
     return any(name in _UNKNOWN for name, _ in reads), coefficients, _owners(form.constants, form.constant_offsets, values)
 
 

@@ -21,6 +21,7 @@ class Field:
         shape: value shape.
         elements: the scalar element on each of the mesh's blocks.
         offsets: (num_cells, num_basis) int32 positions of component 0 in the L-vector, one array per block.
+        side: 0, or 1 for the field as the second cell of a facet has it, whose components follow all those of the first cell.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Field:
     shape: tuple[int, ...]
     elements: tuple[LagrangeElement, ...]
     offsets: tuple[npt.NDArray[np.int32], ...]
+    side: int = 0
 
     @property
     def num_comp(self) -> int:

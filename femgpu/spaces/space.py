@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -97,6 +98,11 @@ class Space(ufl.FunctionSpace):
     def num_comp(self) -> int:
         """Components of a value, all fields together."""
         return sum(field.num_comp for field in self.fields)
+
+    @cached_property
+    def both_sides(self) -> tuple[Field, ...]:
+        """The fields as a facet between two cells has them: those of the first cell, then those of the second one."""
+        return (*self.fields, *(replace(field, offset=field.offset + self.num_comp, side=1) for field in self.fields))
 
     @property
     def degree(self) -> int:

@@ -77,7 +77,7 @@ class Bounds:
         parts = [part for part in parts if part[0] in outputs]
         rows = []
         for field in self.term.rows:
-            basis = self.points.basis(self.term.element(field), "f2" in outputs, pointwise.reference)
+            basis = self.points.of(field).basis(self.term.element(field), "f2" in outputs, pointwise.reference)
             part = slice(field.offset, field.offset + field.num_comp)
             sums = [size(formula, basis[order], outputs[name][:, :, part]) for name, formula, order in parts]
             rows.append(_added(sums))
@@ -98,7 +98,7 @@ class Bounds:
         for test in self.term.rows:
             blocks = []
             for trial in self.term.rows:
-                psi, phi = (self.points.basis(self.term.element(field), second) for field in (test, trial))
+                psi, phi = (self.points.of(field).basis(self.term.element(field), second) for field in (test, trial))
                 rows, columns = (slice(field.offset, field.offset + field.num_comp) for field in (test, trial))
                 sums = [
                     size(formula, psi[one], outputs[name][:, :, rows, columns], phi[other])
@@ -158,9 +158,10 @@ def local_vector(space, parts, arithmetic) -> Result:
     return Result(value, error + arithmetic.both * arithmetic.sum_unit * count * total)
 
 
-def diagonal(matrices) -> Result:
-    """The diagonals (num_cells, num_rows) of element matrices."""
-    return Result(*(np.einsum("eii->ei", array) for array in (matrices.value, matrices.error)))
+def diagonal(matrices, dofs) -> Result:
+    """The diagonals (num_cells, num_rows) of element matrices; a dof of both cells of a facet has two rows and columns."""
+    same = dofs[:, :, None] == dofs[:, None, :]
+    return Result(*(np.where(same, array, 0.0).sum(axis=2) for array in (matrices.value, matrices.error)))
 
 
 def _added(sums):

@@ -259,6 +259,18 @@ MUTANTS = {
         text("n[d] += J_inv[k * DIM + d] * N[k]", "n[d] -= J_inv[k * DIM + d] * N[k]"), form="facets", num_comp=1
     ),
     "facet of the neighbour": of_plans(text("d_facets[AT_d_facets(cell, 0)]", "d_facets[AT_d_facets(first, 0)]"), form="facets"),
+    "facet of the neighbour in the second cell": of_plans(
+        text("d_other_facets[AT_d_other_facets(cell, 0)]", "d_other_facets[AT_d_other_facets(first, 0)]"), form="between"
+    ),
+    "map of the first cell in the second": of_plans(
+        text("r_other_u_e, other_J_inv,", "r_other_u_e, J_inv,"), form="between", element=("triangle", 1)
+    ),
+    "map of the first cell in the second one's columns": of_plans(
+        text("*trial_J = trial_other ? other_J_inv", "*trial_J = trial_other ? J_inv"), form="between", kind="matrix"
+    ),
+    "diagonal without what both cells share": of_operators(
+        text("if (d_test1_offsets[AT_d_test1_offsets(cell, t)] ==", "if (-9 =="), form="between"
+    ),
     "constants of double in float": of_plans(
         text("#define R(x) ((real)(x))", "#define R(x) ((real)(float)(x))"), limits="unrolled"
     ),

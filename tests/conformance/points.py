@@ -24,6 +24,7 @@ class Points:
         weights: Bounded (num_cells, num_qpts), products of both.
         inverse: Bounded (num_cells, num_qpts, dim, dim), inverse Jacobians dX_k / dx_d.
         normals: Bounded (num_cells, num_qpts, dim), outward unit normals; None inside cells.
+        other: the same points in the second cells of facets between two; None where there are none.
     """
 
     def __init__(self, term, arithmetic):
@@ -39,6 +40,11 @@ class Points:
             self.measure *= length
         self.weights = self.rule * self.measure
         self._bases, self._fields = {}, {}
+        self.other = None if term.other is None else Points(term.other, arithmetic)
+
+    def of(self, field):
+        """The points in the cells that a field is of."""
+        return self.other if field.side else self
 
     def basis(self, element, second=False, reference=False):
         """Sizes of an element's functions at the points, with errors.
@@ -98,22 +104,23 @@ class Points:
         """Components of the functions behind an array."""
         form = self.term.form
         if array == "a":
-            return form.coefficient_offsets[-1]
-        return (form.unknown.space if array == "u" and form.unknown is not None else form.space).num_comp
+            return form.coefficient_offsets[-1] * len(self.term.sides)
+        return (form.unknown.space if array == "u" and form.unknown is not None else form.space).num_comp * len(self.term.sides)
 
     def _field(self, data, vector, reference):
         """Values (cell, point, comp), gradients (..., dim) and, if read, second derivatives (..., dim, dim) of a field."""
         key = data.name, data.hessian, reference
         known, found = self._fields.get(key, (None, None))
         if known is not vector:
-            found = self._interpolate(data, vector, reference)
+            found = self.of(data.field).interpolate(data, self.term, vector, reference)
             self._fields[key] = vector, found
         return found
 
-    def _interpolate(self, data, vector, reference):
+    def interpolate(self, data, whole, vector, reference):
+        """What `_field` finds, for the term or, in these second cells, the `whole` that they are of."""
         term, dim = self.term, self.term.dim
-        values, gradients, *more = self._tables(term.element(data.field), data.hessian)
-        local = self.arithmetic.given(vector[term.offsets(data.field)[:, :, None] + np.arange(data.field.num_comp)])
+        values, gradients, *more = self._tables(whole.element(data.field), data.hessian)
+        local = self.arithmetic.given(vector[whole.offsets(data.field)[:, :, None] + np.arange(data.field.num_comp)])
         if reference:
             parts = zip((values, gradients, *more), ("", "k", "kl"), strict=False)
             return tuple(self._at_points(part, axes, local) for part, axes in parts)

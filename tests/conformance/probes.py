@@ -20,7 +20,7 @@ from femgpu.element import basix_rule, reference_cell
 from femgpu.forms import functional, lower_form
 from femgpu.mesh.box import from_cell_list
 from femgpu.operators import twin
-from femgpu.operators.term import make_terms
+from femgpu.operators.division import make_terms
 from femgpu.options import Settings
 
 # Degrees of rules with many points.

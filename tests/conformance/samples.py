@@ -9,13 +9,13 @@ import numpy as np
 import ufl
 from petsc4py import PETSc
 from random_meshes import ALL_CELLS, MIXED, random_cells, random_mixed
-from ufl import ds, dx, grad, inner
+from ufl import avg, dS, ds, dx, grad, inner, jump
 
 from femgpu import Constant, Function, FunctionSpace, MixedSpace, coordinates
 from femgpu.forms import functional, lower_form
 from femgpu.options import Settings
 
-FORMS = ("all", "mass", "stiffness", "gradients", "boundary", "facets", "fields", "second", "test second")
+FORMS = ("all", "mass", "stiffness", "gradients", "boundary", "facets", "fields", "second", "test second", "between")
 # What has degree 1 to 4.
 LOW = [*itertools.product(ALL_CELLS, range(1, 5)), *itertools.product(MIXED, range(1, 3))]
 HIGH = [*itertools.product(ALL_CELLS, range(5, 9))]
@@ -106,7 +106,7 @@ def _functional(sample, dm, rng):
 
 def _form(sample, dm, rng):
     shape = () if sample.num_comp == 1 else (sample.num_comp,)
-    V = FunctionSpace(dm, "Lagrange", sample.element[1], shape=shape)
+    V = FunctionSpace(dm, "DG" if sample.form == "between" and rng.random() < 0.5 else "Lagrange", sample.element[1], shape=shape)
     dim, x = V.mesh.dim, coordinates(dm)
     scalar, vector = _data(sample, dm, rng)
     number, direction = Constant(dm, rng.uniform(0.5, 1.5)), Constant(dm, rng.uniform(0.5, 1.5, dim))
@@ -121,6 +121,8 @@ def _form(sample, dm, rng):
         for w in (u, v)
     )
     on_facets = (number + inner(u, u)) * scalar * inner(u, v) * surface + ufl.dot(vector + x, n) * inner(along, v) * surface
+    if sample.form == "between":
+        return lower_form(_between(u, v, n, scalar, vector, number) * dS(degree=quadrature_degree(sample)), u)
     F = {
         "simple": (number + inner(u, u)) * inner(grad(u), grad(v)) * measure + inner(u, v) * measure,
         "all": (number + inner(u, u)) * scalar * inner(grad(u), grad(v)) * measure
@@ -145,6 +147,20 @@ def _form(sample, dm, rng):
         + number * inner(second + u, test_second) * surface,
     }[sample.form]
     return lower_form(F, u)
+
+
+def _between(u, v, n, scalar, vector, number):
+    """What couples both cells of a facet: all derivatives of both, the state of each, and nothing the same from both sides."""
+    slope, test_slope = (ufl.dot(grad(w), vector) for w in (u, v))
+    through, size = ufl.dot(vector, n("-")), ufl.CellVolume(u.space.ufl_domain())
+    second, test_second = (sum(ufl.dot(grad(grad(w)), vector)[..., i] for i in range(len(vector))) for w in (u, v))
+    F = number * scalar("-") * inner(jump(u), jump(v)) * (1 + inner(u("+"), u("-")))
+    F += (
+        through * inner(avg(slope), v("+"))
+        + size("+") * inner(u("-"), test_slope("+"))
+        + scalar("+") * inner(slope("+"), test_slope("-"))
+    )
+    return F + inner(second("-"), test_second("+")) + inner(u("+"), v("-")) if u.space.degree > 1 else F
 
 
 def _fields(V, scalar, vector, measure, surface, rng):

@@ -16,7 +16,7 @@ import femgpu
 from femgpu import Constant, Function, FunctionSpace, coordinates
 from femgpu.forms import functional, lower_form, split_states
 from femgpu.forms.graph.operations import OPERATIONS
-from femgpu.operators.term import make_terms
+from femgpu.operators.division import make_terms
 from femgpu.options import Settings
 
 UNIT = 2.0**-24

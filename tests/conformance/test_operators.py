@@ -31,7 +31,14 @@ AXES = dict(
 )
 NUM_SAMPLES = 12
 # What takes the place of forms with integrals over facets.
-WITHOUT_FACETS = {"boundary": "all", "facets": "stiffness", "fields": "gradients", "second": "mass", "test second": "mass"}
+WITHOUT_FACETS = {
+    "boundary": "all",
+    "facets": "stiffness",
+    "fields": "gradients",
+    "second": "mass",
+    "test second": "mass",
+    "between": "mass",
+}
 # What stands in rows that must be left alone: a sum with NaN would not show.
 _ALONE = 7.0
 
@@ -152,7 +159,9 @@ class Case:
             if pointwise is None:
                 continue
             if target == "diagonal":
-                parts.append((term, diagonal(self.bounds(term, target).element_matrices(pointwise, vectors, constants))))
+                parts.append(
+                    (term, diagonal(self.bounds(term, target).element_matrices(pointwise, vectors, constants), term.dofs()))
+                )
             else:
                 parts.append((term, self.rows(target, term, pointwise, still)))
         return local_vector(self.space, parts, self.arithmetic)

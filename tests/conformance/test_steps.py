@@ -96,12 +96,12 @@ def test_nodes_in_the_order_of_the_lattice(rng, monkeypatch, set_options, scatte
         problem.jacobian.mult(w, y)
         return np.concatenate([f.array, y.array])
 
-    def pack_on_lattice(plan, weights, normals, tabulations):
+    def pack_on_lattice(plan, weights, normals, tabulations, side):
         # The space's element and that of the coordinates.
         for number, element in ((0, V.element), (1, V.mesh.coord_element)):
             if number in tabulations:
                 tabulations[number] = [table[:, :, element.product[1]] for table in tabulations[number]]
-        return pack_tables(plan, weights, normals, tabulations)
+        return pack_tables(plan, weights, normals, tabulations, side)
 
     expected, plain = results(), CellPlan.layout.fget
     monkeypatch.setattr(CellPlan, "layout", property(lambda plan: replace(plain(plan), lattice=True)))

@@ -61,12 +61,14 @@ def make_task(kind, term, problem, arithmetic, prescribed=None, source="lvector"
         return Task(kind, term, integral.functional, problem.vectors, problem.constants, expected, prescribed, source=source)
     if kind in ("diagonal", "matrix"):
         matrices = bounds.element_matrices(integral.jacobian, vectors, problem.constants)
-        expected = {("out",): matrices.reshape(term.num_cells, -1)} if kind == "matrix" else {("rows",): diagonal(matrices)}
+        expected = (
+            {("out",): matrices.reshape(term.num_cells, -1)} if kind == "matrix" else {("rows",): diagonal(matrices, term.dofs())}
+        )
         prescribed = None if kind == "matrix" else prescribed
         return Task(kind, term, integral.jacobian, problem.vectors, problem.constants, expected, prescribed, source=source)
     target = "residual" if kind == "residual" else "action"
     exact = getattr(integral, target)
-    pulled = pull_back(exact, term.dim, term.affine) if kind == "pulled" else None
+    pulled = pull_back(exact, term.dim, term.affine) if kind == "pulled" and term.other is None else None
     pointwise = exact if pulled is None else pulled
     rows = bounds.element_vectors(pointwise, vectors, problem.constants, exact=None if pulled is None else exact)
     return Task(target, term, pointwise, problem.vectors, problem.constants, {("rows",): rows}, prescribed, source=source)
@@ -84,7 +86,7 @@ def stored_tasks(pulled, term, problem, arithmetic, price, prescribed=None):
         prescribed: entries that are prescribed.
     """
     exact, count = term.integral.action, term.num_cells
-    action = pull_back(exact, term.dim, term.affine) if pulled else exact
+    action = pull_back(exact, term.dim, term.affine) if pulled and term.other is None else exact
     if action is None:
         return None
     (split,) = split_states(action, (price,), lambda _: 20.0, num_qpts=term.quadrature.num_qpts, on_cells=on_cells(term))

@@ -203,8 +203,10 @@ def test_facets_that_are_not_there(space):
         NonlinearProblem(F - v * ufl.ds(77), u)
     with pytest.raises(MeshError, match="no value 77"):
         NonlinearProblem(PointwiseForm(space, f0="f0[0] = 1;", facets={77: {"f0": "f0[0] = 1;"}}), u)
-    with pytest.raises(FormError, match=r"dS \(interior facet integrals\) is not supported"):
-        NonlinearProblem(F - ufl.avg(v) * ufl.dS, u)
+    with pytest.raises(MeshError, match="the mesh has no value 77 in label 'Face Sets'"):
+        NonlinearProblem(F - ufl.avg(v) * ufl.dS(77), u)
+    with pytest.raises(MeshError, match="the region 1 marks no facet between two cells"):
+        NonlinearProblem(F - ufl.avg(v) * ufl.dS(1), u)
 
 
 def test_mixed_function_spaces_of_ufl_are_refused_by_name(space):

@@ -188,7 +188,7 @@ class Case:
                     parts[target].append((term, vectors))
             if integral.jacobian is not None:
                 matrices.append(bounds.element_matrices(integral.jacobian, self.vectors, constants))
-                parts["diagonal"].append((term, diagonal(matrices[-1])))
+                parts["diagonal"].append((term, diagonal(matrices[-1], term.dofs())))
         return {name: [local_vector(self.space, found, arithmetic)] for name, found in parts.items()} | {"matrix": matrices}
 
     def computed(self, operator, target):

@@ -89,7 +89,7 @@ REFUSED = {
     "third derivatives": (lambda: grad(grad(grad(Function(Space(MESH, 3))))), "third derivatives are not supported"),
     "mapped element": (lambda: Function(ufl.FunctionSpace(MESH, basix.ufl.element("RT", "triangle", 1))), "ContravariantPiola"),
     "imaginary": (lambda: ufl.imag(f), "UFL refuses the expression: Unexpected imag"),
-    "restriction": (lambda: f("+"), "PositiveRestricted is not supported"),
+    "restriction": (lambda: f("+"), "a restriction to one side of a facet between two cells, where there is none"),
 }
 
 

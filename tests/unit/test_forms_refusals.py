@@ -43,11 +43,13 @@ def _other_mesh():
 
 
 RESIDUALS = {
-    "interior facets": (
-        lambda: u * v * dx - ufl.avg(u) * ufl.jump(v) * dS,
-        r"dS .* is not supported; expected dx or ds: .*v_0",
+    "points": (lambda: u * v * dx - f * v * ufl.dP, "vertex .* is not supported; expected dx, ds or dS: .*v_0"),
+    "no side": (
+        lambda: u * v * dx - dot(grad(u), n("+")) * v("-") * dS,
+        r"grad\(.*\) has two values on a facet between two cells; expected .*\('\+'\) or \('-'\), avg or jump of it",
     ),
-    "points": (lambda: u * v * dx - f * v * ufl.dP, "vertex .* is not supported"),
+    "no side of the normal": (lambda: u * v * dx - dot(grad(u)("+"), n) * v("-") * dS, "n has two values on a facet"),
+    "two sides": (lambda: u * v * dx - (u * v("+"))("-") * dS, "restricted to a side of a facet twice|UFL refuses"),
     "third derivatives": (lambda: (u + div(grad(cubic.dx(0)))) * v * dx, "third derivatives are not supported: those of w_"),
     "square of the test function": (lambda: u * v**2 * dx, "not linear in the test or trial function: v_0 [*][*] 2"),
     "product of test functions": (lambda: u * v * v * dx, "(quadratic|not linear) in the test or trial function"),
@@ -106,7 +108,8 @@ RESIDUALS = {
         lambda: u * TestFunction(Space(MESH, 1)) * dx,
         "the test function lives in .* expected the same",
     ),
-    "restriction": (lambda: u("+") * v * dx, "PositiveRestricted is not supported|UFL refuses"),
+    "restriction": (lambda: u("+") * v * dx, "a restriction to one side of a facet .* where there is none: .*; expected dS"),
+    "restriction on the boundary": (lambda: u * v * dx + u("-") * v * ds, "a restriction to one side of a facet"),
     "average": (lambda: ufl.cell_avg(u) * v * dx, "CellAvg is not supported|UFL refuses"),
 }
 
@@ -124,7 +127,6 @@ JACOBIANS = {
         lambda: TrialFunction(Space(MESH, 1)) * v * dx,
         "the Jacobian: .* lives in .*; expected ",
     ),
-    "facets": (lambda: du * v * dS, "the Jacobian: dS"),
     "zero": (lambda: 0 * du * v * dx(MESH), "the Jacobian is zero"),
     "zero after lowering": (lambda: du * v * dx - du * v * dx, "the Jacobian J is zero"),
 }
@@ -156,7 +158,7 @@ def test_unknown_that_is_no_function():
 
 FUNCTIONALS = {
     "test function": (lambda: u * v * dx, "the functional has 1 arguments; expected no test function"),
-    "facets": (lambda: u * dS, "the functional: dS"),
+    "no side": (lambda: dot(grad(u), grad(u)) * dS, "has two values on a facet"),
     "zero": (lambda: ufl.as_ufl(0) * u * dx(MESH), "the functional is zero"),
     "third derivatives": (lambda: div(grad(cubic.dx(1))) ** 2 * dx, "third derivatives are not supported"),
     "no form": (lambda: 3.0, "of type float; expected a ufl.Form"),

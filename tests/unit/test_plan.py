@@ -423,6 +423,21 @@ CASES = {
         ),
         "g0[0] = 1;\ng0[1] = 1;",
     ),
+    "between_residual_p1_p2_double": (
+        cell(
+            dim=2,
+            num_qpts=2,
+            facet=True,
+            affine=False,
+            geometry="recomputed",
+            fields=(field("u", "u", 3), replace(field("other_u", "u", 6, table=1, offset=1, vector="u"), side=1)),
+            rows=(RowsWork(0, 0, 3, 1), RowsWork(1, 1, 6, 1, first_row=3, side=1)),
+            tables=(Table(3), Table(6, side=1), Table(3, side=1)),
+            other_coord_table=2,
+            reads=frozenset({"n"}),
+        ),
+        "f0[0] = u[1] * n[0];\nf1[2] = u_x[0];",
+    ),
     "facet_residual_q2_double": (
         cell(
             9,

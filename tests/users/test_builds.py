@@ -12,7 +12,7 @@ from femgpu.forms import functional, lower_form
 from femgpu.kernels import render
 from femgpu.model import Limits
 from femgpu.operators.application import term_tables
-from femgpu.operators.term import make_terms
+from femgpu.operators.division import make_terms
 from femgpu.operators.ways import alternatives, choose_plan
 from femgpu.operators.work import make_work
 from femgpu.options import Settings
@@ -22,7 +22,7 @@ GPU = Limits(unroll=2048, block=32, group=128, local_bytes=200_000)
 
 def plan_and_source(term, target, pointwise, settings=Settings()):  # noqa: B008
     plan = choose_plan(make_work(term, target, pointwise), term, settings, GPU).plan
-    return plan, render(plan, pointwise.body, term_tables(term, plan, pointwise))
+    return plan, render(plan, pointwise.body, term_tables(term, plan, pointwise)[0])
 
 
 def function(cell, degree, shape=()):

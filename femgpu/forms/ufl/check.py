@@ -141,7 +141,7 @@ def _check_integral(integral: Any, what: str) -> None:
     integrand = show(integral.integrand())
     if kind not in LABELS:
         name, places = integral_type_to_measure_name[kind], kind.replace("_", " ")
-        raise FormError(f"{what}: {name} ({places} integrals) is not supported; expected dx or ds: {integrand}")
+        raise FormError(f"{what}: {name} ({places} integrals) is not supported; expected dx, ds or dS: {integrand}")
     rule = integral.metadata().get("quadrature_rule")
     if rule is not None and rule not in SCHEMES:
         legal = ", ".join(map(repr, SCHEMES))

@@ -18,6 +18,7 @@ from ufl.corealg.map_dag import map_expr_dag
 from femgpu.element import EXACT_DEGREE, collocated_degree
 from femgpu.errors import FormError, QuadratureWarning, callers
 from femgpu.forms.ufl.preprocessing import Piece
+from femgpu.forms.ufl.regions import MEASURES
 from femgpu.forms.ufl.show import show
 from femgpu.spaces import mesh_of
 
@@ -80,7 +81,7 @@ def quadrature_degree(piece: Piece, highest: int, nodal: int | None, notes: list
     if not isinstance(given, int) or given < -1:
         raise FormError(f"quadrature_degree {given!r} in the metadata of a measure; expected an integer of at least 0")
     where = "everywhere" if piece.subdomains == ((),) else f"subdomains {piece.subdomains}"
-    kind, measure = ("cell", "dx") if piece.type == "cell" else ("facet", "ds")
+    kind, measure = "cell" if piece.type == "cell" else "facet", MEASURES[piece.type]
     if piece.scheme == "vertex":
         if given > 1:
             notes.append(f"{kind} integral ({where}): quadrature degree {given} is asked for, the vertex rule is exact to degree 1")

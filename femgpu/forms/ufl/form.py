@@ -230,7 +230,7 @@ class _Lowering:
         return Form(self.space, self.unknown, coefficients, constants, tuple(integrals), tuple(notes))
 
     def _work(self, piece: Piece) -> _Work:
-        return _Work(piece, Walk(Graph(), self.inputs, piece.domain, piece.type != "cell"), {}, {}, {}, {})
+        return _Work(piece, Walk(Graph(), self.inputs, piece.domain, piece.type), {}, {}, {}, {})
 
     def _differentiate(self, integrand: Any, direction: Any) -> Any:
         total = differentiate(integrand, self.unknown, direction)
@@ -240,7 +240,7 @@ class _Lowering:
 
     def _integral(self, work: _Work, degree: int, estimated: bool) -> Integral:
         dim = work.walk.domain.geometric_dimension
-        num_comp = 1 if self.space is None else prod(self.space.value_shape)
+        num_comp = 1 if self.space is None else prod(self.space.value_shape) * work.walk.sides
         outputs = Outputs(dim, num_comp, self.inputs.locate(dim))
         graph = work.walk.graph
         return Integral(

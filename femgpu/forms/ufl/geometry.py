@@ -33,7 +33,9 @@ def define(e: Any, domain: Any, on_facets: bool) -> Any:
     name = type(e).__name__
     if "Facet" in name:
         if not on_facets:
-            raise FormError(f"{name} where there is no facet: {show(e)}; expected ds, or a quantity of cells such as CellDiameter")
+            raise FormError(
+                f"{name} where there is no facet: {show(e)}; expected ds or dS, or a quantity of cells such as CellDiameter"
+            )
         if not domain.is_piecewise_linear_simplex_domain():
             raise FormError(
                 f"{name} of cells that are not affine simplices: {show(e)}; their facets bend, as UFL's definition does not: "

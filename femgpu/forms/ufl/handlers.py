@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import combinations
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ufl import classes
 from ufl.core.multiindex import FixedIndex, MultiIndex
+from ufl.sobolevspace import H1
 
 from femgpu.errors import FormError
 from femgpu.forms.ufl.check import simple_elements
@@ -95,6 +97,15 @@ def _same(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
     return walk.value(e.ufl_operands[0], comp, env)
 
 
+def _restricted(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
+    operand = e.ufl_operands[0]
+    if walk.sides == 1:
+        raise FormError(f"a restriction to one side of a facet between two cells, where there is none: {show(e)}; expected dS")
+    if walk.side is not None:
+        raise FormError(f"restricted to a side of a facet twice: {show(e)}")
+    return walk.restricted(operand, e.side(), comp, env)
+
+
 def _conditional(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
     condition, a, b = e.ufl_operands
     return walk.linear.select(walk.scalar(condition, (), env, e), walk.value(a, comp, env), walk.value(b, comp, env), e)
@@ -130,24 +141,36 @@ def _form_argument(walk: Walk, e: Any, comp: Component, derivative: Component) -
         return walk.graph.constant(0.0)
     if order > 2:
         raise FormError(f"third derivatives are not supported: those of {show(e)}; introduce the gradient as a field of its own")
+    continuous = order == 0 and _element(e, flat) in H1
+    second = walk.in_second(e, continuous, order)
     if isinstance(e, classes.Argument):
-        return {(Slot(e.number(), flat, derivative),): walk.graph.constant(1.0)}
+        return {(Slot(e.number(), flat + second * prod(e.ufl_shape), derivative),): walk.graph.constant(1.0)}
+    name = walk.inputs.coefficient(e, order)
+    if second and isinstance(name, str):
+        flat += prod(e.ufl_shape)
+    elif second:
+        name = (*name, 1)
     index = flat
     for entry in derivative:
         index = index * walk.domain.geometric_dimension + entry
-    return walk.graph.input(walk.inputs.coefficient(e, order), index)
+    return walk.graph.input(name, index)
 
 
 def _vanishes(walk: Walk, e: Any, flat: int, order: int) -> bool:
     """Whether derivatives of a component are zero because its element has too small a degree."""
     if order == 0:
         return False
+    # Elsewhere the map of a cell makes polynomials of a degree into functions with derivatives of any order.
+    return _element(e, flat).embedded_superdegree < (order if walk.domain.is_piecewise_linear_simplex_domain() else 1)
+
+
+def _element(e: Any, flat: int) -> Any:
+    """The element, of those that a mixed one is made of, of a component."""
     for element in simple_elements(e.ufl_element()):
         if flat < element.reference_value_size:
             break
         flat -= element.reference_value_size
-    # Elsewhere the map of a cell makes polynomials of a degree into functions with derivatives of any order.
-    return element.embedded_superdegree < (order if walk.domain.is_piecewise_linear_simplex_domain() else 1)
+    return element
 
 
 def _constant(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
@@ -163,8 +186,9 @@ def _coordinate(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
 def _normal(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
     walk.check_domain(e)
     if not walk.on_facets:
-        raise FormError("FacetNormal where there is no facet: the normal exists in integrals over facets only; expected ds")
-    return walk.graph.input("n", comp[0])
+        raise FormError("FacetNormal where there is no facet: the normal exists in integrals over facets only; expected ds or dS")
+    normal = walk.graph.input("n", comp[0])
+    return walk.graph.neg(normal) if walk.in_second(e, False) else normal
 
 
 def _cell_quantity(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
@@ -172,11 +196,15 @@ def _cell_quantity(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
     name, mesh = type(e).__name__, mesh_of(walk.domain)
     if mesh is None:
         raise FormError(f"{name} on {walk.domain}, which is not a mesh of femgpu's: {show(e)}; take all spaces from femgpu")
-    return walk.graph.input(walk.inputs.cell_quantity(mesh, name), _flat(comp, e.ufl_shape))
+    quantity = walk.inputs.cell_quantity(mesh, name)
+    quantity = (*quantity, 1) if walk.in_second(e, False) else quantity
+    return walk.graph.input(quantity, _flat(comp, e.ufl_shape))
 
 
 def _defined_quantity(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
     walk.check_domain(e)
+    if walk.side is None and walk.sides == 2 and "Facet" in type(e).__name__:
+        return walk.restricted(walk.definition(e), "+", comp, env)  # both cells have the same facet
     return walk.value(walk.definition(e), comp, env)
 
 
@@ -234,6 +262,7 @@ HANDLERS: dict[type, Handler] = {
     classes.Variable: _same,
     classes.Real: _same,  # derivatives of abs() bring it back
     classes.Conj: _same,
+    classes.Restricted: _restricted,
     classes.Conditional: _conditional,
     classes.Grad: _gradient,
     classes.Argument: _value,

@@ -50,7 +50,10 @@ class Inputs:
         return self._first[constant]
 
     def locate(self, dim: int) -> Locate:
-        """Builds the map from an input (name, index) of the graph to the C array and the index there."""
+        """Builds the map from an input (name, index) of the graph to the C array and the index there.
+
+        Names ("a", i, 1) are of the second cell of a facet: there all coefficients follow those of the first one.
+        """
         offsets = [0]
         for entry in self.coefficients:
             offsets.append(offsets[-1] + components(entry))
@@ -58,7 +61,7 @@ class Inputs:
         def where(name: Any, index: int) -> tuple[str, int]:
             if isinstance(name, str):
                 return name, index
-            array, number = name
-            return array, index + offsets[number] * width(array, dim)
+            array, number, *second = name
+            return array, index + (offsets[number] + bool(second) * offsets[-1]) * width(array, dim)
 
         return where

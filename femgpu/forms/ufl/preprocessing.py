@@ -34,7 +34,7 @@ class Piece:
 
     Attributes:
         integrand: a scalar expression of terminals, gradients, indexing and scalar operations.
-        type: "cell" or "exterior_facet".
+        type: "cell", "exterior_facet" or "interior_facet".
         subdomains: tuples of regions, the empty tuple for everywhere; the piece is integrated over each of them.
         metadata: the user's.
         domain: the ufl.Mesh.

@@ -14,7 +14,9 @@ from femgpu.forms.ufl.show import show
 from femgpu.mesh.regions import CELL_LABEL, FACET_LABEL
 
 # Integral types, and the label that plain numbers are values of.
-LABELS = {"cell": CELL_LABEL, "exterior_facet": FACET_LABEL}
+LABELS = {"cell": CELL_LABEL, "exterior_facet": FACET_LABEL, "interior_facet": FACET_LABEL}
+# What they are called in forms.
+MEASURES = {"cell": "dx", "exterior_facet": "ds", "interior_facet": "dS"}
 
 
 def number_regions(form: Any) -> tuple[Any, dict[int, Any]]:
@@ -53,7 +55,7 @@ def check_regions(form: Any, what: str) -> None:
     """
     seen: dict[Any, Any] = {}
     for integral in form.integrals():
-        measure = "dx" if integral.integral_type() == "cell" else "ds"
+        measure = MEASURES[integral.integral_type()]
         _check_region(integral, what, measure)
         region = _region(integral)
         if not isinstance(region, int | str) or (isinstance(region, int) and integral.subdomain_data() is not None):

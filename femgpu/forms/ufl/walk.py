@@ -26,15 +26,21 @@ class Walk:
         graph: receives the nodes.
         inputs: receives the coefficients and constants.
         domain: the ufl.Mesh of the integrals.
+        kind: "cell", "exterior_facet" or "interior_facet".
+
+    Attributes:
         on_facets: whether there is a normal.
+        sides: 2 on facets between two cells, else 1.
+        side: what is being walked is restricted to: "+", "-", or None.
     """
 
-    def __init__(self, graph: Graph, inputs: Inputs, domain: Any, on_facets: bool = False) -> None:
+    def __init__(self, graph: Graph, inputs: Inputs, domain: Any, kind: str = "cell") -> None:
         self.graph = graph
         self.linear = Linear(graph)
         self.inputs = inputs
         self.domain = domain
-        self.on_facets = on_facets
+        self.on_facets, self.sides = kind != "cell", 1 + (kind == "interior_facet")
+        self.side: str | None = None
         self._known: dict[tuple[Any, ...], Value] = {}
         self._definitions: dict[type, Any] = {}
         self._keep: list[Any] = []  # the expressions whose identities are in _known
@@ -65,12 +71,38 @@ class Walk:
 
     def value(self, e: Any, comp: Component, env: Indices) -> Value:
         """The value of one component of an expression, given the values of its free indices."""
-        key = (id(e), comp, tuple([env[i] for i in e.ufl_free_indices]))
+        key = (id(e), comp, tuple([env[i] for i in e.ufl_free_indices]), self.side)
         value = self._known.get(key)
         if value is None:
             self._keep.append(e)
             value = self._known[key] = handler(e)(self, e, comp, env)
         return value
+
+    def restricted(self, e: Any, side: str, comp: Component, env: Indices) -> Value:
+        """The value of one component of an expression in the first ("+") or the second cell ("-") of a facet."""
+        outside, self.side = self.side, side
+        try:
+            return self.value(e, comp, env)
+        finally:
+            self.side = outside
+
+    def in_second(self, e: Any, continuous: bool, order: int = 0) -> bool:
+        """Whether a terminal is to be taken in the second cell of a facet.
+
+        Args:
+            e: the terminal.
+            continuous: whether it is the same in both cells.
+            order: of the derivatives of it that are meant.
+
+        Raises:
+            FormError: if it differs between the cells, and nothing says which is meant.
+        """
+        if self.side is None and self.sides == 2 and not continuous:
+            text = "grad(" * order + show(e) + ")" * order
+            raise FormError(
+                f"{text} has two values on a facet between two cells; expected ({text})('+') or ('-'), avg or jump of it"
+            )
+        return self.side == "-"
 
     def definition(self, e: Any) -> Any:
         """What a geometric quantity is in terms of others; the same object each time.

@@ -20,30 +20,7 @@ void ${step.name}(${arguments}) {
   for (int q = 0; q < NUM_QPTS; ++q) {
 <%include file="point.mako"/>
 % if work.target == "diagonal":
-% for i, row in enumerate(work.rows):
-    UNROLL
-    for (int b = 0; b < ${row.num_basis}; ++b) {
-      const real phi = TABLE_B(${row.table}, q)[b];
-      real phi_x[DIM];
-      basis_gradient(TABLE_D(${row.table}, q), b, J_inv, phi_x);
-% if test_hessian or trial_hessian:
-      real phi_xx[DIM * DIM];
-      basis_hessian(TABLE_H(${row.table}, q), b, J_inv, phi_x, ${'r_map_xx' if work.bends else 'phi_x'}, ${int(work.bends)}, phi_xx);
-% endif
-      for (int c = 0; c < ${row.num_comp}; ++c) {
-        const int cc = (${row.offset} + c) * NUM_COMP + ${row.offset} + c;
-        real h0 = 0, h1[DIM];
-        for (int j = 0; j < DIM; ++j) h1[j] = 0;
-        ${apply_blocks("cc")}
-        real sum = h0 * phi;
-        for (int j = 0; j < DIM; ++j) sum += h1[j] * phi_x[j];
-% if trial_hessian:
-        for (int j = 0; j < DIM * DIM; ++j) sum += h2[j] * phi_xx[j];
-% endif
-        r_f${i}_e[${plan.place(row.num_basis, row.num_comp, "b", "c")}] += (accum)(weight * sum);
-      }
-    }
-% endfor
+<%include file="diagonal.mako"/>\
 % endif
   }
 

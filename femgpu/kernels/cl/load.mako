@@ -20,7 +20,10 @@
 % endif
 % endfor
 % if plan.needs_coords:
+% for side in work.sides:
+<% offsets = side.name("d_coord_offsets") %>\
   UNROLL
-  ${plan.each("b", "NUM_COORD_BASIS")}
-    for (int d = 0; d < DIM; ++d) r_x_e[${plan.place_of_node("b", "d")}] = d_coords[d_coord_offsets[AT_d_coord_offsets(cell, b)] + d];
+  ${plan.each("b", side.name("NUM_COORD_BASIS"))}
+    for (int d = 0; d < DIM; ++d) ${side.name("r_x_e")}[${plan.place_of_node("b", "d")}] = d_coords[${offsets}[AT_${offsets}(cell, b)] + d];
+% endfor
 % endif

@@ -5,24 +5,29 @@
 // Where the matrix is sparse, entries are added to its values: first the group brings what it needs to know of its cells' dofs.
 // Index space: a group serves CELLS cells, or one of PARTS parts of a cell; local id = (cell, component, tile of rows, tile of
 // columns), the last running fastest. Rows and columns are ordered by field, basis function, component.
-<% value, gradient, hessian = plan.slots %>\
+<%
+value, gradient, hessian = plan.slots
+two = len(work.sides) > 1
+test_J, test_map = ("test_J", "test_map") if two else ("J_inv", "r_map_xx")
+%>\
 ## What multiplies one derivative of the test function: outputs of the pointwise function become words for the direction's
 ## derivatives in reference coordinates.
 <%def name="pull_back(slot, at, out)">\
+<% trial_J, trial_map = ("trial_J", "trial_map") if len(work.sides) > 1 else ("J_inv", "r_map_xx") %>\
 % if slot.value:
           ${out}[0] = weight * ${slot.value}[${at}];
 % elif slot.has_value:
           ${out}[0] = 0;
 % endif
 % if slot.gradient:
-          pull_back_flux(J_inv, weight, ${slot.gradient} + (${at}) * DIM, ${out} + ${slot.gradient_at});
+          pull_back_flux(${trial_J}, weight, ${slot.gradient} + (${at}) * DIM, ${out} + ${slot.gradient_at});
 % elif slot.has_gradient:
           for (int j = 0; j < DIM; ++j) ${out}[${slot.gradient_at} + j] = 0;
 % endif
 % if slot.hessian:
-          pull_back_hessian(J_inv, weight, ${slot.hessian} + (${at}) * DIM * DIM, ${out} + ${slot.hessian_at});
+          pull_back_hessian(${trial_J}, weight, ${slot.hessian} + (${at}) * DIM * DIM, ${out} + ${slot.hessian_at});
 % if work.bends:
-          pull_back_map(J_inv, ${out} + ${slot.hessian_at}, r_map_xx, ${out} + ${slot.gradient_at});
+          pull_back_map(${trial_J}, ${out} + ${slot.hessian_at}, ${trial_map}, ${out} + ${slot.gradient_at});
 % endif
 % elif slot.has_hessian:
           for (int j = 0; j < DIM * DIM; ++j) ${out}[${slot.hessian_at} + j] = 0;
@@ -117,6 +122,14 @@ void ${step.name}(${arguments}) {
       UNROLL
       for (int pair = 0; pair < COMPS * NUM_COMP; ++pair) {
         const int block = first_comp * NUM_COMP + pair;
+% if two:
+        // components of the second cell have its map
+        const bool test_other = block / NUM_COMP >= NUM_COMP / 2, trial_other = block % NUM_COMP >= NUM_COMP / 2;
+        const real *test_J = test_other ? other_J_inv : J_inv, *trial_J = trial_other ? other_J_inv : J_inv;
+% if work.bends:
+        const real *test_map = test_other ? other_r_map_xx : r_map_xx, *trial_map = trial_other ? other_r_map_xx : r_map_xx;
+% endif
+% endif
         __local real *s_out = s_blocks + i * POINT_WORDS + pair * BLOCK_WORDS;
 % if value.words:
         {
@@ -133,7 +146,7 @@ ${pull_back(value, "block", "words")}\
             real words[${gradient.words}];
 ${pull_back(gradient, "block * DIM + d", "words")}\
             for (int k = 0; k < DIM; ++k)
-              for (int j = 0; j < ${gradient.words}; ++j) sums[k * ${gradient.words} + j] += J_inv[k * DIM + d] * words[j];
+              for (int j = 0; j < ${gradient.words}; ++j) sums[k * ${gradient.words} + j] += ${test_J}[k * DIM + d] * words[j];
           }
           for (int j = 0; j < DIM * ${gradient.words}; ++j) s_out[${gradient.first} + j] = sums[j];
         }
@@ -146,7 +159,7 @@ ${pull_back(gradient, "block * DIM + d", "words")}\
             real words[${hessian.words}];
 ${pull_back(hessian, "block * DIM * DIM + d", "words")}\
             for (int k = 0; k < DIM * DIM; ++k) {
-              const real factor = J_inv[k / DIM * DIM + d / DIM] * J_inv[k % DIM * DIM + d % DIM];
+              const real factor = ${test_J}[k / DIM * DIM + d / DIM] * ${test_J}[k % DIM * DIM + d % DIM];
               for (int j = 0; j < ${hessian.words}; ++j) sums[k * ${hessian.words} + j] += factor * words[j];
             }
           }
@@ -156,8 +169,8 @@ ${pull_back(hessian, "block * DIM * DIM + d", "words")}\
           for (int m = 0; m < DIM; ++m)
             for (int j = 0; j < ${hessian.words}; ++j) {
               real sum = 0;
-              for (int i = 0; i < DIM * DIM; ++i) sum += sums[i * ${hessian.words} + j] * r_map_xx[m * DIM * DIM + i];
-              for (int k = 0; k < DIM; ++k) s_out[${gradient.first} + k * ${gradient.words} + j] -= J_inv[k * DIM + m] * sum;
+              for (int i = 0; i < DIM * DIM; ++i) sum += sums[i * ${hessian.words} + j] * ${test_map}[m * DIM * DIM + i];
+              for (int k = 0; k < DIM; ++k) s_out[${gradient.first} + k * ${gradient.words} + j] -= ${test_J}[k * DIM + m] * sum;
             }
 % endif
         }
@@ -169,7 +182,9 @@ ${pull_back(hessian, "block * DIM * DIM + d", "words")}\
     // integration phase
     if (own < cells) {
 % if work.facet:
-      const int facet = d_facets[AT_d_facets(begin + own, 0)];
+% for side in work.sides:
+      const int ${side.name("facet")} = ${side.name("d_facets")}[AT_${side.name("d_facets")}(begin + own, 0)];
+% endfor
 % endif
 % if work.products:
       TABLE const real *products = TABLE_P0_0;

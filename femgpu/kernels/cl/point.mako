@@ -23,6 +23,7 @@
 % endif
 % elif work.target != "diagonal":
 % for i, row in enumerate(work.rows):
+<% side = work.sides[row.side]; J_inv = side.name("J_inv") %>\
 % if row.value:
     integrate_value(${row.num_basis}, ${row.num_comp}, TABLE_B(${row.table}, q), ${'R(1)' if work.reference else 'weight'}, f0 + ${row.offset}, r_f${i}_e);
 % endif
@@ -33,14 +34,14 @@
       real flux_x[${row.num_comp} * DIM];
 % endif
       for (int c = 0; c < ${row.num_comp}; ++c) {
-        pull_back_hessian(J_inv, weight, f2 + (${row.offset} + c) * DIM * DIM, flux_xx + c * DIM * DIM);
+        pull_back_hessian(${J_inv}, weight, f2 + (${row.offset} + c) * DIM * DIM, flux_xx + c * DIM * DIM);
 % if row.gradient:
-        pull_back_flux(J_inv, weight, f1 + (${row.offset} + c) * DIM, flux_x + c * DIM);
+        pull_back_flux(${J_inv}, weight, f1 + (${row.offset} + c) * DIM, flux_x + c * DIM);
 % elif work.bends:
         for (int k = 0; k < DIM; ++k) flux_x[c * DIM + k] = 0;
 % endif
 % if work.bends:
-        pull_back_map(J_inv, flux_xx + c * DIM * DIM, r_map_xx, flux_x + c * DIM);
+        pull_back_map(${J_inv}, flux_xx + c * DIM * DIM, ${side.name("r_map_xx")}, flux_x + c * DIM);
 % endif
       }
       integrate_reference_hessian(${row.num_basis}, ${row.num_comp}, TABLE_H(${row.table}, q), flux_xx, r_f${i}_e);
@@ -51,7 +52,7 @@
 % elif row.gradient and work.reference:
     integrate_reference_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), f1 + ${row.offset} * DIM, r_f${i}_e);
 % elif row.gradient:
-    integrate_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), weight, J_inv, f1 + ${row.offset} * DIM, r_f${i}_e);
+    integrate_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), weight, ${J_inv}, f1 + ${row.offset} * DIM, r_f${i}_e);
 % endif
 % if row.hessian and work.reference:
     integrate_reference_hessian(${row.num_basis}, ${row.num_comp}, TABLE_H(${row.table}, q), f2 + ${row.offset} * DIM * DIM, r_f${i}_e);

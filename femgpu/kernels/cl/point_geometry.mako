@@ -1,9 +1,12 @@
 ## J_inv and det_J at point q of a cell that is not affine.
 % if work.maps and not work.affine:
+% for side in work.sides:
+<% J_inv, det_J, geometry = side.name("J_inv"), side.name("det_J"), side.name("d_geometry") %>\
 % if plan.geometry == "stored":
-    for (int i = 0; i < DIM * DIM; ++i) J_inv[i] = d_geometry[AT_d_geometry(cell, q * (DIM * DIM + 1) + i)];
-    det_J = d_geometry[AT_d_geometry(cell, q * (DIM * DIM + 1) + DIM * DIM)];
+    for (int i = 0; i < DIM * DIM; ++i) ${J_inv}[i] = ${geometry}[AT_${geometry}(cell, q * (DIM * DIM + 1) + i)];
+    ${det_J} = ${geometry}[AT_${geometry}(cell, q * (DIM * DIM + 1) + DIM * DIM)];
 % else:
-    det_J = rebuild(NUM_COORD_BASIS, TABLE_D(${work.coord_table}, q), r_x_e, J_inv);
+    ${det_J} = rebuild(${side.name("NUM_COORD_BASIS")}, TABLE_D(${side.coord_table}, q), ${side.name("r_x_e")}, ${J_inv});
 % endif
+% endfor
 % endif

@@ -4,17 +4,20 @@
     real r_${name}[${size}];
 % endfor
 % if work.bends:
-    real r_map_xx[DIM * DIM * DIM];
-    reference_hessian(NUM_COORD_BASIS, DIM, TABLE_H(${work.coord_table}, q), r_x_e, r_map_xx);
+% for side in work.sides:
+    real ${side.name("r_map_xx")}[DIM * DIM * DIM];
+    reference_hessian(${side.name("NUM_COORD_BASIS")}, DIM, TABLE_H(${side.coord_table}, q), ${side.name("r_x_e")}, ${side.name("r_map_xx")});
+% endfor
 % endif
 % for field in work.fields:
+<% side = work.sides[field.side]; J_inv = side.name("J_inv") %>\
 % if field.value:
     interpolate_value(${field.num_basis}, ${field.num_comp}, TABLE_B(${field.table}, q), r_${field.name}_e, r_${field.array} + ${field.offset});
 % endif
 % if field.gradient and work.reference:
     interpolate_reference_gradient(${field.num_basis}, ${field.num_comp}, TABLE_D(${field.table}, q), r_${field.name}_e, r_${field.array}_x + ${field.offset} * DIM);
 % elif field.gradient:
-    interpolate_gradient(${field.num_basis}, ${field.num_comp}, TABLE_D(${field.table}, q), r_${field.name}_e, J_inv, r_${field.array}_x + ${field.offset} * DIM);
+    interpolate_gradient(${field.num_basis}, ${field.num_comp}, TABLE_D(${field.table}, q), r_${field.name}_e, ${J_inv}, r_${field.array}_x + ${field.offset} * DIM);
 % endif
 % if field.hessian and work.reference:
     reference_hessian(${field.num_basis}, ${field.num_comp}, TABLE_H(${field.table}, q), r_${field.name}_e, r_${field.array}_xx + ${field.offset} * DIM * DIM);
@@ -24,11 +27,11 @@
       reference_hessian(${field.num_basis}, ${field.num_comp}, TABLE_H(${field.table}, q), r_${field.name}_e, reference_xx);
 % if work.bends:
       real gradient[${field.num_comp} * DIM];
-      interpolate_gradient(${field.num_basis}, ${field.num_comp}, TABLE_D(${field.table}, q), r_${field.name}_e, J_inv, gradient);
-      subtract_map(${field.num_comp}, gradient, r_map_xx, reference_xx);
+      interpolate_gradient(${field.num_basis}, ${field.num_comp}, TABLE_D(${field.table}, q), r_${field.name}_e, ${J_inv}, gradient);
+      subtract_map(${field.num_comp}, gradient, ${side.name("r_map_xx")}, reference_xx);
 % endif
       for (int c = 0; c < ${field.num_comp}; ++c)
-        push_hessian(J_inv, reference_xx + c * DIM * DIM, r_${field.array}_xx + (${field.offset} + c) * DIM * DIM);
+        push_hessian(${J_inv}, reference_xx + c * DIM * DIM, r_${field.array}_xx + (${field.offset} + c) * DIM * DIM);
     }
 % endif
 % endfor

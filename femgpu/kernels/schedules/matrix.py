@@ -146,8 +146,9 @@ class MatrixPlan(Plan):
         words = work.num_comp**2 * self.block_words + self.tile_rows * self.tile_columns
         return super().private_bytes + 8 * (words + 2 * self.tile_columns * (1 + work.dim))
 
-    def _outputs(self) -> list[Array]:
-        return sparse_arrays(self.work, self.layout) if self.work.place else super()._outputs()
+    def results(self) -> list[Array]:
+        """Of a sparse matrix where its entries go, and its values."""
+        return sparse_arrays(self.work, self.layout) if self.work.place else super().results()
 
     def steps(self) -> tuple[Step, ...]:
         """One launch."""

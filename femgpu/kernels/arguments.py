@@ -1,0 +1,127 @@
+"""The arguments of a plan's kernels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+from femgpu.kernels.array import Array, Layout
+from femgpu.kernels.work import Side, Work
+
+
+class Layouts(Protocol):
+    """What the arguments depend on; attributes are those of `Plan`."""
+
+    @property
+    def work(self) -> Work:
+        """What is computed."""
+        ...
+
+    @property
+    def scatter(self) -> str:
+        """How results are written."""
+        ...
+
+    @property
+    def layout(self) -> Layout:
+        """Of arrays of cells."""
+        ...
+
+    @property
+    def node_layout(self) -> Layout:
+        """Of arrays of nodes."""
+        ...
+
+    @property
+    def needs_coords(self) -> bool:
+        """Whether coordinates are read."""
+        ...
+
+    @property
+    def geometry_words(self) -> int:
+        """Stored numbers per cell of its map."""
+        ...
+
+    @property
+    def table_space(self) -> str:
+        """Where tabulations stand."""
+        ...
+
+    @property
+    def sums_dots(self) -> bool:
+        """Whether direction times result is summed."""
+        ...
+
+
+def input_arrays(plan: Layouts) -> list[Array]:
+    """The cell's own data: fields, geometry, coordinates, facets."""
+    work, layout, arrays = plan.work, plan.layout, []
+    # One argument for each vector, whichever of its fields are read.
+    words: dict[str, int] = {}
+    for field in work.fields:
+        words[field.vector] = words.get(field.vector, 0) + field.size
+    for field in work.fields:
+        if work.source == "evector":
+            own = replace(plan.node_layout, together=field.num_comp)
+            arrays.append(Array(f"d_{field.name}", "scalar", ("entries", field.name), field.size, own))
+            continue
+        if field.vector in words:
+            arrays.append(Array(f"d_{field.vector}", "scalar", ("vector", field.vector), words.pop(field.vector)))
+        arrays.append(_offsets(plan, f"d_{field.name}_offsets", field.name, field.masked, field.num_basis))
+    for side in work.sides:
+        if plan.geometry_words:
+            arrays.append(_of_side(side, "d_geometry", "real", "geometry", plan.geometry_words, layout))
+        if plan.needs_coords:
+            size = side.num_coord_basis
+            arrays += [Array("d_coords", "real", ("coords",), size * work.dim)] if side.number == 0 else []
+            arrays.append(_of_side(side, "d_coord_offsets", "int", "coord_offsets", size, plan.node_layout))
+        if work.facet:
+            arrays.append(_of_side(side, "d_facets", "int", "facets", 1, Layout()))
+    return arrays
+
+
+def shared_arrays(plan: Layouts) -> list[Array]:
+    """What is the same for all cells."""
+    arrays = [Array("d_constants", "real", ("constants",))]
+    if plan.table_space != "__constant":
+        arrays += [Array(side.name("d_tables"), "real", ("tables", "full", side.number)) for side in plan.work.sides]
+    return arrays
+
+
+def result_arrays(plan: Layouts) -> list[Array]:
+    """Offsets of the rows, what is stored at the points, results."""
+    work, layout, arrays = plan.work, plan.layout, []
+    for i, row in enumerate(work.rows):
+        # The diagonal looks for the nodes that both cells of a facet have.
+        if work.sums and (plan.scatter == "atomic" or (work.target == "diagonal" and row.twin >= 0)):
+            arrays.append(_offsets(plan, f"d_test{i}_offsets", f"test{i}", row.masked, row.num_basis, moves=not row.beside))
+    vectors = [field.masked and field.num_comp > 1 for field in work.fields]
+    if any(vectors) or any(row.masked and row.num_comp > 1 for row in work.rows):
+        arrays.append(Array("d_prescribed", "uchar", ("prescribed",)))
+    storing = work.target == "state"
+    if work.num_state:
+        arrays.append(Array("d_state", "real", ("state",), work.num_qpts * work.num_state, layout, written=storing))
+    if work.num_cell_state:
+        arrays.append(Array("d_cell_state", "real", ("cell_state",), work.num_cell_state, layout, written=storing))
+    if work.target == "matrix":
+        arrays.append(Array("d_out", "double", ("out",), work.num_rows**2, Layout(), written=True, chunk=True))
+    elif work.target == "functional":
+        arrays.append(Array("d_out", "accum", ("out",), 1, Layout(), written=True))
+    elif work.sums and plan.scatter == "atomic":
+        arrays.append(Array("d_out", "scalar", ("out",), work.num_rows, moves=2, written=True))
+        if plan.sums_dots:
+            arrays.append(Array("d_dots", "double", ("dots",), written=True))
+    elif work.sums:
+        for i, row in enumerate(work.rows):
+            own = replace(plan.node_layout, together=row.num_comp)
+            arrays.append(Array(f"d_out{i}", "scalar", ("out", i), row.size, own, written=True))
+    return arrays
+
+
+def _offsets(plan: Layouts, name: str, field: str, masked: bool, words: int, moves: int = 1) -> Array:
+    return Array(name, "int", ("offsets", field, masked), words, plan.node_layout, moves=int(moves))
+
+
+def _of_side(side: Side, name: str, ctype: str, role: str, words: int, layout: Layout) -> Array:
+    """An argument that each of both cells of a facet has."""
+    return Array(side.name(name), ctype, (role,) if side.number == 0 else ("other", role), words, layout)

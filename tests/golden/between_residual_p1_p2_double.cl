@@ -1,0 +1,388 @@
+#define REAL double
+#define SCALAR double
+#define ACCUM double
+#define DIM 2
+#define NUM_QPTS 2
+#define NUM_COMP 2
+#define NUM_ROWS 9
+#define NUM_COORD_BASIS 3
+#define other_NUM_COORD_BASIS 3
+#define NUM_STATE 0
+#define NUM_CELL_STATE 0
+#define AT_d_u_offsets(cell, i) ((size_t)(cell) * 3 + (i))
+#define AT_d_other_u_offsets(cell, i) ((size_t)(cell) * 6 + (i))
+#define AT_d_coord_offsets(cell, i) ((size_t)(cell) * 3 + (i))
+#define AT_d_facets(cell, i) ((size_t)(cell) * 1 + (i))
+#define AT_d_other_coord_offsets(cell, i) ((size_t)(cell) * 3 + (i))
+#define AT_d_other_facets(cell, i) ((size_t)(cell) * 1 + (i))
+#define AT_d_out0(cell, i) ((size_t)(cell) * 3 + (i))
+#define AT_d_out1(cell, i) ((size_t)(cell) * 6 + (i))
+// Types. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef REAL real;
+typedef SCALAR scalar;
+typedef ACCUM accum;
+#define R(x) ((real)(x))
+
+#ifdef UNROLLED
+#define UNROLL _Pragma("unroll")
+#elif defined(ROLLED)
+#define UNROLL _Pragma("unroll 1")
+#else
+#define UNROLL
+#endif
+
+// Where word i of a cell stands in an array: AT_<array>(cell, i), defined above for every array.
+
+// An offset ~o marks a node at o some of whose components are prescribed: d_prescribed[o + c] says which. Fields of one component
+// need no such array.
+#define NODE(mark) ((mark) < 0 ? ~(mark) : (mark))
+#define IS_PRESCRIBED(mark, c) ((mark) < 0 && d_prescribed[~(mark) + (c)])
+
+// Adds x to a number in global memory; how, and the type, say macros.
+#if defined(ATOMIC_PTX64)
+inline void atomic_add_scalar(__global double *p, double x) {
+  asm volatile("red.global.add.f64 [%0], %1;" ::"l"(p), "d"(x) : "memory");
+}
+#elif defined(ATOMIC_PTX32)
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  asm volatile("red.global.add.f32 [%0], %1;" ::"l"(p), "f"(x) : "memory");
+}
+#elif defined(ATOMIC_CAS64)
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+inline void atomic_add_scalar(__global double *p, double x) {
+  union { double value; ulong bits; } seen, next;
+  do {
+    seen.value = *(volatile __global double *)p;
+    next.value = seen.value + x;
+  } while (atom_cmpxchg((volatile __global ulong *)p, seen.bits, next.bits) != seen.bits);
+}
+#elif defined(ATOMIC_CAS32)
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  union { scalar value; uint bits; } seen, next;
+  do {
+    seen.value = *(volatile __global scalar *)p;
+    next.value = seen.value + x;
+  } while (atomic_cmpxchg((volatile __global uint *)p, seen.bits, next.bits) != seen.bits);
+}
+#endif
+
+#define TABLE __global
+#define TABLE_W(q) (d_tables + facet * 22)[q]
+#define TABLE_N ((d_tables + facet * 22) + 2)
+#define TABLE_B0(q) ((d_tables + facet * 22) + 4 + (q) * 3)
+#define TABLE_D0(q) ((d_tables + facet * 22) + 10 + (q) * 6)
+#define TABLE_B1(q) ((d_other_tables + other_facet * 58) + 4 + (q) * 6)
+#define TABLE_D1(q) ((d_other_tables + other_facet * 58) + 16 + (q) * 12)
+#define TABLE_B2(q) ((d_other_tables + other_facet * 58) + 40 + (q) * 3)
+#define TABLE_D2(q) ((d_other_tables + other_facet * 58) + 46 + (q) * 6)
+#define TABLE_B(i, q) TABLE_B##i(q)
+#define TABLE_D(i, q) TABLE_D##i(q)
+#define TABLE_H(i, q) TABLE_H##i(q)
+// Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
+
+// 1 / x for ordinary x. On NVIDIA an approximation of 20 bits and two steps of Newton's method, as exact as a division but for the last
+// bit and without its branches.
+inline real reciprocal(const real x) {
+#ifdef RECIPROCAL_PTX64
+  double y;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  y = fma(fma(-x, y, 1.0), y, y);
+  return fma(fma(-x, y, 1.0), y, y);
+#else
+  return R(1) / x;
+#endif
+}
+
+// Inverts J; returns the determinant.
+inline real invert(const real *J, real *J_inv) {
+#if DIM == 1
+  J_inv[0] = reciprocal(J[0]);
+  return J[0];
+#elif DIM == 2
+  const real det = J[0] * J[3] - J[1] * J[2];
+  const real scale = reciprocal(det);
+  J_inv[0] = J[3] * scale;
+  J_inv[1] = -J[1] * scale;
+  J_inv[2] = -J[2] * scale;
+  J_inv[3] = J[0] * scale;
+  return det;
+#else
+  const real c0 = J[4] * J[8] - J[5] * J[7];
+  const real c1 = J[5] * J[6] - J[3] * J[8];
+  const real c2 = J[3] * J[7] - J[4] * J[6];
+  const real det = J[0] * c0 + J[1] * c1 + J[2] * c2;
+  const real scale = reciprocal(det);
+  J_inv[0] = c0 * scale;
+  J_inv[1] = (J[2] * J[7] - J[1] * J[8]) * scale;
+  J_inv[2] = (J[1] * J[5] - J[2] * J[4]) * scale;
+  J_inv[3] = c1 * scale;
+  J_inv[4] = (J[0] * J[8] - J[2] * J[6]) * scale;
+  J_inv[5] = (J[2] * J[3] - J[0] * J[5]) * scale;
+  J_inv[6] = c2 * scale;
+  J_inv[7] = (J[1] * J[6] - J[0] * J[7]) * scale;
+  J_inv[8] = (J[0] * J[4] - J[1] * J[3]) * scale;
+  return det;
+#endif
+}
+
+// Outward unit normal n = J^-T N / |J^-T N| of a facet from that of the reference facet, N; returns |J^-T N|.
+inline real facet_normal(TABLE const real *N, const real *J_inv, real *n) {
+  real square = 0;
+  for (int d = 0; d < DIM; ++d) {
+    n[d] = 0;
+    for (int k = 0; k < DIM; ++k) n[d] += J_inv[k * DIM + d] * N[k];
+    square += n[d] * n[d];
+  }
+  const real length = sqrt(square);
+  for (int d = 0; d < DIM; ++d) n[d] /= length;
+  return length;
+}
+
+// out[k] = weight sum_d J_inv[k, d] f1[d]: the flux in reference coordinates, ready for D^T
+inline void pull_back_flux(const real *J_inv, const real weight, const real *f1, real *out) {
+  for (int k = 0; k < DIM; ++k) {
+    real sum = 0;
+    for (int d = 0; d < DIM; ++d) sum += J_inv[k * DIM + d] * f1[d];
+    out[k] = weight * sum;
+  }
+}
+
+// In cells whose map bends: out[c, k, l] -= sum_m gradient[c, m] d^2 x_m / dX_k dX_l
+inline void subtract_map(const int num_comp, const real *gradient, const real *map_xx, real *out) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int m = 0; m < DIM; ++m)
+      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] -= gradient[c * DIM + m] * map_xx[m * DIM * DIM + i];
+}
+
+// out[i, j] = sum_kl J_inv[k, i] h[k, l] J_inv[l, j]
+inline void push_hessian(const real *J_inv, const real *h, real *out) {
+  for (int i = 0; i < DIM; ++i)
+    for (int j = 0; j < DIM; ++j) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k)
+        for (int l = 0; l < DIM; ++l) sum += J_inv[k * DIM + i] * h[k * DIM + l] * J_inv[l * DIM + j];
+      out[i * DIM + j] = sum;
+    }
+}
+
+// Actions of a tabulated basis at one point. Tables: B (num_basis), D (num_basis, DIM) of that point, in reference
+// coordinates; coefficients e (num_basis, num_comp).
+
+// value[c] = sum_b B[b] e[b, c]
+inline void interpolate_value(const int num_basis, const int num_comp, TABLE const real *B, const real *e, real *value) {
+  for (int c = 0; c < num_comp; ++c) value[c] = 0;
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c) value[c] += B[b] * e[b * num_comp + c];
+}
+
+// gradient[c, k] = sum_b D[b, k] e[b, c], in reference coordinates
+inline void interpolate_reference_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *e,
+                                           real *gradient) {
+  for (int i = 0; i < num_comp * DIM; ++i) gradient[i] = 0;
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c)
+      for (int k = 0; k < DIM; ++k) gradient[c * DIM + k] += D[b * DIM + k] * e[b * num_comp + c];
+}
+
+// gradient[c, d] = sum_k (sum_b D[b, k] e[b, c]) J_inv[k, d]
+inline void interpolate_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *e,
+                                 const real *J_inv, real *gradient) {
+  for (int c = 0; c < num_comp; ++c) {
+    real reference[DIM];
+    for (int k = 0; k < DIM; ++k) reference[k] = 0;
+    UNROLL
+    for (int b = 0; b < num_basis; ++b)
+      for (int k = 0; k < DIM; ++k) reference[k] += D[b * DIM + k] * e[b * num_comp + c];
+    for (int d = 0; d < DIM; ++d) {
+      gradient[c * DIM + d] = 0;
+      for (int k = 0; k < DIM; ++k) gradient[c * DIM + d] += reference[k] * J_inv[k * DIM + d];
+    }
+  }
+}
+
+// e[b, c] += weight B[b] f0[c]
+inline void integrate_value(const int num_basis, const int num_comp, TABLE const real *B, const real weight, const real *f0,
+                            accum *e) {
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c) e[b * num_comp + c] += (accum)(B[b] * (weight * f0[c]));
+}
+
+// e[b, c] += sum_k D[b, k] f1[c, k], the flux in reference coordinates
+inline void integrate_reference_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *f1, accum *e) {
+  for (int c = 0; c < num_comp; ++c) {
+    UNROLL
+    for (int b = 0; b < num_basis; ++b) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k) sum += D[b * DIM + k] * f1[c * DIM + k];
+      e[b * num_comp + c] += (accum)sum;
+    }
+  }
+}
+
+// e[b, c] += sum_k D[b, k] weight (J_inv f1[c])[k]
+inline void integrate_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real weight,
+                               const real *J_inv, const real *f1, accum *e) {
+  for (int c = 0; c < num_comp; ++c) {
+    real flux[DIM];
+    pull_back_flux(J_inv, weight, f1 + c * DIM, flux);
+    UNROLL
+    for (int b = 0; b < num_basis; ++b) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k) sum += D[b * DIM + k] * flux[k];
+      e[b * num_comp + c] += (accum)sum;
+    }
+  }
+}
+
+// e[b, c] += sum_kl H[b, k, l] f2[c, k, l], what multiplies second derivatives in reference coordinates
+inline void integrate_reference_hessian(const int num_basis, const int num_comp, TABLE const real *H, const real *f2, accum *e) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int b = 0; b < num_basis; ++b) {
+      real sum = 0;
+      for (int i = 0; i < DIM * DIM; ++i) sum += H[b * DIM * DIM + i] * f2[c * DIM * DIM + i];
+      e[b * num_comp + c] += (accum)sum;
+    }
+}
+
+// gradient[d] of basis function b in physical coordinates
+inline void basis_gradient(TABLE const real *D, const int b, const real *J_inv, real *gradient) {
+  for (int d = 0; d < DIM; ++d) {
+    gradient[d] = 0;
+    for (int k = 0; k < DIM; ++k) gradient[d] += D[b * DIM + k] * J_inv[k * DIM + d];
+  }
+}
+
+// reference second derivatives out[c, k, l] = sum_b H[b, k, l] e[b, c]
+inline void reference_hessian(const int num_basis, const int num_comp, TABLE const real *H, const real *e, real *out) {
+  for (int i = 0; i < num_comp * DIM * DIM; ++i) out[i] = 0;
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c)
+      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] += H[b * DIM * DIM + i] * e[b * num_comp + c];
+}
+
+// hessian[i, j] of basis function b in physical coordinates; gradient is its physical gradient, map_xx that of the cell's map
+inline void basis_hessian(TABLE const real *H, const int b, const real *J_inv, const real *gradient, const real *map_xx,
+                          const int bends, real *hessian) {
+  real reference_xx[DIM * DIM];
+  for (int i = 0; i < DIM * DIM; ++i) reference_xx[i] = H[b * DIM * DIM + i];
+  if (bends) subtract_map(1, gradient, map_xx, reference_xx);
+  push_hessian(J_inv, reference_xx, hessian);
+}
+
+// From the coordinates x_e (num_basis, DIM) and the gradients D (num_basis, DIM) of the coordinate basis at the point.
+inline real rebuild(const int num_basis, TABLE const real *D, const real *x_e, real *J_inv) {
+  real J[DIM * DIM];
+  for (int i = 0; i < DIM * DIM; ++i) J[i] = 0;
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int d = 0; d < DIM; ++d)
+      for (int k = 0; k < DIM; ++k) J[d * DIM + k] += x_e[b * DIM + d] * D[b * DIM + k];
+  return invert(J, J_inv);
+}
+
+inline void pointwise(const real *u, const real *u_x, const real *u_xx, const real *w, const real *w_x, const real *w_xx, const real *a, const real *a_x, const real *a_xx, const real *x, const real *n, const real *s,
+                      __global const real *constants, real *f0, real *f1) {
+  const int dim = DIM;
+  (void)dim;
+  f0[0] = u[1] * n[0];
+  f1[2] = u_x[0];
+}
+
+#define GROUP_SIZE 64
+#define UNROLL_POINTS 0
+#define POINTS_UNROLL
+// Schedule cell: one cell (or one facet of a cell) per work-item, everything private, no barrier.
+// Index space: global id = cell - first, rounded up to the work-group; items past the last cell leave at once.
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+void residual(const int first, const int count, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const int *restrict d_other_u_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const int *restrict d_facets, __global const int *restrict d_other_coord_offsets, __global const int *restrict d_other_facets, __global const real *restrict d_constants, __global const real *restrict d_tables, __global const real *restrict d_other_tables, __global scalar *restrict d_out0, __global scalar *restrict d_out1) {
+  const int cell = first + (int)get_global_id(0);
+  if (cell >= first + count) return;
+
+  // gather
+  real r_u_e[3];
+  real r_other_u_e[6];
+  real r_x_e[NUM_COORD_BASIS * DIM];
+  real other_r_x_e[other_NUM_COORD_BASIS * DIM];
+  UNROLL
+  for (int b = 0; b < 3; ++b) {
+    const int offset = d_u_offsets[AT_d_u_offsets(cell, b)];
+    for (int c = 0; c < 1; ++c) r_u_e[b * 1 + c] = (real)d_u[offset + c];
+  }
+  UNROLL
+  for (int b = 0; b < 6; ++b) {
+    const int offset = d_other_u_offsets[AT_d_other_u_offsets(cell, b)];
+    for (int c = 0; c < 1; ++c) r_other_u_e[b * 1 + c] = (real)d_u[offset + c];
+  }
+  UNROLL
+  for (int b = 0; b < NUM_COORD_BASIS; ++b)
+    for (int d = 0; d < DIM; ++d) r_x_e[b * 2 + d] = d_coords[d_coord_offsets[AT_d_coord_offsets(cell, b)] + d];
+  UNROLL
+  for (int b = 0; b < other_NUM_COORD_BASIS; ++b)
+    for (int d = 0; d < DIM; ++d) other_r_x_e[b * 2 + d] = d_coords[d_other_coord_offsets[AT_d_other_coord_offsets(cell, b)] + d];
+
+  const int facet = d_facets[AT_d_facets(cell, 0)];
+  const int other_facet = d_other_facets[AT_d_other_facets(cell, 0)];
+  real J_inv[DIM * DIM], det_J;
+  real other_J_inv[DIM * DIM], other_det_J;
+
+  accum r_f0_e[3];
+  UNROLL
+  for (int i = 0; i < 3; ++i) r_f0_e[i] = 0;
+  accum r_f1_e[6];
+  UNROLL
+  for (int i = 0; i < 6; ++i) r_f1_e[i] = 0;
+
+  POINTS_UNROLL
+  for (int q = 0; q < NUM_QPTS; ++q) {
+    // tabulate
+    det_J = rebuild(NUM_COORD_BASIS, TABLE_D(0, q), r_x_e, J_inv);
+    other_det_J = rebuild(other_NUM_COORD_BASIS, TABLE_D(2, q), other_r_x_e, other_J_inv);
+
+    real r_u[2];
+    real r_u_x[4];
+    real r_u_xx[1];
+    real r_w[1];
+    real r_w_x[1];
+    real r_w_xx[1];
+    real r_a[1];
+    real r_a_x[1];
+    real r_a_xx[1];
+    real r_x[2];
+    real r_n[2];
+    real r_s[1];
+    interpolate_value(3, 1, TABLE_B(0, q), r_u_e, r_u + 0);
+    interpolate_gradient(3, 1, TABLE_D(0, q), r_u_e, J_inv, r_u_x + 0 * DIM);
+    interpolate_value(6, 1, TABLE_B(1, q), r_other_u_e, r_u + 1);
+    interpolate_gradient(6, 1, TABLE_D(1, q), r_other_u_e, other_J_inv, r_u_x + 1 * DIM);
+    real normal[DIM];
+    const real measure = det_J * facet_normal(TABLE_N, J_inv, normal);
+    for (int d = 0; d < DIM; ++d) r_n[d] = normal[d];
+    const real weight = TABLE_W(q) * measure;
+
+
+    // pointwise
+    real f0[2]; for (int i = 0; i < 2; ++i) f0[i] = 0;
+    real f1[4]; for (int i = 0; i < 4; ++i) f1[i] = 0;
+    pointwise(r_u, r_u_x, r_u_xx, r_w, r_w_x, r_w_xx, r_a, r_a_x, r_a_xx, r_x, r_n, r_s, d_constants, f0, f1);
+
+    // integrate
+    integrate_value(3, 1, TABLE_B(0, q), weight, f0 + 0, r_f0_e);
+    integrate_gradient(3, 1, TABLE_D(0, q), weight, J_inv, f1 + 0 * DIM, r_f0_e);
+    integrate_value(6, 1, TABLE_B(1, q), weight, f0 + 1, r_f1_e);
+    integrate_gradient(6, 1, TABLE_D(1, q), weight, other_J_inv, f1 + 1 * DIM, r_f1_e);
+
+  }
+
+  // scatter
+  UNROLL
+  for (int b = 0; b < 3; ++b)
+    for (int c = 0; c < 1; ++c) d_out0[AT_d_out0(cell, b * 1 + c)] = (scalar)r_f0_e[b];
+  UNROLL
+  for (int b = 0; b < 6; ++b)
+    for (int c = 0; c < 1; ++c) d_out1[AT_d_out1(cell, b * 1 + c)] = (scalar)r_f1_e[b];
+
+}
