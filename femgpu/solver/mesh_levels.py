@@ -188,7 +188,7 @@ class MeshLevels:
         for mesh, level in zip(self.meshes, self.levels, strict=False):
             mesh.diagonal(level.diagonal)
         self.meshes[-1].values(self._values)
-        self.mat.setValuesCOO(self._values, addv=PETSc.InsertMode.ADD_VALUES)
+        self.mat.setValuesCOO(self._values, addv=PETSc.InsertMode.INSERT_VALUES)
 
     def view(self) -> list[str]:
         """A line for each of `levels`."""

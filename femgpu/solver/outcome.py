@@ -30,9 +30,12 @@ def outcome(snes: PETSc.SNES) -> str:
     ksp = snes.getKSP()
     # SNES of type ksponly computes no norm.
     norm = "" if snes.getType() == PETSc.SNES.Type.KSPONLY else f", residual norm {snes.getFunctionNorm():.6e}"
+    said = f"{reason_name(snes)} after {snes.getIterationNumber()} iterations{norm}"
+    if ksp.getConvergedReason() == PETSc.KSP.ConvergedReason.ITERATING:
+        return said  # there was none
     return (
-        f"{reason_name(snes)} after {snes.getIterationNumber()} iterations{norm}; last linear solve: {reason_name(ksp)} after "
-        f"{ksp.getIterationNumber()} iterations, residual norm {ksp.getResidualNorm():.6e}"
+        f"{said}; last linear solve: {reason_name(ksp)} after {ksp.getIterationNumber()} iterations, residual norm "
+        f"{ksp.getResidualNorm():.6e}"
     )
 
 
@@ -74,8 +77,10 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool, is_zero: bool) -> str
         )
     elif reason == reasons.DIVERGED_MAX_IT:
         parts.append(
-            f"{_name(ksp)} with {name} stalls: try -{prefix}pc_type gamg, lu (redundant on several ranks) or fieldsplit for "
-            f"mixed problems, -{prefix}ksp_gmres_restart 200, more iterations (-{prefix}ksp_max_it)"
+            f"{_name(ksp)} with {name} takes more than -{prefix}ksp_max_it {ksp.getTolerances()[3]} allows: try "
+            f"-{prefix}pc_type gamg, lu (redundant on several ranks) or fieldsplit for mixed problems, "
+            + (f"-{prefix}ksp_gmres_restart 200, " if "gmres" in _name(ksp).lower() else "")
+            + f"more iterations (-{prefix}ksp_max_it)"
         )
     elif reason < 0:
         parts.append(f"try another -{prefix}pc_type or -{prefix}ksp_type (gmres, if the Jacobian is not symmetric and definite)")

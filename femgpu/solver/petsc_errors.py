@@ -73,13 +73,17 @@ def petsc_errors(solver: PETSc.Object, reading: bool = False) -> Iterator[None]:
         SolverError: for its others.
     """
     lost: list[BaseException] = []
+    guess = not reading and _snes(solver).getKSP().getInitialGuessNonzero()
     try:
         with _dropped(lost):
             yield
     except PETSc.Error as error:
         kind = OptionError if reading else SolverError
         if _SOLVING.search(str(error)):
-            _leave_solves(_snes(solver).getKSP())
+            ksp = _snes(solver).getKSP()
+            _leave_solves(ksp)
+            # A method that restarts sets it while it goes on.
+            ksp.setInitialGuessNonzero(guess)
         cause = _root(error)
         if isinstance(cause, PETSc.Error) and cause.ierr == _RAISED:
             cause = next((root for root in reversed(lost) if not isinstance(root, PETSc.Error)), cause)

@@ -64,6 +64,34 @@ def test_exceptions_inside_a_solve(monkeypatch, make, exception):
         assert np.abs(problem.u.vec.array_r - expected).max() <= 1e-8 * np.abs(expected).max(), where
 
 
+@pytest.mark.parametrize("make", [poisson, heat])
+def test_a_method_that_restarts_begins_anew(monkeypatch, set_options, make):
+    """GMRES takes what it has for a guess when it restarts, and is left there."""
+    set_options(ksp_type="gmres", ksp_gmres_restart=2, pc_type="none", ksp_max_it=100000, ksp_rtol=1e-10)
+    problem = heat() if make is heat else poisson(degree=3)
+    arguments = (1.0, 0.5) if make is heat else ()
+    start, ksp, count = problem.u.vec.array_r.copy(), problem.snes.getKSP(), Counter()
+    problem.solve(*arguments)
+    expected, action = problem.u.vec.array_r.copy(), problem.operator.action
+
+    def interrupted(*args):
+        count["products"] += 1
+        if count["products"] == 6:
+            assert ksp.getInitialGuessNonzero()
+            raise KeyboardInterrupt
+        action(*args)
+
+    monkeypatch.setattr(problem.operator, "action", interrupted)
+    for again in range(2):
+        problem.u.vec.setArray(start)
+        if make is heat:
+            problem.t.value = 0.0
+        with nullcontext() if again else pytest.raises(KeyboardInterrupt):
+            problem.solve(*arguments)
+    assert not ksp.getInitialGuessNonzero()
+    assert np.abs(problem.u.vec.array_r - expected).max() <= 1e-8 * np.abs(expected).max()
+
+
 @pytest.mark.parallel(nprocs=2)
 @pytest.mark.parametrize("make", [poisson, heat])
 @pytest.mark.parametrize(
