@@ -62,7 +62,8 @@ typedef struct {
 inline void take_step(const Step step, const int i, const int lanes, const int whole, double *sums) {
   double2 z[LANES], w[LANES], s[LANES], d[LANES], p, x, older[CG_STEPS - 1];
 #pragma unroll
-  for (int lane = 0; lane < lanes; ++lane) {
+  for (int lane = 0; lane < LANES; ++lane) {
+    if (lane >= lanes) continue;
     const int place = i < 2 * lane * STRIDE ? i : i - 2 * lane * STRIDE;
     z[lane] = load(step.z, place, whole);
     s[lane] = load(step.s, place, whole);
@@ -75,9 +76,9 @@ inline void take_step(const Step step, const int i, const int lanes, const int w
     load_steps(CG_STEPS - 1, step.ring, step.stride, i, whole, older);
   }
 #pragma unroll
-  for (int lane = 0; lane < lanes; ++lane) {
+  for (int lane = 0; lane < LANES; ++lane) {
     const int place = i - 2 * lane * STRIDE;
-    if (place < 0) continue;
+    if (lane >= lanes || place < 0) continue;
     double2 scales = 0;
     if (step.prescribed && !step.w) {
       if (step.prescribed[place]) scales.x = step.scale;
