@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array
 
 from femgpu.krylov.vectors import C_TYPES
 from femgpu.multigrid import Calls, SparseMatrix
@@ -60,9 +60,11 @@ class LevelTransfer:
         owned: np.dtype[Any],
         local: np.dtype[Any],
     ):
-        runtime, fine = transfer.runtime, finer.space.numbering
-        free_rows, free_columns = 1.0 - finer.mask()[fine.local_of_owned], 1.0 - coarser.mask()
-        up = csr_array(diags_array(free_rows) @ between[fine.local_of_owned] @ diags_array(free_columns))
+        runtime, owners = transfer.runtime, finer.space.numbering.local_of_owned
+        # Scaled in place, as products with diagonal matrices take ten times as long.
+        up = between[owners]
+        up.data *= np.repeat(finer.mask()[owners] == 0, np.diff(up.indptr))
+        up.data *= (coarser.mask() == 0)[up.indices]
         up.eliminate_zeros()
         # An L-vector is passed over where it has the entries of a T-vector, though in another precision.
         self._direct = coarser.space.numbering.is_identity and transfer.halo is None
