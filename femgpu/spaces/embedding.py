@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array
 
 from femgpu.mesh.refine import child_values
 from femgpu.spaces.field import Field
 from femgpu.spaces.space import Space
 
-# Rows, columns and values of entries.
-_Entries = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float64]]
+# Rows (num_rows,) that have as many entries at the same place in a cell: their columns (num_rows, num) and values (num,).
+_Chunk = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float64]]
 _ROUNDING = 1e-10
 # Cells of a block whose children's nodes are looked at: of PETSc's refinement all or few are in order.
 _CHECKED = 10000
@@ -34,8 +35,8 @@ def embedding(source: Space, target: Space) -> csr_array:
     for origin, field in zip(source.fields, target.fields, strict=True):
         pairs = zip(origin.elements, field.elements, strict=True)
         tables = [element.tabulate(other.nodes)[0] for element, other in pairs]
-        parts.append(_entries(origin, tables, field.offsets))
-    return _matrix(source, target, parts)
+        parts.append(_chunks(origin, tables, field.offsets))
+    return _matrix(source, target, chain.from_iterable(parts))
 
 
 def refined_embedding(source: Space, target: Space) -> csr_array | None:
@@ -69,9 +70,9 @@ def _refined(source: Space, target: Space) -> csr_array | None:
         # Children share nodes: those of a cell that differ are enough.
         firsts = [np.unique(np.round(table, 6), axis=0, return_index=True)[1] for table in flat]
         kept = [offsets[:, first] for offsets, first in zip(children, firsts, strict=True)]
-        parts.append(_entries(origin, [table[first] for table, first in zip(flat, firsts, strict=True)], kept))
+        parts.append(_chunks(origin, [table[first] for table, first in zip(flat, firsts, strict=True)], kept))
         checks += list(zip(origin.offsets, flat, children, strict=True))
-    matrix = _matrix(source, target, parts)
+    matrix = _matrix(source, target, chain.from_iterable(parts))
     # In another order the cells that share a node hardly agree about it.
     rough = np.random.default_rng(0).uniform(1.0, 2.0, source.num_local)
     made = matrix @ rough
@@ -82,13 +83,24 @@ def _refined(source: Space, target: Space) -> csr_array | None:
     return matrix if np.diff(matrix.indptr).all() else None
 
 
-def _matrix(source: Space, target: Space, parts: Sequence[_Entries]) -> csr_array:
-    rows, columns, values = (np.concatenate(entries) for entries in zip(*parts, strict=True))
-    return coo_array((values, (rows, columns)), shape=(target.num_local, source.num_local)).tocsr()
+def _matrix(source: Space, target: Space, chunks: Iterable[_Chunk]) -> csr_array:
+    chunks = list(chunks)
+    lengths = np.zeros(target.num_local + 1, np.int32)
+    for rows, columns, _ in chunks:
+        lengths[rows + 1] = columns.shape[1]
+    starts = np.cumsum(lengths, dtype=np.int32)
+    indices, entries = np.empty(starts[-1], np.int32), np.empty(starts[-1])
+    for rows, columns, values in chunks:
+        first = starts[rows]
+        for number, value in enumerate(values):
+            indices[first + number], entries[first + number] = columns[:, number], value
+    matrix = csr_array((entries, indices, starts), shape=(target.num_local, source.num_local))
+    matrix.sum_duplicates()  # across periods
+    return matrix
 
 
-def _entries(source: Field, tables: Sequence[npt.NDArray[np.float64]], targets: Sequence[npt.NDArray[np.int32]]) -> _Entries:
-    """Rows, columns and values of one field: each node of the target is served by one of the cells.
+def _chunks(source: Field, tables: Sequence[npt.NDArray[np.float64]], targets: Sequence[npt.NDArray[np.int32]]) -> Iterator[_Chunk]:
+    """The entries of one field: each node of the target is served by one of the cells.
 
     Args:
         source: the field.
@@ -102,17 +114,12 @@ def _entries(source: Field, tables: Sequence[npt.NDArray[np.float64]], targets: 
         for place in range(offsets.shape[1]):
             nodes = offsets[:, place]
             cell_of[nodes], place_of[nodes], block_of[nodes] = numbers, place, block
-    rows, columns, values = [], [], []
-    components = np.arange(source.num_comp, dtype=np.int32)
     for block, (origin, table) in enumerate(zip(source.offsets, tables, strict=True)):
         mine = np.flatnonzero(block_of == block).astype(np.int32)
         order = mine[np.argsort(place_of[mine], kind="stable")]
         ends = np.searchsorted(place_of[order], np.arange(len(table) + 1))
         for place, basis in enumerate(table):
             nodes, used = order[ends[place] : ends[place + 1]], np.flatnonzero(basis)
-            from_nodes = origin[cell_of[nodes]][:, used]
-            shape = (len(nodes), len(used), len(components))
-            rows.append(np.broadcast_to(nodes[:, None, None] + components, shape).ravel())
-            columns.append((from_nodes[:, :, None] + components).ravel())
-            values.append(np.broadcast_to(basis[used][None, :, None], shape).ravel())
-    return np.concatenate(rows), np.concatenate(columns), np.concatenate(values)
+            from_nodes = origin[:, used][cell_of[nodes]]
+            for component in range(source.num_comp):
+                yield nodes + np.int32(component), from_nodes + np.int32(component), basis[used]
