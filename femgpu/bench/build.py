@@ -32,6 +32,7 @@ DEGREES = (1, 2, 3, 4)
 # The forms of all drivers, with the options that bring the most to compile.
 SCRIPTS = (
     "drivers/poisson.py -variable_coefficient nonlinear -exact trigonometric",
+    "drivers/dg_poisson.py",
     "drivers/bratu.py",
     "drivers/plaplace.py",
     "drivers/helmholtz.py",

@@ -102,12 +102,12 @@ def _terms_between(form: Form, integral: Integral, mesh: Mesh, order: int) -> It
     straight = np.zeros(mesh.num_cells, bool)
     for block in mesh.blocks:
         straight[block.ids] = block.affine
-    straight = straight[interior.cells].all(axis=1)
+    both_straight = np.asarray(straight[interior.cells].all(axis=1))
     for blocks in product(mesh.blocks, repeat=2):
         here = (numbers == [block.index for block in blocks]).all(axis=1)
         among = np.cumsum(here, dtype=np.int32) - 1
         for affine in (True, False):
-            fits = chosen[here[chosen] & (straight[chosen] == affine)]
+            fits = chosen[here[chosen] & (both_straight[chosen] == affine)]
             degree = _degree(integral, affine, *blocks)
             rules = [
                 choose_rules(block.cell, integral.type, degree, integral.scheme, _elements(form, integral, block), order)

@@ -169,6 +169,13 @@ def oracle(V, k, flow):
 
 
 def make_mesh(name, rng):
+    if name == PARTLY_BENT:
+        dm = femgpu.mesh.box((3, 2), cell="quadrilateral", comm=PETSc.COMM_SELF)
+        coordinates = dm.getCoordinatesLocal()
+        coordinates[0] = -0.3  # a corner
+        coordinates.assemble()
+        dm.setCoordinatesLocal(coordinates)
+        return dm
     if name in CURVED:
         return femgpu.mesh.read(DATA / f"{name}.msh", comm=PETSc.COMM_SELF)
     if name in MIXED:
@@ -181,6 +188,9 @@ def random_function(space, rng):
     function.vec.setArray(rng.uniform(0.5, 1.5, function.vec.getLocalSize()))
     return function
 
+
+# One cell is not affine, and facets lie between such and others.
+PARTLY_BENT = "partly bent"
 
 # Family and degree of the space, and its value shape.
 SPACES = {
@@ -219,7 +229,7 @@ def assembled(problem, u):
     return jacobian
 
 
-@pytest.mark.parametrize("name", (*ALL_CELLS, "triangle+quadrilateral", "disk_2"))
+@pytest.mark.parametrize("name", (*ALL_CELLS, "triangle+quadrilateral", "disk_2", PARTLY_BENT))
 def test_all_operators_against_the_oracle(name):
     rng = np.random.default_rng(len(name))
     dm, (family, degree, shape) = make_mesh(name, rng), SPACES.get(name, ("DG", 1, ()))
