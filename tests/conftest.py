@@ -50,6 +50,11 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_unconfigure():
+    """Those objects go at the end, too: nanobind tells of what is left."""
+    gc.unfreeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(specs):
     """Gives workers the environment of children, which pytest-xdist does not ask for, and PoCL caches of their own.
