@@ -53,7 +53,7 @@ def test_memory_of_a_loop_of_python_solvers_is_flat(few_objects):
     assert sizes[-1] - sizes[0] < 3
 
 
-@pytest.mark.parallel([1, 2])
+@pytest.mark.parallel([1, 2, 3])
 def test_memory_of_a_loop_of_meshes_and_problems_is_flat(few_objects):
     sizes, programs = [], []
     for number in range(200):
