@@ -308,7 +308,6 @@ void action(const int first, const int count, __global const scalar *restrict d_
   __local real *l_slots = s_slots + own * 304;
   __local real *l_x = s_x + own * 24;
   __local accum *l_fields = l_slots, *l_rows = l_slots;
-  double r_dot = 0;
 
   // gather
   if (g < 3 && h < 3) {
@@ -474,9 +473,6 @@ void action(const int first, const int count, __global const scalar *restrict d_
     integrate_value(27, 1, TABLE_B(0, q), weight, f0 + 0, r_f0_e);
     integrate_gradient(27, 1, TABLE_D(0, q), weight, J_inv, f1 + 0 * DIM, r_f0_e);
 
-      if (d_dots) {
-        SHORT for (int i = 0; i < 4; ++i) r_dot += (double)r_f0_e[i] * r_w_e[i];
-      }
       SHORT for (int i = 0; i < 4; ++i)
         l_rows[(0 + i) * SLAB + at + n * PLANE] = r_f0_e[i];
     }
@@ -553,6 +549,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
 
   // scatter
   const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
+  double r_dot = 0;
   if (past < count && g < 3 && h < 3) {
     int offsets[3];
     SHORT for (int n = 0; n < 3; ++n) offsets[n] = d_test0_offsets[AT_d_test0_offsets(cell, g * 1 + h * 9 + n * 3)];
@@ -569,7 +566,12 @@ void action(const int first, const int count, __global const scalar *restrict d_
       SHORT for (int n = 0; n < 3; ++n) {
         atomic_add_scalar(d_out + offsets[n] + c, (scalar)nodes[n] * r_scale);
       }
+      if (d_dots)
+        SHORT for (int n = 0; n < 3; ++n) {
+          const int b = g * 1 + h * 9 + n * 3;
+          r_dot += (double)nodes[n] * ((real)d_w[d_test0_offsets[AT_d_test0_offsets(cell, (b * 1 + c))]]);
+        }
     }
   }
-  if (d_dots) add_dot(d_dots, past < count ? r_dot : 0);
+  if (d_dots) add_dot(d_dots, r_dot);
 }

@@ -304,7 +304,6 @@ void action(const int first, const int count, __global const scalar *restrict d_
   real r_w_q[4 * PLACES];
   accum r_f0_q[4 * PLACES];
   const int inside = item < 4;
-  double r_dot = 0;
 
   // gather
   if (item < 3) {
@@ -437,9 +436,6 @@ void action(const int first, const int count, __global const scalar *restrict d_
     integrate_value(27, 1, TABLE_B(0, q), weight, f0 + 0, r_f0_e);
     integrate_gradient(27, 1, TABLE_D(0, q), weight, J_inv, f1 + 0 * DIM, r_f0_e);
 
-        if (d_dots) {
-          SHORT for (int l = 0; l < 4; ++l) r_dot += (double)r_f0_e[l] * r_w_e[l];
-        }
         SHORT for (int l = 0; l < 4; ++l) r_f0_q[l * PLACES + k * 4 + i] = r_f0_e[l];
       }
   }
@@ -472,6 +468,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
+  double r_dot = 0;
   if (inside)
     SHORT for (int c = 0; c < 1; ++c) {
       accum sums[PLACES];
@@ -533,7 +530,12 @@ void action(const int first, const int count, __global const scalar *restrict d_
           const int offset = d_test0_offsets[AT_d_test0_offsets(cell, (l + 9 * item))];
           atomic_add_scalar(d_out + offset + c, (scalar)sums[l] * r_scale);
         }
+        if (d_dots)
+          SHORT for (int l = 0; l < 9; ++l) {
+            const int b = (l + 9 * item);
+            r_dot += (double)sums[l] * ((real)d_w[d_test0_offsets[AT_d_test0_offsets(cell, (b * 1 + c))]]);
+          }
       }
     }
-  if (d_dots) add_dot(d_dots, past < count ? r_dot : 0);
+  if (d_dots) add_dot(d_dots, r_dot);
 }

@@ -49,7 +49,6 @@ def robin():
         (stokes, "sumfact:lanes=2"),
         (stokes, "sumfact:items=3"),
         (stokes, "sumfact:pencils=2"),
-        (cube, "sumfact:pencils=2"),
         (cube, "sumfact:planes=2"),
         (robin, "auto"),
     ],
@@ -87,15 +86,6 @@ def test_some_actions_sum_no_dots(options):
     F, w, bcs = robin()
     problem = NonlinearProblem(F, w, bcs, petsc_options=options)
     problem.linearise(w.vec)
-    assert not problem.operator.device.adds
-
-
-def test_points_sum_no_dots_of_forms_that_are_not_symmetric():
-    """Where a row has values and the direction's field has derivatives only."""
-    V = FunctionSpace(mesh.box((2, 2), cell="quadrilateral"), "Lagrange", 2)
-    u, v = Function(V), ufl.TestFunction(V)
-    problem = NonlinearProblem(u.dx(0) * v * dx, u, petsc_options={**ATOMIC, "femgpu_schedule": "sumfact:pencils=2"})
-    problem.linearise(u.vec)
     assert not problem.operator.device.adds
 
 

@@ -65,9 +65,6 @@ void ${step.name}(${arguments}) {
 % if plan.shares_slots:
   __local accum *l_fields = l_slots, *l_rows = l_slots;
 % endif
-% if plan.sums_dots:
-  double r_dot = 0;
-% endif
 
   // gather
 % for sums, field in zip(plan.lattices, work.fields):
@@ -212,15 +209,6 @@ ${derive_last(sums, "values")}\
 % endif
 % endif
 <%include file="point.mako"/>
-% if plan.sums_dots:
-      if (d_dots) {
-% for sums, field in plan.dots:
-% for begin, end in plan.written(sums):
-        SHORT for (int i = ${begin}; i < ${end}; ++i) r_dot += (double)r_${sums.name}_e[i] * r_${field.name}_e[i];
-% endfor
-% endfor
-      }
-% endif
 % for sums in plan.rows:
 % for begin, end in plan.written(sums):
       SHORT for (int i = ${begin}; i < ${end}; ++i)
@@ -302,6 +290,7 @@ ${sum_line(sums)}\
   // scatter
 % if plan.sums_dots:
   const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
+  double r_dot = 0;
 % endif
 % for i, (sums, row) in enumerate(zip(plan.rows, work.rows)):
 <% p, comps = sums.sizes.p1d, row.num_comp %>\
@@ -328,10 +317,17 @@ ${sum_line(sums)}\
       SHORT for (int n = 0; n < ${p}; ++n) {
         ${nodes.add(plan, i, row, "offsets[n]", place_of(along, p), "nodes[n]")}
       }
+% if plan.sums_dots:
+      if (d_dots)
+        SHORT for (int n = 0; n < ${p}; ++n) {
+          const int b = ${place_of(along, p)};
+          r_dot += (double)nodes[n] * (${direction(i, row)});
+        }
+% endif
     }
   }
 % endfor
 % if plan.sums_dots:
-  if (d_dots) add_dot(d_dots, past < count ? r_dot : 0);
+  if (d_dots) add_dot(d_dots, r_dot);
 % endif
 }

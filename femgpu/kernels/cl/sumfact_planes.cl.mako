@@ -55,6 +55,13 @@ SHORT for (int m = 0; m < ${second}; ++m)
 % endif
           ${nodes.add(plan, i, row, "offset", place, f"{values}[l]")}
         }
+% if plan.sums_dots:
+        if (d_dots)
+          SHORT for (int l = 0; l < ${p * p}; ++l) {
+            const int b = ${place};
+            r_dot += (double)${values}[l] * (${direction(i, row)});
+          }
+% endif
       }
 </%def>\
 <%include file="points.cl"/>
@@ -79,9 +86,6 @@ void ${step.name}(${arguments}) {
 % endfor
 % endfor
   const int inside = item < ${q};
-% if plan.sums_dots:
-  double r_dot = 0;
-% endif
 
   // gather
 % for sums, field in zip(plan.lattices, work.fields):
@@ -226,15 +230,6 @@ void ${step.name}(${arguments}) {
 % endif
 % endif
 <%include file="point.mako"/>
-% if plan.sums_dots:
-        if (d_dots) {
-% for sums, field in plan.dots:
-% for begin, end in plan.written(sums):
-          SHORT for (int l = ${begin}; l < ${end}; ++l) r_dot += (double)r_${sums.name}_e[l] * r_${field.name}_e[l];
-% endfor
-% endfor
-        }
-% endif
 % for sums in plan.rows:
 % for begin, end in plan.written(sums):
         SHORT for (int l = ${begin}; l < ${end}; ++l) r_${sums.name}_q[l * PLACES + k * ${q} + i] = r_${sums.name}_e[l];
@@ -269,6 +264,7 @@ void ${step.name}(${arguments}) {
 % endif
 % if plan.sums_dots:
   const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
+  double r_dot = 0;
 % endif
 % for i, (sums, row) in enumerate(zip(plan.rows, work.rows)):
 <% p = sums.sizes.p1d %>\
@@ -314,6 +310,6 @@ ${scatter(i, sums, row, f"(l + {p * p} * item)", "sums")}\
 % endfor
 % endif
 % if plan.sums_dots:
-  if (d_dots) add_dot(d_dots, past < count ? r_dot : 0);
+  if (d_dots) add_dot(d_dots, r_dot);
 % endif
 }

@@ -201,23 +201,6 @@ class SumfactPencilPlan(SumfactPlan):
         return [(0, self.slots(sums))] if len(found) == 2 else found
 
     @property
-    def sums_dots(self) -> bool:
-        """At the points, where there is what they multiply for all of the rows' numbers, as symmetric forms have it."""
-        return super().sums_dots and len(self.dots) == len(self.rows)
-
-    @cached_property
-    def dots(self) -> tuple[tuple[Sums, Sums], ...]:
-        """Rows and the direction's fields whose numbers at a point multiply theirs in direction times result."""
-        found = []
-        for sums, row in zip(self.rows, self.work.rows, strict=True):
-            like = row.offset, row.table, row.num_comp, row.masked
-            for other, field in zip(self.lattices, self.work.fields, strict=False):
-                same = field.array == "w" and (field.offset, field.table, field.num_comp, field.masked) == like
-                if same and self.values(sums) <= self.values(other) and self.derives(sums) <= self.derives(other):
-                    found.append((sums, other))
-        return tuple(found)
-
-    @property
     def shares_slots(self) -> bool:
         """Whether the rows' lattices are the fields', whose numbers at a point are read before the rows' are written."""
         return self.ctype("real") == self.ctype("accum")
