@@ -143,7 +143,7 @@ def _iteration(
     """Seconds of an iteration without preconditioner, the solution after some, and device seconds of femgpu's kernels in it."""
     database, ksp = PETSc.Options("bench_cg_"), PETSc.KSP().create(comm=b.comm)
     ksp.setOptionsPrefix("bench_cg_")
-    given = {"pc_type": "none", "ksp_norm_type": "unpreconditioned", **options}
+    given = {**options, "pc_type": "none", "ksp_norm_type": "unpreconditioned"}
     for name, value in given.items():
         database[name] = value
     ksp.setOperators(problem.jacobian)

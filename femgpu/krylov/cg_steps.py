@@ -38,10 +38,8 @@ class DiagonalSteps:
         self.r = self._s
         ring, self._z, stride = vectors.parts(CG_STEPS, vectors.num_bytes)
         runtime = vectors.runtime
-        self._steps, self._dots = (
-            runtime.upload(np.zeros(3 * CG_STEPS)),
-            [runtime.upload(np.zeros(DOT_WORDS)) for _ in range(_DOTS)],
-        )
+        self._steps = runtime.upload(np.zeros(3 * CG_STEPS))
+        self._dots = [runtime.upload(np.zeros(DOT_WORDS)) for _ in range(_DOTS)]
         place = np.int32(0), np.int64(stride // 8)
         given = (*place, sums[0], sums[1], self._steps, None, None, None, None, None, None, None, self._s, ring)
         self._update = vectors.kernel("cg_update", *given, file=MERGED)

@@ -42,6 +42,14 @@ def robin():
     return inner((1 + u**2) * grad(u), grad(v)) * dx + u * v * ufl.ds, u, []
 
 
+def penalty():
+    """A term over facets between two cells."""
+    dm = mesh.box((3, 3), cell="triangle")
+    V = FunctionSpace(dm, "DG", 1)
+    u, v = Function(V), ufl.TestFunction(V)
+    return u * v * dx + (1 + ufl.avg(u) ** 2) * inner(ufl.jump(u), ufl.jump(v)) * ufl.dS, u, []
+
+
 @pytest.mark.parametrize(
     "make, schedule",
     [
@@ -49,8 +57,10 @@ def robin():
         (stokes, "sumfact:lanes=2"),
         (stokes, "sumfact:items=3"),
         (stokes, "sumfact:pencils=2"),
+        (cube, "sumfact:pencils=2"),
         (cube, "sumfact:planes=2"),
         (robin, "auto"),
+        (penalty, "auto"),
     ],
 )
 def test_dots_are_direction_times_result(make, schedule, rng):

@@ -177,8 +177,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void cg_update_all(const int n, const int turn, const long stride, __global const double *d_before, __global double *d_after,
                    __global double *d_steps, __global const double *d_dots, __global double *d_dots_next,
                    __global double *d_dots_after, __global const double *d_d, __global const uchar *d_prescribed,
-                   __global const double *d_scale, __global const double *d_w, __global double *d_s, __global double *d_ring, __global double *d_p,
-                   __global double *d_x) {
+                   __global const double *d_scale, __global const double *d_w, __global double *d_s, __global double *d_ring,
+                   __global double *d_p, __global double *d_x) {
   __local double s_sums[4 * GROUP_SIZE], s_steps[PLACES * (CG_STEPS - 1)];
   cg_pass(1, n, turn, stride, d_before, d_after, d_steps, d_dots, d_dots_next, d_dots_after, d_d, d_prescribed, d_scale, d_w, d_s,
           d_ring, d_p, d_x, s_sums, s_steps);
