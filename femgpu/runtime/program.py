@@ -25,6 +25,7 @@ from femgpu.caches import cache_folder, pocl_folder, refusal
 from femgpu.errors import BuildError, OptionError
 
 if TYPE_CHECKING:
+    from femgpu.runtime.compilers import Compilers
     from femgpu.runtime.device import Device
 
 OPTIONS = ("-cl-mad-enable", "-cl-std=CL1.2")
@@ -38,7 +39,9 @@ def key(source: str, device: Device) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def build(context: cl.Context, device: Device, source: str, name: str, digest: str, dump_folder: str) -> tuple[cl.Program, bool]:
+def build(
+    context: cl.Context, device: Device, source: str, name: str, digest: str, dump_folder: str, compilers: Compilers | None = None
+) -> tuple[cl.Program, bool]:
     """Builds a program, or loads its binary; where the driver keeps programs itself, none is stored.
 
     Args:
@@ -48,6 +51,7 @@ def build(context: cl.Context, device: Device, source: str, name: str, digest: s
         name: for the dump's file name and messages.
         digest: the program's `key`.
         dump_folder: where source and log go; empty: nowhere.
+        compilers: that may compile in place of this process.
 
     Returns:
         The built program, and whether it was compiled now rather than loaded.
@@ -62,17 +66,27 @@ def build(context: cl.Context, device: Device, source: str, name: str, digest: s
         return _compile_in_turn(context, source, name, digest, dump_folder), True
     folder = cache_folder()
     if folder is None:
-        return _compile(context, source, name, digest, dump_folder), True
-    path = folder / f"{digest}.bin"
+        return _compile(context, source, name, digest, dump_folder, compilers), True
+    path = _entry(folder, digest)
     absent = not path.exists()
     if not absent and (program := _stored(context, path, digest)) is not None:
         return program, False
     with _alone(path):
         if absent and path.exists() and (program := _stored(context, path, digest)) is not None:
             return program, False
-        program = _compile(context, source, name, digest, dump_folder)
+        program = _compile(context, source, name, digest, dump_folder, compilers)
         _store(path, digest, program.get_info(cl.program_info.BINARIES)[0])
         return program, True
+
+
+def is_stored(digest: str) -> bool:
+    """Whether the cache has an entry for a program, be it what it may."""
+    folder = cache_folder()
+    return folder is not None and _entry(folder, digest).exists()
+
+
+def _entry(folder: Path, digest: str) -> Path:
+    return folder / f"{digest}.bin"
 
 
 def _stored(context: cl.Context, path: Path, digest: str) -> cl.Program | None:
@@ -81,11 +95,15 @@ def _stored(context: cl.Context, path: Path, digest: str) -> cl.Program | None:
     if binary is None:
         return None
     try:
-        program = cl._cl._Program(context, [context.devices[0]], [binary])
-        program._build(_OPTION_BYTES)
+        return _of_binary(context, binary)
     except cl.Error:
         warnings.warn(f"the driver refuses the cached kernel {path}; it is built anew", stacklevel=2)
         return None
+
+
+def _of_binary(context: cl.Context, binary: bytes) -> cl.Program:
+    program = cl._cl._Program(context, [context.devices[0]], [binary])
+    program._build(_OPTION_BYTES)
     return cl.Program(program)
 
 
@@ -102,7 +120,22 @@ def _compile_in_turn(context: cl.Context, source: str, name: str, digest: str, d
     return _compile(context, source, name, digest, dump_folder)
 
 
-def _compile(context: cl.Context, source: str, name: str, digest: str, dump_folder: str) -> cl.Program:
+def _compile(
+    context: cl.Context, source: str, name: str, digest: str, dump_folder: str, compilers: Compilers | None = None
+) -> cl.Program:
+    if compilers is None:
+        return _compile_here(context, source, name, digest, dump_folder)
+    with compilers.turn() as process:
+        binary, log = compilers.compile(process, source)
+        # What another process cannot do is done here, and what is wrong with the source is said here.
+        if not binary:
+            return _compile_here(context, source, name, digest, dump_folder)
+    if dump_folder:
+        _dump(Path(dump_folder) / f"{name}-{digest[:12]}.log", log)
+    return _of_binary(context, binary)
+
+
+def _compile_here(context: cl.Context, source: str, name: str, digest: str, dump_folder: str) -> cl.Program:
     # As pyopencl's own Program, without its warnings of the compiler's remarks: to silence those is nothing for threads, and they
     # are in the dumped log.
     program = cl._cl._Program(context, source)

@@ -2,7 +2,8 @@
 
 Compilers of GPUs run in the thread that asks them, outside of Python's lock. So what a problem is going to launch is built in
 threads, beside one another and beside the set-up that goes on; who needs a program waits for it, and is told there what went wrong.
-The threads end when nothing is left to build. A process that ends waits for the programs that they have begun.
+Where the cache lacks many of them, the threads let other processes compile (`compilers.py`). The threads end when nothing is left
+to build. A process that ends waits for the programs that they have begun.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ import pyopencl as cl
 
 from femgpu import caches, forks, log
 from femgpu.runtime import program
+from femgpu.runtime.compilers import Compilers
 from femgpu.runtime.device import Device
 
 # Programs kept that no kernel uses: several problems' worth, at some 0.5 MB each on a CPU. As many are kept that were built ahead.
 PROGRAMS = 32
 # Compilers that run at once: each takes some hundred megabytes, and a problem has about ten programs.
 _THREADS = 8
+# Processes that compile for this one, each with a context of its own on the device; programs for which to start them.
+_PROCESSES, _MANY = 4, 4
 
 _Built = tuple[cl.Program, bool]
 
@@ -41,6 +45,7 @@ class Programs:
         dump_folder: where sources and logs go; empty: nowhere.
         threads: how many build at once; 0: nothing is built before it is asked for. PoCL compiles under a lock of its own, and more
             when a kernel first runs.
+        processes: how many compile beside this one, those of other ranks on this node included; 0: the threads do.
         place: number of this process among those of the node that build the same programs, and how many these are. Each begins with
             another part of them, and finds the others' in the cache.
         trial: tells whether PoCL's cache is to be trusted.
@@ -50,9 +55,11 @@ class Programs:
         self.num_programs = self.num_compiled = 0
         self.dump_folder = ""
         self.threads = 0 if device.caches_programs else min(len(os.sched_getaffinity(0)), _THREADS)
+        self.processes = max(min(self.threads - 1, _PROCESSES), 0)
         self.place = 0, 1
         self.trial = caches.Trial()
         self._context, self._device = context, device
+        self._compilers = Compilers(context.devices[0], " ".join(program.OPTIONS))
         self._known: weakref.WeakValueDictionary[str, cl.Program] = weakref.WeakValueDictionary()
         self._last: OrderedDict[str, cl.Program] = OrderedDict()
         self._ahead: dict[str, Future[_Built]] = {}
@@ -95,15 +102,17 @@ class Programs:
             return
         number, count = self.place
         first = len(keys) * number // count
+        many = sum(not program.is_stored(key) for key in keys) >= _MANY
+        compilers = self._compilers if self._compilers.start(many * self.processes // count) else None
         pool = ThreadPoolExecutor(self.threads, thread_name_prefix="femgpu-build")
         for key in keys[first:] + keys[:first]:
-            self._ahead[key] = pool.submit(self._builder(*wanted[key], key))
+            self._ahead[key] = pool.submit(self._builder(*wanted[key], key, compilers))
         pool.shutdown(wait=False)
         for key in [key for key, future in self._ahead.items() if future.done()][:-PROGRAMS]:
             del self._ahead[key]
 
-    def _builder(self, source: str, name: str, key: str) -> Callable[[], _Built]:
-        return partial(program.build, self._context, self._device, source, name, key, self.dump_folder)
+    def _builder(self, source: str, name: str, key: str, compilers: Compilers | None = None) -> Callable[[], _Built]:
+        return partial(program.build, self._context, self._device, source, name, key, self.dump_folder, compilers)
 
     def _take(self, key: str, build: Callable[[], _Built]) -> _Built:
         """What a thread built, waited for; what none has begun with is built here and now."""

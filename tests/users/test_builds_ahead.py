@@ -1,5 +1,6 @@
 """Kernels that are built side by side, before they are needed: the same programs, the same errors, each once on a node."""
 
+import gc
 import os
 import re
 import subprocess
@@ -22,6 +23,7 @@ from femgpu.runtime import Device, Runtime, process, program, programs
 
 WORLD = PETSc.COMM_WORLD.tompi4py()
 SOURCE = "__kernel void put(__global double *x) { x[get_global_id(0)] = %d; }"
+WRONG = "__kernel void put(__global double *x) { x[0] = nothing_like_that; }"
 
 
 class Builds:
@@ -116,7 +118,7 @@ def test_pocl_builds_what_is_asked_for_and_nothing_else(monkeypatch):
 
 
 def test_an_error_waits_for_who_asks(threaded):
-    made, wrong, said = threaded(), "__kernel void put(__global double *x) { x[0] = nothing_like_that; }", []
+    made, wrong, said = threaded(), WRONG, []
     for ahead in (False, True):
         if ahead:
             made.build_ahead([(wrong, "wrong"), (SOURCE % 1, "put")])
@@ -158,6 +160,77 @@ def test_a_forked_child_does_not_wait(threaded, monkeypatch):
     monkeypatch.setattr("femgpu.forks._forked", True)
     with pytest.raises(DeviceError, match="forked"):
         made.build(SOURCE % 1, "put")
+
+
+@pytest.fixture
+def helped(threaded, monkeypatch):
+    """Such a runtime with two processes that compile, and a list of what is compiled in this one all the same."""
+    made, here, plain = threaded(), [], program._compile_here
+    monkeypatch.setattr(program, "_compile_here", lambda *args: here.append(args[2]) or plain(*args))
+    compilers = made.programs._compilers
+    assert compilers.start(2)
+    end = time.monotonic() + 60
+    while len(compilers._ready) < 2 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert len(compilers._ready) == 2
+    return made, here, list(compilers._children)
+
+
+def test_other_processes_compile(helped, tmp_path):
+    made, here, children = helped
+    made.programs.dump_folder = str(tmp_path / "dump")
+    sources = [(SOURCE % number, f"put{number}") for number in range(6)]
+    made.build_ahead(sources)
+    while any(not future.done() for future in made.programs._ahead.values()):
+        time.sleep(0.01)
+    # Threads of the tests before may still compile.
+    assert not {name for _, name in sources} & set(here)
+    assert [value(made, source) for source, _ in sources] == list(range(6))
+    assert made.programs.num_compiled == 6 and len(list(tmp_path.glob("dump/*.log"))) == 6
+    # Both wait for more; without this process they end by themselves.
+    assert all(child.process.poll() is None for child in children)
+    children[0]._answers.close()
+    children[0]._socket.close()
+    assert children[0].process.wait(10) == 0
+    assert made.programs._compilers.start(0) and len(made.programs._compilers._ready) == 1
+
+
+def test_what_another_process_cannot_compile_is_compiled_here(helped):
+    made, here, children = helped
+    made.build_ahead([(WRONG, "wrong")])
+    with pytest.raises(BuildError, match="(?s)refuses kernel wrong; .*nothing_like_that"):
+        made.build(WRONG, "wrong")
+    assert here.count("wrong") == 1
+    for child in children:
+        child.process.kill()
+    made.build_ahead([(SOURCE % number, f"put{number}") for number in range(3)])
+    assert [value(made, SOURCE % number) for number in range(3)] == [0, 1, 2]
+    assert not made.programs._compilers.start(0)
+
+
+def test_processes_are_started_for_many_programs_and_go_with_the_runtime(threaded):
+    made = threaded()
+    made.programs.processes = 2
+    made.build_ahead([(SOURCE % 0, "put")])
+    children = made.programs._compilers._children
+    assert not children
+    made.build_ahead([(SOURCE % number, "put") for number in range(1, 8)])
+    found = list(children)
+    assert len(found) == 2 and [value(made, SOURCE % number) for number in range(8)] == list(range(8))
+    again = threaded()
+    again.programs.processes = 2
+    again.build_ahead([(SOURCE % number, "put") for number in range(8)])
+    assert not again.programs._compilers._children
+    while not nobody_builds():
+        time.sleep(0.01)
+    del made, children
+    gc.collect()
+    assert all(child.process.poll() is not None for child in found)
+
+
+def test_a_program_that_embeds_python_is_not_started_again(threaded, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/usr/local/bin/solver")
+    assert not threaded().programs._compilers.start(2)
 
 
 def p_laplace(degree=1, prefix="", **options):
