@@ -10,7 +10,6 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import fsolve
 
 KINDS = ("first", "fourth", "opt_fourth")
 
@@ -64,6 +63,8 @@ def quality(found: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 def _optimal(start: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """The roots for which all maxima are equal, by Newton's method for their logarithms."""
+    # Imported here: a tenth of a second, that other kinds of smoothers spare.
+    from scipy.optimize import fsolve
 
     def differences(logarithms: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         maxima = np.log(quality(np.exp(logarithms)))

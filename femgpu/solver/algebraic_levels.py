@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
-from scipy.linalg import pinvh
 from scipy.sparse import csr_array
 
 from femgpu import petsc_c
@@ -118,6 +117,9 @@ class AlgebraicLevels:
         largest = np.abs(matrix.data).max(initial=0.0) * np.abs(inverse).max(initial=0.0)
         if np.isfinite(largest) and largest < _SINGULAR:
             return inverse
+        # Imported here: a tenth of a second, for levels that few solves have.
+        from scipy.linalg import pinvh
+
         return np.asarray(pinvh(matrix.toarray(), rtol=1 / _SINGULAR))
 
     def _by_host(self, b: Any, x: Any) -> Calls:

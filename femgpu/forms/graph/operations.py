@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 
 @dataclass(frozen=True)
@@ -33,9 +32,16 @@ def _call(name: str, function: Callable[..., Any], num_operands: int = 1) -> Ope
     return Operation(f"{name}({operands})", function)
 
 
-def _bessel(name: str, function: Callable[..., Any]) -> Operation:
+def _bessel(name: str, of_scipy: str) -> Operation:
     """A function of integer order, the first operand; in `kernels/cl/bessel.cl`."""
-    return Operation(f"{name}((int)({{0}}), {{1}})", function, flops=_BESSEL)
+
+    def evaluate(order: Any, x: Any) -> Any:
+        # Imported here: few forms need it, and all programs would wait for it.
+        from scipy import special
+
+        return getattr(special, of_scipy)(order, x)
+
+    return Operation(f"{name}((int)({{0}}), {{1}})", evaluate, flops=_BESSEL)
 
 
 # Operations of a Bessel function, about.
@@ -78,10 +84,10 @@ OPERATIONS: dict[str, Operation] = {
     "cosh": _call("cosh", np.cosh),
     "tanh": _call("tanh", np.tanh),
     "erf": _call("erf", _erf),
-    "bessel_j": _bessel("bessel_j", special.jv),
-    "bessel_y": _bessel("bessel_y", special.yv),
-    "bessel_i": _bessel("bessel_i", special.iv),
-    "bessel_k": _bessel("bessel_k", special.kv),
+    "bessel_j": _bessel("bessel_j", "jv"),
+    "bessel_y": _bessel("bessel_y", "yv"),
+    "bessel_i": _bessel("bessel_i", "iv"),
+    "bessel_k": _bessel("bessel_k", "kv"),
 }
 
 # Operations in double precision on a GPU, in units of one addition or multiplication; the others cost what they count.
