@@ -76,6 +76,8 @@ OPTIONS = (
     Option("femgpu_assembly_memory", int, 512, "MiB of element matrices that are stored at a time", minimum=1, maximum=_MOST),
     Option("femgpu_form", str, "",
            "form of femgpu.FormMatrix and femgpu.AssembledPC: path/to/file.py:function or package.module:function"),
+    Option("femgpu_solver", str, "auto",
+           "linear solver where -ksp_type and -pc_type name none; auto: by the form, from 10 000 dofs on", ("auto", "petsc")),
     Option("femgpu_ksp_check", int, 0,
            "iterations whose norms femgpu's Krylov methods read together; 0: what costs least on a GPU that works alone, else 1",
            minimum=0, maximum=32),
@@ -115,6 +117,7 @@ class Settings:
     pmat: str = "auto"
     assembly_memory: int = 512
     form: str = ""
+    solver: str = "auto"
     ksp_check: int = 0
     view: bool = False
     kernel_dump: str = ""

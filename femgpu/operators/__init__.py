@@ -1,6 +1,7 @@
 """Operators on L-vectors: residual, Jacobian action, diagonal, element matrices, functionals, and their numpy twin."""
 
 from femgpu.operators.assembly import Assembly, MatrixSource
+from femgpu.operators.character import Character, character, couples_displacements, is_symmetric
 from femgpu.operators.coarse_matrices import CoarseMatrices, Shown
 from femgpu.operators.columns import Columns, Groups
 from femgpu.operators.division import make_terms
@@ -8,11 +9,11 @@ from femgpu.operators.form_operator import FormOperator
 from femgpu.operators.functional import integrate
 from femgpu.operators.norms import error_norm, norm
 from femgpu.operators.pattern import Pattern
-from femgpu.operators.symmetry import is_symmetric
 from femgpu.operators.term import Term
 
 __all__ = [
     "Assembly",
+    "Character",
     "CoarseMatrices",
     "Columns",
     "FormOperator",
@@ -21,6 +22,8 @@ __all__ = [
     "Pattern",
     "Shown",
     "Term",
+    "character",
+    "couples_displacements",
     "error_norm",
     "integrate",
     "is_symmetric",

@@ -9,6 +9,7 @@ from petsc4py import PETSc
 from femgpu import petsc_c
 from femgpu.errors import DeviceError, OptionError
 from femgpu.operators.device import on_device
+from femgpu.solver import default_solver
 from femgpu.solver.ahead import build_ahead, prepare
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian, create_difference, create_matfree
@@ -32,19 +33,21 @@ class JacobianPair:
         snes: the solver, with its prefix.
         operator: the operators.
         u: the unknown.
+        own: whether the linear solver is femgpu's to choose where the options name none; else it is the user's.
 
     Attributes:
         watch: says whether the matrices are those of now.
         amat: what KSP multiplies with: a python Mat, an assembled one (AIJ, or as `-mat_type` says), or a difference of residuals
             where the form has no Jacobian.
         pmat: what the preconditioner sees.
+        chosen: the linear solver that was taken as nobody named one, and why, in words; empty where somebody did.
         targets: what a solve evaluates, as far as options and preconditioner tell; all else is built where it is asked for.
 
     Raises:
         OptionError: where the options ask for entries of a Jacobian that the form does not have.
     """
 
-    def __init__(self, snes: PETSc.SNES, operator: GlobalOperator, u: Function):
+    def __init__(self, snes: PETSc.SNES, operator: GlobalOperator, u: Function, own: bool = True):
         self._operator = operator
         self._template = template = u.vec
         self.watch = StateWatch(operator.local, u, snes)
@@ -66,6 +69,7 @@ class JacobianPair:
             snes.getKSP().getPC().setType(PETSc.PC.Type.NONE)
         self.pmat = self.amat
         snes.getKSP().setDMActive(PETSc.KSP.DMActive.ALL, False)
+        self.chosen = default_solver.choose(snes, operator, template) if own else ""
 
     @property
     def assembled(self) -> bool:
@@ -100,7 +104,7 @@ class JacobianPair:
             "action": kind != "assembled",
             local.assembly_target: assembles or inner,
         }
-        self.targets += [target for target, is_wanted in wanted.items() if is_wanted]
+        self.targets += [target for target, is_wanted in wanted.items() if is_wanted and target not in self.targets]
         local.build_ahead(self.targets)
         build_ahead(snes.getKSP(), local.runtime)
         if assembles:
@@ -110,6 +114,18 @@ class JacobianPair:
             self.pmat = self._assembled.mat
         if kind == "assembled":
             self.amat = self.pmat
+
+    def choose_anew(self, snes: PETSc.SNES) -> bool:
+        """Assembles where a program has named a preconditioner since `choose` that wants entries, which then were not; collective.
+
+        Returns:
+            Whether the matrices are others now, which the solver has to be given.
+        """
+        kind = snes.getKSP().getPC().getType() or "none"
+        if not self._known or self.assembled or self._settings.pmat == "none" or kind in _NO_ENTRIES:
+            return False
+        self.choose(snes)
+        return True
 
     def build(self, ksp: PETSc.KSP) -> None:
         """Builds the programs of a solve; collective. What its python types can do beforehand hides behind the compiler."""

@@ -39,7 +39,7 @@ def outcome(snes: PETSc.SNES) -> str:
     )
 
 
-def advice(snes: PETSc.SNES, form: Form, prescribed: bool, is_zero: bool) -> str:
+def advice(snes: PETSc.SNES, form: Form, prescribed: bool, is_zero: bool, chosen: str = "") -> str:
     """What to look at and to try after a solve that failed.
 
     Args:
@@ -47,6 +47,7 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool, is_zero: bool) -> str
         form: what it solves.
         prescribed: whether any dof is.
         is_zero: whether the Jacobian is, but for prescribed rows.
+        chosen: the linear solver that nobody named, and why it was taken; empty where somebody did.
     """
     if is_zero:
         return (
@@ -98,6 +99,8 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool, is_zero: bool) -> str
             + ("" if known else " known to be")
             + f": take -{prefix}ksp_type gmres"
         )
+    if chosen:
+        parts.append(f"no option names the linear solver, which is {chosen}: name -{prefix}ksp_type and -{prefix}pc_type (lu, say)")
     if not prescribed:
         parts.append("no dofs are prescribed: where the solution is known up to constants only, call problem.set_nullspace")
     return f"Look at -{prefix}snes_monitor -{prefix}ksp_converged_reason. " + "; ".join(parts)

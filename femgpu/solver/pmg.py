@@ -16,6 +16,7 @@ from femgpu.kernels import entry_kernels
 from femgpu.krylov import Operator, Vectors, programs
 from femgpu.mesh.garbage import keep_aside
 from femgpu.multigrid import Bind, Cycle, Level
+from femgpu.operators import couples_displacements
 from femgpu.runtime import Device
 from femgpu.solver.ahead import Ahead
 from femgpu.solver.algebraic_levels import AlgebraicLevels
@@ -27,6 +28,7 @@ from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian
 from femgpu.solver.mesh_levels import Ladder, MeshLevels, injections, ladder
 from femgpu.solver.pmg_options import PMGOptions
+from femgpu.spaces import FunctionSpace, rigid_body_modes
 
 # Relative difference of the finest level's product in single precision on noise beyond which `auto` stays with double.
 _INACCURATE = 1e-3
@@ -221,9 +223,12 @@ class PMG(Ahead):
             self._assembled = AssembledJacobian(linear, space.dm.createGlobalVec())
         mat = self._assembled.mat
         mat.setOptionsPrefix(prefix)
+        lowest = steps[-1][0] if steps else space
         if near.handle:
-            fine, coarsest = self._operators[0].local.space, steps[-1][0] if steps else space
-            mat.setNearNullSpace(restricted(near, fine, coarsest, injections(fine, space, steps)))
+            fine = self._operators[0].local.space
+            mat.setNearNullSpace(restricted(near, fine, lowest, injections(fine, space, steps)))
+        elif couples_displacements(linear.local.form) and isinstance(lowest, FunctionSpace):
+            mat.setNearNullSpace(rigid_body_modes(lowest))
         self.inner = PETSc.PC().create(comm=pc.comm)
         self.inner.incrementTabLevel(1, parent=pc)
         self.inner.setOptionsPrefix(prefix)

@@ -215,9 +215,9 @@ class NonlinearProblem:
         self.insert_boundary_values(self.u.vec)
         # What can fail does so before PETSc is inside SNESSolve.
         self.operator.local.update()
-        self._pair.build(self.snes.getKSP())
-        if self.snes.getAttr(_OWNER) is not self._mark:
+        if self._pair.choose_anew(self.snes) or self.snes.getAttr(_OWNER) is not self._mark:
             self._connect()
+        self._pair.build(self.snes.getKSP())
         try:
             with petsc_errors(self.snes):
                 self.snes.solve(None, self.u.vec)
@@ -237,7 +237,7 @@ class NonlinearProblem:
 
     def report(self) -> str:
         """What `-femgpu_view` prints: device, mesh, plans, times of the kernels; collective."""
-        return view(self.operator, self.u.vec, self.assembled, self.snes.getKSP())
+        return view(self.operator, self.u.vec, self.assembled, self.snes.getKSP(), self._pair.chosen)
 
     def _unlock(self) -> None:
         """Lifts the locks that PETSc leaves on vectors where a callback raises."""
@@ -256,7 +256,7 @@ class NonlinearProblem:
             self.snes.reset()
         self.snes.setDM(self.u.space.dm)
         self.snes.setFunction(self._form_function, self._residual_vec)
-        self._pair = JacobianPair(self.snes, self.operator, self.u)
+        self._pair = JacobianPair(self.snes, self.operator, self.u, self._own)
         if self._own:
             refuse_types(self.snes)
             with petsc_errors(self.snes, reading=True):
@@ -287,12 +287,12 @@ class NonlinearProblem:
         self._pair.update(x, J, P, self._pair.watch.is_u(x))
 
     def _advice(self) -> str:
-        return advice(self.snes, self.form, self.operator.any_rows, self.form.has_jacobian and self.operator.is_zero())
+        is_zero = self.form.has_jacobian and self.operator.is_zero()
+        return advice(self.snes, self.form, self.operator.any_rows, is_zero, self._pair.chosen)
 
     def _check_converged(self) -> None:
-        prefix = self._prefix
         if self.snes.getConvergedReason() < 0:
-            said = f"SNES diverged: {outcome(self.snes)}. {self._advice()}" + precision_hint(self.settings.precision, prefix)
+            said = f"SNES diverged: {outcome(self.snes)}. {self._advice()}" + precision_hint(self.settings.precision, self._prefix)
             if self.snes.getKSP().getConvergedReason() == PETSc.KSP.ConvergedReason.DIVERGED_PCSETUP_FAILED:
                 # PETSc would keep to its verdict, whatever the next matrix is.
                 with suppress(PETSc.Error):

@@ -13,7 +13,7 @@ from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.krylov_base import KrylovType
 
 
-def view(operator: GlobalOperator, vec: PETSc.Vec, assembled: bool, ksp: PETSc.KSP) -> str:
+def view(operator: GlobalOperator, vec: PETSc.Vec, assembled: bool, ksp: PETSc.KSP, chosen: str) -> str:
     """The report of a problem; collective. Device and memory are those of each rank, cells of all, times of the slowest.
 
     Args:
@@ -21,6 +21,7 @@ def view(operator: GlobalOperator, vec: PETSc.Vec, assembled: bool, ksp: PETSc.K
         vec: a T-vector, as the solver has them.
         assembled: whether the solver has an AIJ matrix too.
         ksp: the linear solver.
+        chosen: which it is and why, where nobody named it.
     """
     local = operator.local
     space, runtime = local.space, local.runtime
@@ -33,6 +34,7 @@ def view(operator: GlobalOperator, vec: PETSc.Vec, assembled: bool, ksp: PETSc.K
         f"  space: {space}, {space.num_dofs} dofs; {_rows(operator)}",
         f"  jacobian: {_jacobian(local.form.has_jacobian, local.settings.jacobian, assembled)}",
     ]
+    lines.append(f"  linear solver: {chosen or 'as the options or the program say'}")
     lines.append(f"  on the host: {_host_work(vec, assembled, ksp)}")
     lines += [f"  note: {note}" for note in local.form.notes]
     for applications in local.applications.values():

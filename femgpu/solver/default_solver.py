@@ -1,0 +1,77 @@
+"""The linear solver of problems whose options name none."""
+
+from __future__ import annotations
+
+from petsc4py import PETSc
+
+from femgpu.operators import character, is_symmetric
+from femgpu.operators.device import on_device
+from femgpu.solver.global_operator import GlobalOperator
+
+# Dofs, of all ranks, below which PETSc's defaults are as fast: an assembled matrix and its incomplete factors.
+SMALL = 10_000
+# Types of nonlinear solvers for which the Jacobian is a problem of its own; others have their demands on KSP.
+_NEWTON = ("", "newtonls", "ksponly")
+
+
+def choose(snes: PETSc.SNES, operator: GlobalOperator, vec: PETSc.Vec) -> str:
+    """Gives a SNES the linear solver that suits a form where the options leave it to femgpu; collective.
+
+    That is where they name no type of KSP and PC, no nonlinear solver but Newton's method, and want no assembled matrix.
+    Conjugate gradients with multigrid are for symmetric elliptic Jacobians, GMRES with multigrid for elliptic ones that are not
+    symmetric, or that a reaction may make indefinite; Jacobi's preconditioner is enough where there are no derivatives. Where there
+    is advection, which multigrid's smoothers may not bear, PETSc's defaults stay.
+
+    Args:
+        snes: before it reads its options.
+        operator: the operators of its problem.
+        vec: a T-vector, as the solver has them.
+
+    Returns:
+        What was chosen, and why, in words; empty where the options name something.
+    """
+    prefix, database = snes.getOptionsPrefix() or "", PETSc.Options()
+    if any(database.hasName(prefix + name) for name in ("ksp_type", "pc_type")):
+        return ""
+    refusal = _refusal(snes, operator, vec)
+    form = operator.local.form
+    kind = character(form)
+    symmetric = is_symmetric(form)
+    multigrid = (
+        kind.elliptic
+        and (symmetric or not kind.advective)
+        and all(field.continuous and field.degree == form.space.degree for field in form.space.fields)
+    )
+    mass = kind.algebraic and kind.positive and symmetric
+    if not refusal and not multigrid and not mass:
+        refusal = "the Jacobian is not known to be elliptic, without advection, on continuous fields of one degree"
+    if refusal:
+        return f"PETSc's defaults: {refusal}"
+    method = "CG" if symmetric and kind.positive else "GMRES"
+    ksp, pc = snes.getKSP(), snes.getKSP().getPC()
+    ksp.setType(PETSc.KSP.Type.PYTHON)
+    ksp.setPythonType(f"femgpu.{method}")
+    if mass:
+        pc.setType(PETSc.PC.Type.JACOBI)
+        return "femgpu.CG with jacobi: the Jacobian has no derivatives"
+    pc.setType(PETSc.PC.Type.PYTHON)
+    pc.setPythonType("femgpu.PMG")
+    of = "symmetric and elliptic" if method == "CG" else "elliptic, but not known to be symmetric and definite"
+    return f"femgpu.{method} with femgpu.PMG: the Jacobian is {of}"
+
+
+def _refusal(snes: PETSc.SNES, operator: GlobalOperator, vec: PETSc.Vec) -> str:
+    """Why PETSc's defaults stay, whatever the form is; empty where they need not."""
+    settings, space, prefix = operator.local.settings, operator.local.space, snes.getOptionsPrefix() or ""
+    nonlinear = PETSc.Options().getString(prefix + "snes_type", snes.getType() or "")
+    if settings.solver == "petsc":
+        return "as -femgpu_solver says"
+    if space.num_dofs < SMALL:
+        return f"there are fewer than {SMALL} dofs"
+    if nonlinear not in _NEWTON:
+        return f"-{prefix}snes_type {nonlinear} has its demands on them"
+    if settings.jacobian == "assembled" or settings.pmat == "assembled":
+        return "an assembled matrix was asked for"
+    if on_device(vec):
+        return "vectors are PETSc's on the device"
+    return ""
