@@ -21,7 +21,8 @@ from femgpu.version import VERSION
 # Columns of tables that go into files or pipes: enough for the longest names of devices.
 _WIDTH = 240
 _BAKEOFF = tuple(f"bp{number}" for number in (1, 2, 3, 4, 5, 6, 10, 35, 30))
-_WORKLOADS = ("ex12", "qdata", "assembly", "launch", "build", "cg", *_BAKEOFF)
+_SOLVED = ("poisson", "elasticity", "hyperelasticity")
+_WORKLOADS = ("ex12", "qdata", "assembly", "launch", "build", "cg", "solve", *_BAKEOFF)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -142,7 +143,8 @@ def _parser() -> argparse.ArgumentParser:
                        "vectors), which takes none of the arguments but --out; build: time to build the kernels of all drivers "
                        "with cold caches, on any number of ranks, which takes --out, --scripts, --cell and --degrees; cg: "
                        "iterations of conjugate gradients, femgpu's and PETSc's (-dm_vec_type viennacl: on such vectors), which "
-                       "takes --out, --cell, --degrees, --dofs and --problems; bp1 to bp6: actions of CEED's bake-off problems on "
+                       "takes --out, --cell, --degrees, --dofs and --problems; solve: whole solves by phase, which takes --out, "
+                       "--cell, --degrees, --dofs, --problems and --solvers; bp1 to bp6: actions of CEED's bake-off problems on "
                        "bent hexahedra between L-vectors, which take --out, --degrees, --dofs, --schedules, --ways, "
                        "--plans and --precision; bp10, bp35, bp30: between E-vectors, which take --out, --degrees, --cells, "
                        "--schedules, --plans and --precision")  # fmt: skip
@@ -155,13 +157,15 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--scripts", nargs="+", help="each with its options, for example 'drivers/heat.py -conductivity nonlinear'; "
                        "default all drivers")  # fmt: skip
     bench.add_argument("--cell", nargs="+", choices=("triangle", "quadrilateral", "tetrahedron", "hexahedron", "prism"),
-                       help="types of cells; default all but prisms, cg: hexahedron tetrahedron")  # fmt: skip
-    bench.add_argument("--degrees", type=_counts, help="for example 1,2; default 1 to 4, cg: 1 to 3, bp1 to bp6: 1 to 8 on a GPU, "
-                       "bp10, bp35, bp30: 1 to 15, all of these 1 to 3 else")  # fmt: skip
-    bench.add_argument("--dofs", nargs="+", type=_count, help="lengths of vectors, about; default cg: 1e5 4e6, bp1 to bp6: 1e6 1e7 "
-                       "on a GPU, else 1e4")  # fmt: skip
-    bench.add_argument("--problems", nargs="+", choices=[f"BP{i}" for i in range(1, 7)],
-                       help="CEED's bake-off problems of cg; default all")  # fmt: skip
+                       help="types of cells; default all but prisms, cg, solve: hexahedron tetrahedron")  # fmt: skip
+    bench.add_argument("--degrees", type=_counts, help="for example 1,2; default 1 to 4, cg: 1 to 3, solve: 2,4, bp1 to bp6: "
+                       "1 to 8 on a GPU, bp10, bp35, bp30: 1 to 15, all of these 1 to 3 else")  # fmt: skip
+    bench.add_argument("--dofs", nargs="+", type=_count, help="lengths of vectors, about; default cg: 1e5 4e6, bp1 to bp6, solve: "
+                       "1e6 1e7 on a GPU, else 1e4")  # fmt: skip
+    bench.add_argument("--problems", nargs="+", choices=[*(f"BP{i}" for i in range(1, 7)), *_SOLVED],
+                       help="of cg: CEED's bake-off problems; of solve: the others; default all")  # fmt: skip
+    bench.add_argument("--solvers", nargs="+", choices=("femgpu", "gamg", "jacobi"), help="of solve: femgpu.CG with femgpu.PMG, "
+                       "PETSc's CG with GAMG, femgpu.CG with the diagonal; default femgpu")  # fmt: skip
     bench.add_argument("--schedules", nargs="+", help="values of -femgpu_schedule, or all; default auto")
     bench.add_argument(
         "--plans", type=_count, help="of each schedule, that the bake-off problems time besides the choice; default 0"

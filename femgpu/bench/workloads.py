@@ -9,7 +9,7 @@ from typing import Any
 from mpi4py import MPI
 
 from femgpu import options, runtime
-from femgpu.bench import assembly, bakeoff, build, cg, evector, ex12, launch, qdata
+from femgpu.bench import assembly, bakeoff, build, cg, evector, ex12, launch, qdata, solve
 from femgpu.bench.report import Result
 from femgpu.errors import FemgpuError
 from femgpu.model.bakeoff import PROBLEMS
@@ -47,6 +47,8 @@ def run(arguments: Namespace) -> tuple[Result, Device]:
         cells, degrees = arguments.cell or ("hexahedron", "tetrahedron"), arguments.degrees or (1, 2, 3)
         result = cg.run(cells, degrees, arguments.dofs or _CG_DOFS, arguments.problems or tuple(cg.PROBLEMS))
         return result, _runtime().device
+    if name == "solve":
+        return _solve(arguments), _runtime().device
     chosen = _runtime()
     if name in PROBLEMS:
         return (_evector if PROBLEMS[name].evector else _bakeoff)(chosen, arguments), chosen.device
@@ -71,6 +73,13 @@ def _build(chosen: Runtime, arguments: Namespace) -> build.Result:
 
 def _qdata(chosen: Runtime, arguments: Namespace) -> qdata.Result:
     return qdata.run(chosen, _cells(chosen, arguments), arguments.precision or "double")
+
+
+def _solve(arguments: Namespace) -> solve.Result:
+    gpu = _runtime().device.is_gpu
+    cells, degrees = arguments.cell or ("hexahedron", "tetrahedron"), arguments.degrees or (2, 4)
+    sizes, solvers = arguments.dofs or ((1e6, 1e7) if gpu else (1e4,)), arguments.solvers or ("femgpu",)
+    return solve.run(cells, degrees, sizes, arguments.problems or solve.PROBLEMS, solvers)
 
 
 def _assembly(chosen: Runtime, arguments: Namespace) -> assembly.Result:

@@ -41,6 +41,7 @@ class Level:
     Attributes:
         files: with the kernels, in `kernels/cl`.
         vectors: kernels and lengths.
+        operator: A.
         diagonal: device buffer, the caller's to fill with D before each `follow`.
         r: the residual: what is restricted, and what a finer level restricts into.
         x: the approximation.
@@ -59,7 +60,7 @@ class Level:
         rough: Callable[[], npt.NDArray[np.float64]],
         estimate: int,
     ):
-        self.vectors, self._operator = vectors, operator
+        self.vectors, self.operator = vectors, operator
         self._roots, self._rough, self._estimate = roots(kind, steps), rough, estimate
         self.r, self.x, self.p, q, self._inverse = (vectors.empty() for _ in range(5))
         self.diagonal = self._q = q  # a product is not needed while a diagonal is
@@ -87,7 +88,7 @@ class Level:
         """
         vectors = self.vectors
         noise = vectors.runtime.upload(self._rough().astype(vectors.dtype))
-        ends = Spectrum(vectors, self._estimate).estimate(self._operator, noise, Preconditioner(self._inverse))
+        ends = Spectrum(vectors, self._estimate).estimate(self.operator, noise, Preconditioner(self._inverse))
         if isinstance(ends, str):
             return ends
         self.largest = ends[1]
@@ -100,7 +101,7 @@ class Level:
         Args:
             parts: sums of the square of the right-hand side, which is divided by its norm; None: it is not.
         """
-        given = parts, self.r, self._inverse, self._operator.mask, self._operator.scale, self._omega.buffer
+        given = parts, self.r, self._inverse, self.operator.mask, self.operator.scale, self._omega.buffer
         return self.vectors.kernel("enter", *given, self.r, self.x, self.p, self._q, file=FILE)
 
     def leave(self, parts: Any) -> Any:
@@ -135,7 +136,7 @@ class Level:
         return self._smooth.bound({5: np.int32(step), 6: np.int32(what)})
 
     def _product(self) -> Calls:
-        operator = self._operator
+        operator = self.operator
         if operator.bind is None:
             return [partial(operator.apply, self.p, self._q)]
         return list(operator.bind(self.p, self._q))

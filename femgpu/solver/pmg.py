@@ -146,6 +146,17 @@ class PMG(Ahead):
         self.inner.view(viewer)
         viewer.popASCIITab()
 
+    @property
+    def levels(self) -> list[tuple[str, Level]]:
+        """The levels that are smoothed, from the finest down, each with a name; empty before the first set-up."""
+        if self._below is None:
+            return []
+        meshes = [] if self._meshes is None else self._meshes.levels
+        named = [
+            (f"degree {operator.local.space.degree}", level) for operator, level in zip(self._operators, self._levels, strict=False)
+        ]
+        return [*named, *(("coarser mesh", level) for level in meshes), *(("algebraic", level) for level in self._below.levels)]
+
     def destroy(self, pc: PETSc.PC) -> None:
         """Lets levels and inner PC go."""
         self._let_go()

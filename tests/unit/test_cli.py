@@ -206,6 +206,21 @@ def test_bench_of_cg(capsys, tmp_path):
     assert "Gauss-Lobatto points exist on hexahedra only" in capsys.readouterr().err
 
 
+def test_bench_of_solves(capsys, tmp_path):
+    """Two solvers of one problem, whose solutions are compared, and the levels of multigrid."""
+    given = ["--cell", "tetrahedron", "--degrees", "2", "--dofs", "300", "--problems", "poisson", "--solvers", "femgpu", "jacobi"]
+    assert main(["bench", "solve", *given, "--out", str(tmp_path)]) == 0
+    assert "Mdof/s" in capsys.readouterr().out
+    files = {path.suffix: path for path in tmp_path.iterdir()}
+    assert set(files) == {".csv", ".json", ".png"}
+    own, jacobi = json.loads(files[".json"].read_text())["timings"]
+    assert own["levels"][0]["what"] == "degree 2" and not jacobi["levels"]
+    assert own["dofs"] == jacobi["dofs"] == 343 and 0 < own["iterations"] < jacobi["iterations"]
+    for timing in (own, jacobi):
+        assert timing["first_solve_s"] >= timing["first_setup_s"] and timing["total_s"] >= timing["setup_s"] + timing["solve_s"]
+        assert 0 < timing["kernels"]
+
+
 def test_bench_of_launches_on_a_queue_of_another_library(monkeypatch):
     chosen = runtime.current()
     other = runtime.Runtime(chosen.device, chosen.context, chosen.queue)

@@ -1,0 +1,211 @@
+"""Workload solve: whole solves as a user waits for them, by phase: mesh, space, problem, set-up of the preconditioner, solve.
+
+Each problem stands on a cube that was refined from a coarse one, hexahedra bent afterwards. It is solved as femgpu does by itself
+where nobody names a solver, and, as yardsticks, by PETSc's CG and GAMG on an assembled matrix and by femgpu's CG over the diagonal.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import ufl
+from petsc4py import PETSc
+from rich.progress import track
+from ufl import dx, grad, inner
+
+from femgpu import mesh, runtime
+from femgpu.bench.solve_report import Result, Timing
+from femgpu.errors import DataError, SolverError
+from femgpu.runtime import Kernel, Runtime
+from femgpu.solver import PMG, NonlinearProblem
+from femgpu.spaces import Constant, DirichletBC, Function, FunctionSpace, rigid_body_modes
+
+PROBLEMS = ("poisson", "elasticity", "hyperelasticity")
+SOLVERS = {
+    "femgpu": {"ksp_type": "python", "ksp_python_type": "femgpu.CG", "pc_type": "python", "pc_python_type": "femgpu.PMG"},
+    "gamg": {"ksp_type": "cg", "pc_type": "gamg"},
+    "jacobi": {"ksp_type": "python", "ksp_python_type": "femgpu.CG", "pc_type": "jacobi"},
+}
+# The least number of cells along an edge of the coarsest mesh; how far vertices are moved, in edges of the cube.
+_COARSE, _BEND = 5, 0.1
+# Solves of the same problem whose coefficients differ: the first builds kernels and patterns, the fastest other one counts.
+_SOLVES = 3
+_RTOL = "1e-8"
+_PRODUCTS = 20
+
+
+def run(
+    cells: Sequence[str], degrees: Sequence[int], sizes: Sequence[float], names: Sequence[str], solvers: Sequence[str]
+) -> Result:
+    """Runs the workload on this process's device.
+
+    Args:
+        cells: types of cells, in 3D.
+        degrees: of the spaces.
+        sizes: dofs, about.
+        names: of `PROBLEMS`.
+        solvers: of `SOLVERS`.
+
+    Raises:
+        DataError: where solvers differ in their solutions.
+    """
+    cases = [(name, cell, degree, size) for name in names for cell in cells for degree in degrees for size in sizes]
+    timings: list[Timing] = []
+    for name, cell, degree, size in track(cases, description="solve", transient=True):
+        norms = []
+        for solver in solvers:
+            timing, norm = _time(name, cell, degree, size, solver)
+            timings.append(timing)
+            norms.append(norm)
+        known = [norm for norm in norms if np.isfinite(norm)]
+        if known and not np.ptp(known) <= 1e-5 * max(known):
+            raise DataError(
+                f"{name} on {cell} cells, degree {degree}: norms of the solutions are {norms}; this is a bug, please report it"
+            )
+    return Result(str(runtime.current().device), timings)
+
+
+def _time(name: str, cell: str, degree: int, size: float, solver: str) -> tuple[Timing, float]:
+    """The phases of a problem's solves, and the norm of its solution; NaN where the solver does not get there."""
+    comps = 1 if name == "poisson" else 3
+    clock = _Clock()
+    dm = _cube(cell, (size / comps) ** (1 / 3) / degree)
+    mesh_s = clock.lap()
+    V = FunctionSpace(dm, "Lagrange", degree, shape=(comps,) if comps > 1 else ())
+    space_s = clock.lap()
+    problem, load = _problem(name, V, SOLVERS[solver])
+    if solver == "gamg" and comps > 1:
+        problem.set_near_nullspace(rigid_body_modes(V))
+    problem_s = clock.lap()
+    setups, solves, totals = [], [], []
+    try:
+        for number in range(_SOLVES):
+            load.value = 1 + 0.1 * number
+            problem.u.vec.set(0.0)
+            with _events("PCSetUp", "KSPSolve") as passed:
+                clock.lap()
+                problem.solve()
+                totals.append(clock.lap())
+            setups.append(passed["PCSetUp"])
+            solves.append(passed["KSPSolve"])
+    except SolverError:
+        return Timing(name, cell, degree, V.num_dofs, solver, mesh_s, space_s, problem_s), float("nan")
+    fastest = min(range(1, _SOLVES), key=lambda number: totals[number])
+    snes, norm = problem.snes, problem.u.vec.norm()
+    timing = Timing(
+        name, cell, degree, V.num_dofs, solver, mesh_s, space_s, problem_s,
+        first_solve_s=totals[0],
+        first_setup_s=setups[0],
+        setup_s=setups[fastest],
+        solve_s=solves[fastest],
+        total_s=totals[fastest],
+        newton=max(snes.getIterationNumber(), 1),
+        iterations=snes.getLinearSolveIterations(),
+        Mdofs=1e-6 * V.num_dofs * max(snes.getIterationNumber(), 1) / solves[fastest],
+        levels=_levels(problem.runtime, snes.getKSP().getPC()),
+        kernels=_kernel_share(problem),
+    )  # fmt: skip
+    return timing, norm
+
+
+def _cube(cell: str, parts: float) -> PETSc.DMPlex:
+    """A unit cube with about so many cells along an edge, refined from as coarse a one as may be."""
+    times = max(0, int(np.log2(max(parts / _COARSE, 1))))
+    dm = mesh.box((max(1, round(parts / 2**times)),) * 3, cell=cell)
+    for _ in range(times):
+        dm = mesh.refine(dm)
+    if cell == "hexahedron":
+        # Vertices move along each axis by a product in the other two: trilinear cells, none of them affine.
+        coords = dm.getCoordinatesLocal()
+        x = coords.array.reshape(-1, 3)
+        coords.setArray((x + _BEND * np.roll(x, 1, axis=1) * np.roll(x, 2, axis=1)).ravel())
+        dm.setCoordinatesLocal(coords)
+    return dm
+
+
+def _problem(name: str, V: FunctionSpace, options: dict[str, str]) -> tuple[NonlinearProblem, Constant]:
+    """A problem, and the coefficient that its solves differ in."""
+    u, v, c = Function(V), ufl.TestFunction(V), Constant(V.dm, 1.0)
+    given = {**options, "ksp_rtol": _RTOL}
+    if name == "poisson":
+        residual = c * inner(grad(u), grad(v)) * dx - v * dx
+        return NonlinearProblem(residual, u, DirichletBC(V, 0.0), petsc_options={**given, "snes_type": "ksponly"}), c
+    clamped = DirichletBC(V, (0.0, 0.0, 0.0), lambda x: x[0] < 1e-9)
+    identity = ufl.Identity(3)
+    if name == "elasticity":
+        strain = ufl.sym(grad(u))
+        residual = c * inner(2 * strain + ufl.tr(strain) * identity, grad(v)) * dx - v[2] * dx
+        return NonlinearProblem(residual, u, clamped, petsc_options={**given, "snes_type": "ksponly"}), c
+    F = identity + grad(u)
+    inverse, points = ufl.inv(F).T, dx(degree=2 * V.degree)
+    residual = c * inner(F - inverse + 2 * ufl.ln(ufl.det(F)) * inverse, grad(v)) * points - 0.02 * v[2] * points
+    return NonlinearProblem(residual, u, clamped, petsc_options={**given, "ksp_rtol": "1e-3", "snes_rtol": "1e-8"}), c
+
+
+class _Clock:
+    """Seconds between laps."""
+
+    def __init__(self) -> None:
+        self._last = perf_counter()
+
+    def lap(self) -> float:
+        """Seconds since the last one."""
+        last, self._last = self._last, perf_counter()
+        return self._last - last
+
+
+@contextmanager
+def _events(*names: str) -> Iterator[dict[str, float]]:
+    """A dictionary that holds, after the block, the seconds of PETSc's events in it."""
+    PETSc.Log.begin()
+    before = {name: PETSc.Log.Event(name).getPerfInfo()["time"] for name in names}
+    passed: dict[str, float] = {}
+    yield passed
+    passed |= {name: PETSc.Log.Event(name).getPerfInfo()["time"] - before[name] for name in names}
+
+
+def _kernel_share(problem: NonlinearProblem) -> float:
+    """Device time of all kernels of a linear solve over the time of such a solve; NaN where the queue records no times."""
+    chosen = problem.runtime
+    ksp = problem.snes.getKSP()
+    ksp.setOperators(problem.jacobian, ksp.getOperators()[1])
+    b, x = ksp.getRhs().duplicate(), ksp.getRhs().duplicate()
+    b.setArray(np.random.default_rng(5).standard_normal(b.getLocalSize()))
+    ksp.solve(b, x)
+    clock = _Clock()
+    ksp.solve(b, x)
+    seconds = clock.lap()
+    kernels = [found for found in gc.get_objects() if isinstance(found, Kernel) and found.runtime is chosen]
+    before = [kernel.launches for kernel in kernels]
+    with chosen.profiled():
+        for kernel in kernels:
+            kernel.timed = True
+        ksp.solve(b, x)
+        counts = [kernel.launches - count for kernel, count in zip(kernels, before, strict=True)]
+        busy = sum(kernel.mean_seconds * count for kernel, count in zip(kernels, counts, strict=True) if count)
+        for kernel in kernels:
+            kernel.timed = False
+    return float(busy) / seconds
+
+
+def _levels(chosen: Runtime, pc: PETSc.PC) -> list[dict[str, Any]]:
+    """What PMG's levels are and what their operators take; empty for other preconditioners."""
+    context: Any = pc.getPythonContext() if pc.getType() == PETSc.PC.Type.PYTHON else None
+    found = []
+    for what, level in context.levels if isinstance(context, PMG) else []:
+        p, q = level.vectors.empty(), level.vectors.empty()
+        chosen.zero(p, level.vectors.num_bytes)
+        level.operator.apply(p, q)
+        chosen.finish()
+        clock = _Clock()
+        for _ in range(_PRODUCTS):
+            level.operator.apply(p, q)
+        chosen.finish()
+        microseconds = 1e6 * clock.lap() / _PRODUCTS
+        found.append({"what": what, "dofs": level.vectors.num_owned, "largest": level.largest, "operator_us": microseconds})
+    return found
