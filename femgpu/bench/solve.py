@@ -197,7 +197,7 @@ def _levels(chosen: Runtime, pc: PETSc.PC) -> list[dict[str, Any]]:
     """What PMG's levels are and what their operators take; empty for other preconditioners."""
     context: Any = pc.getPythonContext() if pc.getType() == PETSc.PC.Type.PYTHON else None
     found = []
-    for what, level in context.levels if isinstance(context, PMG) else []:
+    for what, dofs, level in context.levels if isinstance(context, PMG) else []:
         p, q = level.vectors.empty(), level.vectors.empty()
         chosen.zero(p, level.vectors.num_bytes)
         level.operator.apply(p, q)
@@ -207,5 +207,5 @@ def _levels(chosen: Runtime, pc: PETSc.PC) -> list[dict[str, Any]]:
             level.operator.apply(p, q)
         chosen.finish()
         microseconds = 1e6 * clock.lap() / _PRODUCTS
-        found.append({"what": what, "dofs": level.vectors.num_owned, "largest": level.largest, "operator_us": microseconds})
+        found.append({"what": what, "dofs": dofs, "largest": level.largest, "operator_us": microseconds})
     return found

@@ -93,7 +93,7 @@ class Result:
             numbers = "".join(f"{time:9.3f}" for time in times)
             lines.append(f"{name:32s}{t.dofs:10d}{numbers}{t.newton:8d}{t.iterations:5d}{t.Mdofs:8.2f}{100 * t.kernels:7.0f} %")
             lines += [
-                f"    {level['what']:20s}{level['dofs']:12d} dofs, largest eigenvalue {level['largest']:.3g}, "
+                f"    {level['what']:38s}{level['dofs']:12d} dofs, largest eigenvalue {level['largest']:.3g}, "
                 f"operator {level['operator_us']:.1f} us"
                 for level in t.levels
             ]

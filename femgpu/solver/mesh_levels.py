@@ -190,12 +190,13 @@ class MeshLevels:
         self.meshes[-1].values(self._values)
         self.mat.setValuesCOO(self._values, addv=PETSc.InsertMode.INSERT_VALUES)
 
-    def view(self) -> list[str]:
-        """A line for each of `levels`."""
+    @property
+    def named(self) -> list[tuple[str, int, Level]]:
+        """Name and dofs of each of `levels`."""
+        spaces = [mesh.space for mesh in self.meshes]
         return [
-            f"degree 1 on {mesh.space.mesh.num_cells_global} cells: {mesh.space.num_dofs} dofs, sparse, largest eigenvalue "
-            f"{level.largest:.4g}"
-            for mesh, level in zip(self.meshes, self.levels, strict=False)
+            (f"degree 1 on {space.mesh.num_cells_global} cells, sparse", space.num_dofs, level)
+            for space, level in zip(spaces, self.levels, strict=False)
         ]
 
     def _create(self) -> PETSc.Mat:

@@ -130,16 +130,10 @@ class PMG(Ahead):
         kind = f"Chebyshev of {self._options.kind} kind over the diagonal, {self._options.steps} products before and after"
         precision = "single" if self._single else "double" + (f" because {self._objection}" if self._objection else "")
         viewer.printfASCII(f"  femgpu.PMG, {len(self._operators)} levels, {kind}, in {precision} precision\n")
-        for operator, level in zip(self._operators, self._levels, strict=False):
-            space = operator.local.space
-            viewer.printfASCII(f"    degree {space.degree}: {space.num_dofs} dofs, largest eigenvalue {level.largest:.4g}\n")
-        assert self._below is not None
-        lines = [] if self._meshes is None else self._meshes.view()
+        for what, dofs, level in self.levels:
+            viewer.printfASCII(f"    {what}: {dofs} dofs, largest eigenvalue {level.largest:.4g}\n")
         if self._refusal:
-            lines.append(f"no {'more ' * bool(lines)}levels on coarser meshes: {self._refusal}")
-        lines += [f"matrix of {its.vectors.num_owned} dofs, largest eigenvalue {its.largest:.4g}" for its in self._below.levels]
-        for line in lines:
-            viewer.printfASCII(f"    {line}\n")
+            viewer.printfASCII(f"    no {'more ' * (self._meshes is not None)}levels on coarser meshes: {self._refusal}\n")
         space = self._operators[-1].local.space if self._meshes is None else self._meshes.meshes[-1].space
         viewer.printfASCII(f"    degree {space.degree}: {space.num_dofs} dofs, assembled, by\n")
         viewer.pushASCIITab()
@@ -147,15 +141,12 @@ class PMG(Ahead):
         viewer.popASCIITab()
 
     @property
-    def levels(self) -> list[tuple[str, Level]]:
-        """The levels that are smoothed, from the finest down, each with a name; empty before the first set-up."""
-        if self._below is None:
-            return []
-        meshes = [] if self._meshes is None else self._meshes.levels
-        named = [
-            (f"degree {operator.local.space.degree}", level) for operator, level in zip(self._operators, self._levels, strict=False)
-        ]
-        return [*named, *(("coarser mesh", level) for level in meshes), *(("algebraic", level) for level in self._below.levels)]
+    def levels(self) -> list[tuple[str, int, Level]]:
+        """Name and dofs of the levels that are smoothed, from the finest down; empty before the first set-up."""
+        spaces = [operator.local.space for operator in self._operators]
+        found = [(f"degree {space.degree}", space.num_dofs, level) for space, level in zip(spaces, self._levels, strict=False)]
+        found += [] if self._meshes is None else self._meshes.named
+        return found + [("matrix", its.vectors.num_owned, its) for its in (self._below.levels if self._below else [])]
 
     def destroy(self, pc: PETSc.PC) -> None:
         """Lets levels and inner PC go."""
