@@ -60,7 +60,8 @@ _MOST = 65536
 OPTIONS = (
     Option("femgpu_schedule", str, "auto", "how work is laid out on the device",
            ("auto", "sumfact", "cell", "transposed", "matrix"),
-           parameters=(("sumfact", ("group_size", "lanes", "items", "cells", "pencils", "planes", "derivatives")),
+           parameters=(("sumfact", ("group_size", "lanes", "items", "cells", "pencils", "split", "planes", "merged", "turned",
+                                    "derivatives")),
                        ("cell", ("group_size",)), ("transposed", ("blocks", "batches")),
                        ("matrix", ("rows", "columns", "cells", "points")))),
     Option("femgpu_precision", str, "double", "arithmetic of the kernels; PETSc stays double", ("double", "single", "mixed")),

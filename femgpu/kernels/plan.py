@@ -142,6 +142,16 @@ class Plan(ABC):
         return ("geometry.cl", "basis.cl")
 
     @property
+    def splits(self) -> bool:
+        """Whether lines are multiplied by even and odd parts of their 1D matrices."""
+        return False
+
+    @property
+    def adjugates(self) -> bool:
+        """Whether maps are rebuilt as adjugates of the Jacobian, in place of its inverse, which takes fewer operations."""
+        return False
+
+    @property
     def needs_coords(self) -> bool:
         """Whether the coordinates of the cell are read."""
         rebuilt = self.work.maps and self.geometry == "recomputed"

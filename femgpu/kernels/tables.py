@@ -93,6 +93,13 @@ def _line_text(plan: Plan) -> str:
         B, D = one.B[:1], one.D[:1]
         parts = [[D if axis == along else B for axis in range(work.dim)] for along in range(work.dim)]
         arrays["LINE_MAP"] = np.stack([_product(part) for part in parts], axis=1)
+    if plan.splits:
+        arrays |= {
+            f"{name}_{part}": half
+            for name, matrix in tuple(arrays.items())
+            if name == "LINE_D" or name.startswith("LINE_B")
+            for part, half in zip(("EVEN", "ODD"), parity_parts(matrix), strict=True)
+        }
     lines: list[str] = []
     numbers: list[str] = []
     for name, array in arrays.items():
@@ -105,6 +112,22 @@ def _line_text(plan: Plan) -> str:
         return "\n".join([*lines, "#define RULE(p) (p)"])
     points = ", ".join(map(str, order.tolist()))
     return "\n".join([*lines, f"__constant int d_rule[{len(order)}] = {{{points}}};", "#define RULE(p) d_rule[p]"])
+
+
+def parity_parts(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What multiplies v_c + v_(n-1-c) and v_c - v_(n-1-c), and the middle of v, in the first half of the rows of matrix v.
+
+    Args:
+        matrix: (m, n), its rows backwards are the last ones' columns backwards but for a sign.
+
+    Returns:
+        ((m + 1) // 2, (n + 1) // 2) and ((m + 1) // 2, n // 2).
+    """
+    rows, columns = (matrix.shape[0] + 1) // 2, matrix.shape[1]
+    even, odd = (0.5 * (matrix[:rows] + sign * matrix[:rows, ::-1]) for sign in (1, -1))
+    if columns % 2:
+        even[:, columns // 2] = matrix[:rows, columns // 2]
+    return even[:, : (columns + 1) // 2], odd[:, : columns // 2]
 
 
 def _product(factors: list[np.ndarray]) -> np.ndarray:

@@ -74,6 +74,13 @@ def operators(sample, rng):
     check_operator(sample, rng)
 
 
+def grids(sample, rng):
+    """A plan of a bake-off problem of test_operators."""
+    from conformance.test_operators import check_grid
+
+    check_grid(sample, rng)
+
+
 def points(sample, rng):
     """A sum over points of test_accumulation."""
     from conformance.probes import points_probe
@@ -98,6 +105,10 @@ def of_plans(plant, **sample):
 
 def of_operators(plant, **sample):
     return Mutant(plant, operators, OPERATOR | sample)
+
+
+def of_grids(plant, schedule, name="bp3"):
+    return Mutant(plant, grids, dict(name=name, degree=2, schedule=schedule))
 
 
 def no_zeroing(setattr):
@@ -311,6 +322,14 @@ MUTANTS = {
         shape="affine",
         geometry="recomputed",
     ),
+    "neighbours' sums are added twice": of_grids(text("if (!given)", "if (1)"), "sumfact:planes=3,merged=1"),
+    "neighbours' sums are lost": of_grids(text("taken ? sums[l] +", "taken ? 0 *"), "sumfact:planes=3,merged=1,turned=1"),
+    "odd parts of a line are forgotten": of_grids(text("sum + difference;", "sum;"), "sumfact:pencils=3,split=1"),
+    "middle of a line is forgotten": of_grids(text("even[1] = values[1];", "even[1] = 0;"), "sumfact:pencils=3,split=1", "bp5"),
+    "vertices along the axes in their old order": of_grids(
+        text("b = x[2], c = x[1]", "b = x[1], c = x[2]"), "sumfact:planes=3,turned=1"
+    ),
+    "derivatives are not divided by the determinant": of_grids(text("*= inverse_det;", "*= 1;"), "sumfact:pencils=3"),
     "gather_sum assigns": of_operators(
         text("d_l[NODE(d_nodes[node]) + c] += (scalar)sum", "d_l[NODE(d_nodes[node]) + c] = (scalar)sum")
     ),

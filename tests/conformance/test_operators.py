@@ -1,6 +1,7 @@
 """Operators of whole forms: several terms, sums over E-vectors, prescribed entries, dirty buffers, what is kept at the points."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,13 +11,18 @@ from conformance.samples import FORMS, LOW, draw, make_problem, make_settings
 from conformance.table import MUST, limits_of
 from petsc4py import PETSc
 
+from femgpu import options
+from femgpu.bench.bakeoff import weak_form
+from femgpu.bench.grid import Grid, GridSpace
+from femgpu.forms import bilinear_form
+from femgpu.model.bakeoff import PROBLEMS
 from femgpu.operators import FormOperator
 from femgpu.operators.planner import STATES
 from femgpu.runtime import for_comm
 
 AXES = dict(
     element=[(cell, degree) for cell, degree in LOW if degree <= 2],
-    schedule=("auto", *MUST),
+    schedule=("auto", *MUST, "sumfact:pencils=3,split=1", "sumfact:planes=3,merged=1,turned=1"),
     num_comp=(1, 2, 3),
     form=FORMS,
     precision=("double", "single", "mixed"),
@@ -30,6 +36,14 @@ AXES = dict(
     matrix=(False, True, False),
 )
 NUM_SAMPLES = 12
+# Plans of bake-off problems: lines of even and of odd length by their parts, axes in another order, sums of neighbours together.
+GRIDS = [
+    ("bp3", 2, "sumfact:pencils=3,split=1"),
+    ("bp5", 2, "sumfact:pencils=3,split=1"),
+    ("bp2", 2, "sumfact:planes=3,merged=1"),
+    ("bp3", 2, "sumfact:planes=3,merged=1,turned=1"),
+    ("bp5", 2, "sumfact:planes=3,merged=1,turned=1"),
+]
 # What takes the place of forms with integrals over facets.
 WITHOUT_FACETS = {
     "boundary": "all",
@@ -50,9 +64,10 @@ def test_operators_are_right(seed, rng, number):
 
 def check_operator(sample, rng):
     """All targets of a sample's form, twice in a row with other data."""
-    if sample.schedule != "auto" and sample.element[0] not in MUST[sample.schedule].cells:
+    name = sample.schedule.partition(":")[0]
+    if name != "auto" and sample.element[0] not in MUST[name].cells:
         # What is asked for by name and refused is an error.
-        sample.element = MUST[sample.schedule].cells[-1], sample.element[1]
+        sample.element = MUST[name].cells[-1], sample.element[1]
     if sample.schedule == "transposed":
         sample.form = WITHOUT_FACETS.get(sample.form, sample.form)
     print(sample)
@@ -65,6 +80,26 @@ def check_operator(sample, rng):
             case.check_matrices()
         case.runtime.check_guards(keep=attempt == 0)
         case.change()
+
+
+@pytest.mark.parametrize(("name", "degree", "schedule"), GRIDS)
+def test_cells_of_a_group_share_nodes(name, degree, schedule, rng):
+    check_grid(SimpleNamespace(name=name, degree=degree, schedule=schedule), rng)
+
+
+def check_grid(sample, rng):
+    """The action of a bake-off problem on a bent box, whose neighbours are in the same work-group, is that of schedule cell."""
+    problem, results = PROBLEMS[sample.name], []
+    form = bilinear_form(weak_form(problem, GridSpace(Grid((4, 2, 2)), sample.degree, problem.num_comp)))
+    direction = rng.uniform(-1, 1, form.space.num_local)
+    for schedule in ("cell", sample.schedule):
+        settings = replace(options.read(), schedule=schedule, geometry="recomputed", qdata="recompute", scatter="atomic")
+        operator = FormOperator(form, settings, for_comm("", PETSc.COMM_SELF.tompi4py()))
+        operator.update()
+        operator.runtime.write(operator.w, direction)
+        operator.action()
+        results.append(operator.runtime.read(operator.out, np.empty_like(direction)))
+    np.testing.assert_allclose(results[1], results[0], rtol=0, atol=1e-13 * np.abs(results[0]).max())
 
 
 class Case:

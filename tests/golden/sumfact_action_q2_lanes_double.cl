@@ -116,36 +116,36 @@ inline real reciprocal(const real x) {
 #endif
 }
 
-// Inverts J; returns the determinant.
-inline real invert(const real *J, real *J_inv) {
+// The inverse of J times its determinant, which is returned.
+inline real adjugate(const real *J, real *out) {
 #if DIM == 1
-  J_inv[0] = reciprocal(J[0]);
+  out[0] = 1;
   return J[0];
 #elif DIM == 2
-  const real det = J[0] * J[3] - J[1] * J[2];
-  const real scale = reciprocal(det);
-  J_inv[0] = J[3] * scale;
-  J_inv[1] = -J[1] * scale;
-  J_inv[2] = -J[2] * scale;
-  J_inv[3] = J[0] * scale;
-  return det;
+  out[0] = J[3];
+  out[1] = -J[1];
+  out[2] = -J[2];
+  out[3] = J[0];
+  return J[0] * J[3] - J[1] * J[2];
 #else
-  const real c0 = J[4] * J[8] - J[5] * J[7];
-  const real c1 = J[5] * J[6] - J[3] * J[8];
-  const real c2 = J[3] * J[7] - J[4] * J[6];
-  const real det = J[0] * c0 + J[1] * c1 + J[2] * c2;
-  const real scale = reciprocal(det);
-  J_inv[0] = c0 * scale;
-  J_inv[1] = (J[2] * J[7] - J[1] * J[8]) * scale;
-  J_inv[2] = (J[1] * J[5] - J[2] * J[4]) * scale;
-  J_inv[3] = c1 * scale;
-  J_inv[4] = (J[0] * J[8] - J[2] * J[6]) * scale;
-  J_inv[5] = (J[2] * J[3] - J[0] * J[5]) * scale;
-  J_inv[6] = c2 * scale;
-  J_inv[7] = (J[1] * J[6] - J[0] * J[7]) * scale;
-  J_inv[8] = (J[0] * J[4] - J[1] * J[3]) * scale;
-  return det;
+  out[0] = J[4] * J[8] - J[5] * J[7];
+  out[1] = J[2] * J[7] - J[1] * J[8];
+  out[2] = J[1] * J[5] - J[2] * J[4];
+  out[3] = J[5] * J[6] - J[3] * J[8];
+  out[4] = J[0] * J[8] - J[2] * J[6];
+  out[5] = J[2] * J[3] - J[0] * J[5];
+  out[6] = J[3] * J[7] - J[4] * J[6];
+  out[7] = J[1] * J[6] - J[0] * J[7];
+  out[8] = J[0] * J[4] - J[1] * J[3];
+  return J[0] * out[0] + J[1] * out[3] + J[2] * out[6];
 #endif
+}
+
+// Inverts J; returns the determinant.
+inline real invert(const real *J, real *J_inv) {
+  const real det = adjugate(J, J_inv), scale = reciprocal(det);
+  for (int i = 0; i < DIM * DIM; ++i) J_inv[i] *= scale;
+  return det;
 }
 
 // Outward unit normal n = J^-T N / |J^-T N| of a facet from that of the reference facet, N; returns |J^-T N|.
@@ -281,6 +281,13 @@ inline real rebuild(const int num_basis, const int p, LATTICE const real *x_e, r
   return invert(J, J_inv);
 }
 
+// The inverse Jacobian times the determinant in its place.
+inline real rebuild_adjugate(const int num_basis, const int p, LATTICE const real *x_e, real *out) {
+  real J[DIM * DIM];
+  interpolate_reference_gradient(num_basis, DIM, p, x_e, J);
+  return adjugate(J, out);
+}
+
 // What multiplies the test function's values: weight f0[c]
 inline void integrate_value(const int num_basis, const int num_comp, const int p, const real weight, const real *f0, LATTICE accum *e) {
   for (int c = 0; c < num_comp; ++c) e[AT_POINT(c, p)] = (accum)(weight * f0[c]);
@@ -363,7 +370,9 @@ void action(const int first, const int count, __global const scalar *restrict d_
       accum *r_f0_e = (accum *)r_f0_q + lane;
       real J_inv[DIM * DIM], det_J;
     // tabulate
-    det_J = rebuild(NUM_COORD_BASIS, TABLE_D(1, q), r_x_e, J_inv);
+    // J_inv times det_J stands in place of J_inv: derivatives are divided, and in fluxes det_J cancels.
+    det_J = rebuild_adjugate(NUM_COORD_BASIS, TABLE_D(1, q), r_x_e, J_inv);
+    const real inverse_det = reciprocal(det_J);
 
     real r_u[1];
     real r_u_x[1];
@@ -379,6 +388,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     real r_s[1];
     interpolate_value(9, 1, TABLE_B(0, q), r_w_e, r_w + 0);
     interpolate_gradient(9, 1, TABLE_D(0, q), r_w_e, J_inv, r_w_x + 0 * DIM);
+    for (int i = 0; i < 1 * DIM; ++i) r_w_x[0 * DIM + i] *= inverse_det;
     const real measure = det_J;
     const real weight = TABLE_W(q) * measure;
 
@@ -390,7 +400,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
 
     // integrate
     integrate_value(9, 1, TABLE_B(0, q), weight, f0 + 0, r_f0_e);
-    integrate_gradient(9, 1, TABLE_D(0, q), weight, J_inv, f1 + 0 * DIM, r_f0_e);
+    integrate_gradient(9, 1, TABLE_D(0, q), TABLE_W(q), J_inv, f1 + 0 * DIM, r_f0_e);
 
     }
   }

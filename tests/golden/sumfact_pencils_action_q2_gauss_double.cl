@@ -117,36 +117,36 @@ inline real reciprocal(const real x) {
 #endif
 }
 
-// Inverts J; returns the determinant.
-inline real invert(const real *J, real *J_inv) {
+// The inverse of J times its determinant, which is returned.
+inline real adjugate(const real *J, real *out) {
 #if DIM == 1
-  J_inv[0] = reciprocal(J[0]);
+  out[0] = 1;
   return J[0];
 #elif DIM == 2
-  const real det = J[0] * J[3] - J[1] * J[2];
-  const real scale = reciprocal(det);
-  J_inv[0] = J[3] * scale;
-  J_inv[1] = -J[1] * scale;
-  J_inv[2] = -J[2] * scale;
-  J_inv[3] = J[0] * scale;
-  return det;
+  out[0] = J[3];
+  out[1] = -J[1];
+  out[2] = -J[2];
+  out[3] = J[0];
+  return J[0] * J[3] - J[1] * J[2];
 #else
-  const real c0 = J[4] * J[8] - J[5] * J[7];
-  const real c1 = J[5] * J[6] - J[3] * J[8];
-  const real c2 = J[3] * J[7] - J[4] * J[6];
-  const real det = J[0] * c0 + J[1] * c1 + J[2] * c2;
-  const real scale = reciprocal(det);
-  J_inv[0] = c0 * scale;
-  J_inv[1] = (J[2] * J[7] - J[1] * J[8]) * scale;
-  J_inv[2] = (J[1] * J[5] - J[2] * J[4]) * scale;
-  J_inv[3] = c1 * scale;
-  J_inv[4] = (J[0] * J[8] - J[2] * J[6]) * scale;
-  J_inv[5] = (J[2] * J[3] - J[0] * J[5]) * scale;
-  J_inv[6] = c2 * scale;
-  J_inv[7] = (J[1] * J[6] - J[0] * J[7]) * scale;
-  J_inv[8] = (J[0] * J[4] - J[1] * J[3]) * scale;
-  return det;
+  out[0] = J[4] * J[8] - J[5] * J[7];
+  out[1] = J[2] * J[7] - J[1] * J[8];
+  out[2] = J[1] * J[5] - J[2] * J[4];
+  out[3] = J[5] * J[6] - J[3] * J[8];
+  out[4] = J[0] * J[8] - J[2] * J[6];
+  out[5] = J[2] * J[3] - J[0] * J[5];
+  out[6] = J[3] * J[7] - J[4] * J[6];
+  out[7] = J[1] * J[6] - J[0] * J[7];
+  out[8] = J[0] * J[4] - J[1] * J[3];
+  return J[0] * out[0] + J[1] * out[3] + J[2] * out[6];
 #endif
+}
+
+// Inverts J; returns the determinant.
+inline real invert(const real *J, real *J_inv) {
+  const real det = adjugate(J, J_inv), scale = reciprocal(det);
+  for (int i = 0; i < DIM * DIM; ++i) J_inv[i] *= scale;
+  return det;
 }
 
 // Outward unit normal n = J^-T N / |J^-T N| of a facet from that of the reference facet, N; returns |J^-T N|.
@@ -266,6 +266,13 @@ inline real rebuild(const int num_basis, const int p, LATTICE const real *x_e, r
   return invert(J, J_inv);
 }
 
+// The inverse Jacobian times the determinant in its place.
+inline real rebuild_adjugate(const int num_basis, const int p, LATTICE const real *x_e, real *out) {
+  real J[DIM * DIM];
+  interpolate_reference_gradient(num_basis, DIM, p, x_e, J);
+  return adjugate(J, out);
+}
+
 // What multiplies the test function's values: weight f0[c]
 inline void integrate_value(const int num_basis, const int num_comp, const int p, const real weight, const real *f0, LATTICE accum *e) {
   for (int c = 0; c < num_comp; ++c) e[AT_POINT(c, p)] = (accum)(weight * f0[c]);
@@ -310,13 +317,20 @@ void action(const int first, const int count, __global const scalar *restrict d_
   __local accum *l_fields = l_slots, *l_rows = l_slots;
 
   // gather
+  int x_offsets[1];
+  SHORT for (int turn = 0; turn < 1; ++turn)
+    x_offsets[turn] = d_coord_offsets[AT_d_coord_offsets(cell, min(item + turn * ITEMS, NUM_COORD_BASIS - 1))];
+  int w_offsets[3];
+  if (g < 3 && h < 3)
+    SHORT for (int n = 0; n < 3; ++n) w_offsets[n] = d_w_offsets[AT_d_w_offsets(cell, g * 1 + h * 9 + n * 3)];
+  real x_values[1 * DIM];
+  SHORT for (int turn = 0; turn < 1; ++turn)
+    SHORT for (int d = 0; d < DIM; ++d) x_values[turn * DIM + d] = d_coords[x_offsets[turn] + d];
   if (g < 3 && h < 3) {
     const int at = g * 1 + h * PLANE;
-    int offsets[3];
-    SHORT for (int n = 0; n < 3; ++n) offsets[n] = d_w_offsets[AT_d_w_offsets(cell, g * 1 + h * 9 + n * 3)];
     COMPONENTS for (int c = 0; c < 1; ++c) {
       real nodes[3];
-      SHORT for (int n = 0; n < 3; ++n) nodes[n] = (real)d_w[offsets[n] + c];
+      SHORT for (int n = 0; n < 3; ++n) nodes[n] = (real)d_w[w_offsets[n] + c];
       real values[4];
       SHORT for (int r = 0; r < 4; ++r) {
         real sum = 0;
@@ -326,8 +340,9 @@ void action(const int first, const int count, __global const scalar *restrict d_
       SHORT for (int r = 0; r < 4; ++r) (l_fields + (0 + c) * SLAB + at)[r * ROW] = values[r];
     }
   }
-  EACH(i, NUM_COORD_BASIS)
-    for (int d = 0; d < DIM; ++d) l_x[d * NUM_COORD_BASIS + i] = d_coords[d_coord_offsets[AT_d_coord_offsets(cell, i)] + d];
+  SHORT for (int turn = 0; turn < 1; ++turn)
+    if (item + turn * ITEMS < NUM_COORD_BASIS)
+      SHORT for (int d = 0; d < DIM; ++d) l_x[d * NUM_COORD_BASIS + item + turn * ITEMS] = x_values[turn * DIM + d];
   barrier(CLK_LOCAL_MEM_FENCE);
 
   // tabulate
@@ -444,7 +459,9 @@ void action(const int first, const int count, __global const scalar *restrict d_
       accum r_f0_e[4];
       real J_inv[DIM * DIM], det_J;
     // tabulate
-    det_J = rebuild(NUM_COORD_BASIS, TABLE_D(1, q), r_x_e, J_inv);
+    // J_inv times det_J stands in place of J_inv: derivatives are divided, and in fluxes det_J cancels.
+    det_J = rebuild_adjugate(NUM_COORD_BASIS, TABLE_D(1, q), r_x_e, J_inv);
+    const real inverse_det = reciprocal(det_J);
 
     real r_u[1];
     real r_u_x[1];
@@ -460,6 +477,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     real r_s[1];
     interpolate_value(27, 1, TABLE_B(0, q), r_w_e, r_w + 0);
     interpolate_gradient(27, 1, TABLE_D(0, q), r_w_e, J_inv, r_w_x + 0 * DIM);
+    for (int i = 0; i < 1 * DIM; ++i) r_w_x[0 * DIM + i] *= inverse_det;
     const real measure = det_J;
     const real weight = TABLE_W(q) * measure;
 
@@ -471,7 +489,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
 
     // integrate
     integrate_value(27, 1, TABLE_B(0, q), weight, f0 + 0, r_f0_e);
-    integrate_gradient(27, 1, TABLE_D(0, q), weight, J_inv, f1 + 0 * DIM, r_f0_e);
+    integrate_gradient(27, 1, TABLE_D(0, q), TABLE_W(q), J_inv, f1 + 0 * DIM, r_f0_e);
 
       SHORT for (int i = 0; i < 4; ++i)
         l_rows[(0 + i) * SLAB + at + n * PLANE] = r_f0_e[i];
@@ -567,10 +585,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         atomic_add_scalar(d_out + offsets[n] + c, (scalar)nodes[n] * r_scale);
       }
       if (d_dots)
-        SHORT for (int n = 0; n < 3; ++n) {
-          const int b = g * 1 + h * 9 + n * 3;
-          r_dot += (double)nodes[n] * ((real)d_w[d_test0_offsets[AT_d_test0_offsets(cell, (b * 1 + c))]]);
-        }
+        SHORT for (int n = 0; n < 3; ++n) r_dot += (double)nodes[n] * ((real)d_w[offsets[n] + c]);
     }
   }
   if (d_dots) add_dot(d_dots, r_dot);

@@ -115,36 +115,36 @@ inline real reciprocal(const real x) {
 #endif
 }
 
-// Inverts J; returns the determinant.
-inline real invert(const real *J, real *J_inv) {
+// The inverse of J times its determinant, which is returned.
+inline real adjugate(const real *J, real *out) {
 #if DIM == 1
-  J_inv[0] = reciprocal(J[0]);
+  out[0] = 1;
   return J[0];
 #elif DIM == 2
-  const real det = J[0] * J[3] - J[1] * J[2];
-  const real scale = reciprocal(det);
-  J_inv[0] = J[3] * scale;
-  J_inv[1] = -J[1] * scale;
-  J_inv[2] = -J[2] * scale;
-  J_inv[3] = J[0] * scale;
-  return det;
+  out[0] = J[3];
+  out[1] = -J[1];
+  out[2] = -J[2];
+  out[3] = J[0];
+  return J[0] * J[3] - J[1] * J[2];
 #else
-  const real c0 = J[4] * J[8] - J[5] * J[7];
-  const real c1 = J[5] * J[6] - J[3] * J[8];
-  const real c2 = J[3] * J[7] - J[4] * J[6];
-  const real det = J[0] * c0 + J[1] * c1 + J[2] * c2;
-  const real scale = reciprocal(det);
-  J_inv[0] = c0 * scale;
-  J_inv[1] = (J[2] * J[7] - J[1] * J[8]) * scale;
-  J_inv[2] = (J[1] * J[5] - J[2] * J[4]) * scale;
-  J_inv[3] = c1 * scale;
-  J_inv[4] = (J[0] * J[8] - J[2] * J[6]) * scale;
-  J_inv[5] = (J[2] * J[3] - J[0] * J[5]) * scale;
-  J_inv[6] = c2 * scale;
-  J_inv[7] = (J[1] * J[6] - J[0] * J[7]) * scale;
-  J_inv[8] = (J[0] * J[4] - J[1] * J[3]) * scale;
-  return det;
+  out[0] = J[4] * J[8] - J[5] * J[7];
+  out[1] = J[2] * J[7] - J[1] * J[8];
+  out[2] = J[1] * J[5] - J[2] * J[4];
+  out[3] = J[5] * J[6] - J[3] * J[8];
+  out[4] = J[0] * J[8] - J[2] * J[6];
+  out[5] = J[2] * J[3] - J[0] * J[5];
+  out[6] = J[3] * J[7] - J[4] * J[6];
+  out[7] = J[1] * J[6] - J[0] * J[7];
+  out[8] = J[0] * J[4] - J[1] * J[3];
+  return J[0] * out[0] + J[1] * out[3] + J[2] * out[6];
 #endif
+}
+
+// Inverts J; returns the determinant.
+inline real invert(const real *J, real *J_inv) {
+  const real det = adjugate(J, J_inv), scale = reciprocal(det);
+  for (int i = 0; i < DIM * DIM; ++i) J_inv[i] *= scale;
+  return det;
 }
 
 // Outward unit normal n = J^-T N / |J^-T N| of a facet from that of the reference facet, N; returns |J^-T N|.
@@ -205,8 +205,8 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define SLAB 80
 #define POINTS_UNROLL
 // Schedule sumfact on hexahedra, ITEMS work-items for each of the CELLS cells of a work-group. An item has a plane of points, across the
-// second direction, in its registers, where it contracts the other two directions. For the second direction it takes a plane across
-// the third, by way of local memory, and so do the nodes unless they are the points.
+// second axis, in its registers, where it contracts the other two directions. For the second axis it takes a plane across the
+// third, by way of local memory, and so do the nodes unless they are the points. Which direction an axis is says `plan.axes`.
 // Index space: local id = (cell, item). Past the last cell of the launch items repeat it and write nothing.
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
@@ -262,6 +262,13 @@ inline real rebuild(const int num_basis, const int p, LATTICE const real *x_e, r
   return invert(J, J_inv);
 }
 
+// The inverse Jacobian times the determinant in its place.
+inline real rebuild_adjugate(const int num_basis, const int p, LATTICE const real *x_e, real *out) {
+  real J[DIM * DIM];
+  interpolate_reference_gradient(num_basis, DIM, p, x_e, J);
+  return adjugate(J, out);
+}
+
 // What multiplies the test function's values: weight f0[c]
 inline void integrate_value(const int num_basis, const int num_comp, const int p, const real weight, const real *f0, LATTICE accum *e) {
   for (int c = 0; c < num_comp; ++c) e[AT_POINT(c, p)] = (accum)(weight * f0[c]);
@@ -306,12 +313,13 @@ void action(const int first, const int count, __global const scalar *restrict d_
   const int inside = item < 4;
 
   // gather
+  int w_offsets[9];
+  if (item < 3)
+    SHORT for (int l = 0; l < 9; ++l) w_offsets[l] = d_w_offsets[AT_d_w_offsets(cell, (l % 3) * 1 + (l / 3) * 3 + (item) * 9)];
   if (item < 3) {
-    int offsets[9];
-    SHORT for (int l = 0; l < 9; ++l) offsets[l] = d_w_offsets[AT_d_w_offsets(cell, (l + 9 * item))];
     SHORT for (int c = 0; c < 1; ++c) {
       real nodes[9];
-      SHORT for (int l = 0; l < 9; ++l) nodes[l] = (real)d_w[offsets[l] + c];
+      SHORT for (int l = 0; l < 9; ++l) nodes[l] = (real)d_w[w_offsets[l] + c];
       __local real *plane = l_fields + (0 + c) * SLAB + item * PLANE;
       real partial[12], values[PLACES];
       SHORT for (int l = 0; l < 3; ++l)
@@ -400,7 +408,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     }
     SHORT for (int k = 0; k < 4; ++k)
       SHORT for (int i = 0; i < 4; ++i) {
-        const int place = i + 4 * item + 16 * k, q = RULE(place);
+        const int place = (i) * 1 + (item) * 4 + (k) * 16, q = RULE(place);
         real r_w_e[4];
         SHORT for (int l = 0; l < 4; ++l) r_w_e[l] = r_w_q[l * PLACES + k * 4 + i];
         accum r_f0_e[4];
@@ -504,13 +512,13 @@ void action(const int first, const int count, __global const scalar *restrict d_
           SHORT for (int n = 0; n < 4; ++n) to[m * PLANE + n] = partial[m * 4 + n];
     }
   barrier(CLK_LOCAL_MEM_FENCE);
-  if (item < 3)
+  if (item < 3) {
     SHORT for (int c = 0; c < 1; ++c) {
       const __local accum *plane = l_rows + (0 + c) * SLAB + item * PLANE;
-      accum partial[PLACES];
+      accum sums[9];
+      accum partial[PLACES], lines[12];
       SHORT for (int m = 0; m < 4; ++m)
           SHORT for (int n = 0; n < 4; ++n) partial[m * 4 + n] = plane[m * ROW + n];
-      accum lines[12], sums[9];
       SHORT for (int l = 0; l < 4; ++l)
           SHORT for (int r = 0; r < 3; ++r) {
             accum sum = 0;
@@ -526,16 +534,16 @@ void action(const int first, const int count, __global const scalar *restrict d_
             sums[r * 1 + l * 3] = sum;
           }
       if (past < count) {
+        int f0_offsets[9];
+        SHORT for (int l = 0; l < 9; ++l) f0_offsets[l] = d_test0_offsets[AT_d_test0_offsets(cell, (l % 3) * 1 + (l / 3) * 3 + (item) * 9)];
         SHORT for (int l = 0; l < 9; ++l) {
-          const int offset = d_test0_offsets[AT_d_test0_offsets(cell, (l + 9 * item))];
-          atomic_add_scalar(d_out + offset + c, (scalar)sums[l] * r_scale);
+          atomic_add_scalar(d_out + f0_offsets[l] + c, (scalar)sums[l] * r_scale);
         }
         if (d_dots)
-          SHORT for (int l = 0; l < 9; ++l) {
-            const int b = (l + 9 * item);
-            r_dot += (double)sums[l] * ((real)d_w[d_test0_offsets[AT_d_test0_offsets(cell, (b * 1 + c))]]);
-          }
+          SHORT for (int l = 0; l < 9; ++l) r_dot += (double)sums[l] * ((real)d_w[f0_offsets[l] + c]);
       }
     }
+  }
+
   if (d_dots) add_dot(d_dots, r_dot);
 }

@@ -84,36 +84,36 @@ inline real reciprocal(const real x) {
 #endif
 }
 
-// Inverts J; returns the determinant.
-inline real invert(const real *J, real *J_inv) {
+// The inverse of J times its determinant, which is returned.
+inline real adjugate(const real *J, real *out) {
 #if DIM == 1
-  J_inv[0] = reciprocal(J[0]);
+  out[0] = 1;
   return J[0];
 #elif DIM == 2
-  const real det = J[0] * J[3] - J[1] * J[2];
-  const real scale = reciprocal(det);
-  J_inv[0] = J[3] * scale;
-  J_inv[1] = -J[1] * scale;
-  J_inv[2] = -J[2] * scale;
-  J_inv[3] = J[0] * scale;
-  return det;
+  out[0] = J[3];
+  out[1] = -J[1];
+  out[2] = -J[2];
+  out[3] = J[0];
+  return J[0] * J[3] - J[1] * J[2];
 #else
-  const real c0 = J[4] * J[8] - J[5] * J[7];
-  const real c1 = J[5] * J[6] - J[3] * J[8];
-  const real c2 = J[3] * J[7] - J[4] * J[6];
-  const real det = J[0] * c0 + J[1] * c1 + J[2] * c2;
-  const real scale = reciprocal(det);
-  J_inv[0] = c0 * scale;
-  J_inv[1] = (J[2] * J[7] - J[1] * J[8]) * scale;
-  J_inv[2] = (J[1] * J[5] - J[2] * J[4]) * scale;
-  J_inv[3] = c1 * scale;
-  J_inv[4] = (J[0] * J[8] - J[2] * J[6]) * scale;
-  J_inv[5] = (J[2] * J[3] - J[0] * J[5]) * scale;
-  J_inv[6] = c2 * scale;
-  J_inv[7] = (J[1] * J[6] - J[0] * J[7]) * scale;
-  J_inv[8] = (J[0] * J[4] - J[1] * J[3]) * scale;
-  return det;
+  out[0] = J[4] * J[8] - J[5] * J[7];
+  out[1] = J[2] * J[7] - J[1] * J[8];
+  out[2] = J[1] * J[5] - J[2] * J[4];
+  out[3] = J[5] * J[6] - J[3] * J[8];
+  out[4] = J[0] * J[8] - J[2] * J[6];
+  out[5] = J[2] * J[3] - J[0] * J[5];
+  out[6] = J[3] * J[7] - J[4] * J[6];
+  out[7] = J[1] * J[6] - J[0] * J[7];
+  out[8] = J[0] * J[4] - J[1] * J[3];
+  return J[0] * out[0] + J[1] * out[3] + J[2] * out[6];
 #endif
+}
+
+// Inverts J; returns the determinant.
+inline real invert(const real *J, real *J_inv) {
+  const real det = adjugate(J, J_inv), scale = reciprocal(det);
+  for (int i = 0; i < DIM * DIM; ++i) J_inv[i] *= scale;
+  return det;
 }
 
 // Outward unit normal n = J^-T N / |J^-T N| of a facet from that of the reference facet, N; returns |J^-T N|.

@@ -30,6 +30,7 @@ from femgpu.kernels.schedules import (
     TransposedPlan,
 )
 from femgpu.kernels.schedules.transposed import LEAST_ITEMS
+from femgpu.kernels.tables import parity_parts
 from femgpu.model import Beta, Limits
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -149,9 +150,37 @@ def test_barriers_and_local_memory_of_sum_factorisation():
     for q1d, cells in ((6, 4), (7, 3), (8, 1), (9, 1)):
         (default, *_) = schedule_named("sumfact").plans(sumfact(3, q1d, q1d).work, gpu, Wish())
         assert type(default) is SumfactPencilPlan and (default.items, default.cells) == (q1d**2, cells)
+    # What may be switched on is offered where nothing is asked for, with and without.
+    for name, switches in (("pencils", (None, "split")), ("planes", (None, "merged", "turned"))):
+        plans = list(schedule_named("sumfact").plans(sumfact(3, 4, 3).work, gpu, Wish(parameters=((name, 2),))))
+        for count, found in enumerate(plans[: len(switches)]):
+            assert all(getattr(found, switch) == (place <= count) for place, switch in enumerate(switches) if switch)
+        asked = Wish(parameters=((name, 2), (switches[-1], 1)))
+        (default, *others) = schedule_named("sumfact").plans(sumfact(3, 4, 3).work, gpu, asked)
+        assert getattr(default, switches[-1]) and not any(isinstance(other, SumfactPencilPlan) for other in others)
+    turned = SumfactPlanePlan(sumfact(3, 4, 3).work, derivatives=2, turned=True)
+    assert (
+        turned.axes == (1, 2, 0) and turned.vertex(1, 0, 0) == "x[2]" and turned.node(3) == "(l % 3) * 3 + (l / 3) * 9 + (item) * 1"
+    )
+    # Rows must be their counterparts backwards.
+    assert not SumfactPencilPlan(sumfact(3, 4, 3).work, derivatives=2, split=True).splits
     # Registers hold a cell of degree 1.
     (default, *_) = schedule_named("sumfact").plans(sumfact(3, 2, 2).work, gpu, Wish())
     assert type(default) is SumfactPlan and (default.lanes, default.group_size) == (1, 128)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("rows", "columns"), [(4, 3), (5, 5), (6, 6)])
+def test_parts_of_a_matrix(rows, columns, sign, rng):
+    """Sums and differences of a vector's ends are all that half of the rows need, and the others are these backwards."""
+    matrix, vector = rng.random((rows, columns)), rng.random(columns)
+    matrix += sign * matrix[::-1, ::-1]
+    sums, differences = vector + vector[::-1], vector - vector[::-1]
+    sums[columns // 2] /= 1 + columns % 2
+    even, odd = parity_parts(matrix)
+    even, odd = even @ sums[: even.shape[1]], odd @ differences[: odd.shape[1]]
+    found = np.concatenate([even + odd, sign * (even - odd)[: rows // 2][::-1]])
+    np.testing.assert_allclose(found, matrix @ vector, rtol=0, atol=1e-14)
 
 
 def test_beta_model_of_the_paper():
@@ -581,6 +610,27 @@ CASES = {
             derivatives=2,
             unroll=2048,
             cells=8,
+        ),
+        "f0[0] = w[0];\nfor (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
+    ),
+    "sumfact_planes_merged_action_q2_gauss_double": (
+        sumfact(
+            3,
+            4,
+            3,
+            2,
+            plan=SumfactPlanePlan,
+            target="action",
+            coord_table=1,
+            affine=False,
+            scatter="atomic",
+            fields=(field("w", "w", 27),),
+            rows=(RowsWork(0, 0, 27, 1, beside="w"),),
+            derivatives=2,
+            unroll=2048,
+            cells=8,
+            turned=True,
+            merged=True,
         ),
         "f0[0] = w[0];\nfor (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
     ),

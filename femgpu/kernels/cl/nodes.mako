@@ -24,3 +24,20 @@ if (${offset} >= 0) atomic_add_scalar(d_out + ${offset}, ${sum});\
 if (!IS_PRESCRIBED(${offset}, c)) atomic_add_scalar(d_out + NODE(${offset}) + c, ${sum});\
 % endif
 </%def>\
+## The coordinates of a cell's nodes, loaded by all its items. What depends on nothing is loaded first and what is needed last is stored
+## last: a work-group waits for memory twice, whatever it loads.
+<%def name="coord_offsets(plan)">\
+  int x_offsets[${plan.coord_turns}];
+  SHORT for (int turn = 0; turn < ${plan.coord_turns}; ++turn)
+    x_offsets[turn] = d_coord_offsets[AT_d_coord_offsets(cell, min(item + turn * ITEMS, NUM_COORD_BASIS - 1))];
+</%def>\
+<%def name="coord_values(plan)">\
+  real x_values[${plan.coord_turns} * DIM];
+  SHORT for (int turn = 0; turn < ${plan.coord_turns}; ++turn)
+    SHORT for (int d = 0; d < DIM; ++d) x_values[turn * DIM + d] = d_coords[x_offsets[turn] + d];
+</%def>\
+<%def name="keep_coords(plan)">\
+  SHORT for (int turn = 0; turn < ${plan.coord_turns}; ++turn)
+    if (item + turn * ITEMS < NUM_COORD_BASIS)
+      SHORT for (int d = 0; d < DIM; ++d) l_x[d * NUM_COORD_BASIS + item + turn * ITEMS] = x_values[turn * DIM + d];
+</%def>\

@@ -52,7 +52,7 @@
 % elif row.gradient and work.reference:
     integrate_reference_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), f1 + ${row.offset} * DIM, r_f${i}_e);
 % elif row.gradient:
-    integrate_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), weight, ${J_inv}, f1 + ${row.offset} * DIM, r_f${i}_e);
+    integrate_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), ${'TABLE_W(q)' if plan.adjugates else 'weight'}, ${J_inv}, f1 + ${row.offset} * DIM, r_f${i}_e);
 % endif
 % if row.hessian and work.reference:
     integrate_reference_hessian(${row.num_basis}, ${row.num_comp}, TABLE_H(${row.table}, q), f2 + ${row.offset} * DIM * DIM, r_f${i}_e);

@@ -47,6 +47,13 @@ inline real rebuild(const int num_basis, const int p, LATTICE const real *x_e, r
   return invert(J, J_inv);
 }
 
+// The inverse Jacobian times the determinant in its place.
+inline real rebuild_adjugate(const int num_basis, const int p, LATTICE const real *x_e, real *out) {
+  real J[DIM * DIM];
+  interpolate_reference_gradient(num_basis, DIM, p, x_e, J);
+  return adjugate(J, out);
+}
+
 // What multiplies the test function's values: weight f0[c]
 inline void integrate_value(const int num_basis, const int num_comp, const int p, const real weight, const real *f0, LATTICE accum *e) {
   for (int c = 0; c < num_comp; ++c) e[AT_POINT(c, p)] = (accum)(weight * f0[c]);

@@ -1,3 +1,4 @@
+<%namespace name="lines" file="lines.mako"/>\
 <%namespace name="nodes" file="nodes.mako"/>\
 // Schedule sumfact, ITEMS work-items for each of the CELLS cells of a work-group. Between barriers an item takes lines of the
 // lattices, which stand in local memory: it reads a line into its registers, multiplies it by a 1D matrix and writes it back, so that
@@ -18,14 +19,6 @@ derived = [sums for sums in plan.lattices if plan.derives(sums)]
 #define LONG${' _Pragma("unroll 1")' if plan.unroll else ""}
 #define COMPONENTS${' _Pragma("unroll")' if plan.unrolls_components else ' _Pragma("unroll 1")' if plan.unroll else ""}
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
-## target[r] = sum_c matrix[r, c] source[c]; the bounds stand in the text, for functions would be unrolled before these are known.
-<%def name="multiply(rows, columns, row_step, column_step, matrix, source, target, type='real')">\
-SHORT for (int r = 0; r < ${rows}; ++r) {
-        ${type} sum = 0;
-        SHORT for (int m = 0; m < ${columns}; ++m) sum += (${type})${matrix}[r * ${row_step} + m * ${column_step}] * ${source}[m];
-        ${target}[r] = sum;
-      }\
-</%def>\
 <%def name="read(n, axis, line, values)">SHORT for (int r = 0; r < ${n}; ++r) ${values}[r] = (${line})[r * ${strides[axis]}];</%def>\
 <%def name="write(n, axis, values, line)">SHORT for (int r = 0; r < ${n}; ++r) (${line})[r * ${strides[axis]}] = ${values}[r];</%def>\
 ## Whether an item has a line along a direction: `done` are at the points, others at the nodes.
@@ -33,18 +26,11 @@ SHORT for (int r = 0; r < ${rows}; ++r) {
 ${" && ".join(f"{item} < {sums.sizes.q1d if other in done else sums.sizes.p1d}" for item, other in plan.across(axis))}\
 </%def>\
 <%def name="start(axis)">${" + ".join(f"{item} * {strides[other]}" for item, other in plan.across(axis))}</%def>\
-## Values along a line at the nodes to those at the points, and back.
-<%def name="interpolate(sums, source, target)">\
-${multiply(sums.sizes.q1d, sums.sizes.p1d, sums.sizes.p1d, 1, f"LINE_B{sums.sizes.table}", source, target)}\
-</%def>\
-<%def name="gather_back(sums, source, target)">\
-${multiply(sums.sizes.p1d, sums.sizes.q1d, 1, sums.sizes.p1d, f"LINE_B{sums.sizes.table}", source, target, "accum")}\
-</%def>\
 ## The derivative along the last direction of what stands in `values`, into its slot.
 <%def name="derive_last(sums, values)">\
     {
       real slope[${plan.q1d}];
-      ${multiply(plan.q1d, plan.q1d, plan.q1d, 1, "LINE_D", values, "slope")}
+      ${lines.derive(plan, values, "slope")}
       ${write(plan.q1d, last, "slope", f"l_fields + {plan.slot(sums, 'c', last)} * SLAB + at")}
     }
 </%def>\
@@ -67,23 +53,32 @@ void ${step.name}(${arguments}) {
 % endif
 
   // gather
+% if plan.needs_coords:
+${nodes.coord_offsets(plan)}\
+% endif
+% for sums, field in zip(plan.lattices, work.fields):
+% if sums.orders and work.source != "evector":
+  int ${field.name}_offsets[${sums.sizes.p1d}];
+  if (${line(along, sums, ())})
+    SHORT for (int n = 0; n < ${sums.sizes.p1d}; ++n) ${field.name}_offsets[n] = ${nodes.offset(work, field.name, place_of(along, sums.sizes.p1d))};
+% endif
+% endfor
+% if plan.needs_coords:
+${nodes.coord_values(plan)}\
+% endif
 % for sums, field in zip(plan.lattices, work.fields):
 <% p, q, comps = sums.sizes.p1d, sums.sizes.q1d, field.num_comp %>\
 % if sums.orders:
   if (${line(along, sums, ())}) {
     const int at = ${start(along)};
-% if work.source != "evector":
-    int offsets[${p}];
-    SHORT for (int n = 0; n < ${p}; ++n) offsets[n] = ${nodes.offset(work, field.name, place_of(along, p))};
-% endif
     COMPONENTS for (int c = 0; c < ${comps}; ++c) {
       real nodes[${p}];
-      SHORT for (int n = 0; n < ${p}; ++n) nodes[n] = ${nodes.value(work, field, "offsets[n]", place_of(along, p))};
+      SHORT for (int n = 0; n < ${p}; ++n) nodes[n] = ${nodes.value(work, field, f"{field.name}_offsets[n]", place_of(along, p))};
 % if sums.sizes.collocated:
       const real *values = nodes;
 % else:
       real values[${q}];
-      ${interpolate(sums, "nodes", "values")}
+      ${lines.interpolate(plan, sums, "nodes", "values")}
 % endif
       ${write(q, along, "values", f"l_fields + {plan.slot(sums, 'c')} * SLAB + at")}
 % if along == last and sums in derived:
@@ -94,8 +89,7 @@ ${derive_last(sums, "values")}\
 % endif
 % endfor
 % if plan.needs_coords:
-  EACH(i, NUM_COORD_BASIS)
-    for (int d = 0; d < DIM; ++d) l_x[d * NUM_COORD_BASIS + i] = d_coords[d_coord_offsets[AT_d_coord_offsets(cell, i)] + d];
+${nodes.keep_coords(plan)}\
 % endif
   barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -125,7 +119,7 @@ stages = along != last and between and plan.interpolates
       real before[${sums.sizes.p1d}], after[${sums.sizes.q1d}];
       __local real *at = l_fields + ${plan.slot(sums, "c")} * SLAB + ${start(axis)};
       ${read(sums.sizes.p1d, axis, "at", "before")}
-      ${interpolate(sums, "before", "after")}
+      ${lines.interpolate(plan, sums, "before", "after")}
       ${write(sums.sizes.q1d, axis, "after", "at")}
     }
 % endif
@@ -148,7 +142,7 @@ stages = along != last and between and plan.interpolates
       const real *values = before;
 % else:
       real values[${sums.sizes.q1d}];
-      ${interpolate(sums, "before", "values")}
+      ${lines.interpolate(plan, sums, "before", "values")}
       ${write(sums.sizes.q1d, last, "values", "to")}
 % endif
 % if sums in derived:
@@ -168,7 +162,7 @@ ${derive_last(sums, "values")}\
     COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
       real values[${plan.q1d}], slope[${plan.q1d}];
       ${read(plan.q1d, axis, f"l_fields + {plan.slot(sums, 'c')} * SLAB + from", "values")}
-      ${multiply(plan.q1d, plan.q1d, plan.q1d, 1, "LINE_D", "values", "slope")}
+      ${lines.derive(plan, "values", "slope")}
       ${write(plan.q1d, axis, "slope", f"l_fields + {plan.slot(sums, 'c', axis)} * SLAB + from")}
     }
 % endfor
@@ -229,7 +223,7 @@ ${derive_last(sums, "values")}\
       accum flux[${plan.q1d}], back[${plan.q1d}];
       __local accum *line = l_rows + ${plan.slot(sums, "c", axis)} * SLAB + from;
       ${read(plan.q1d, axis, "line", "flux")}
-      ${multiply(plan.q1d, plan.q1d, 1, plan.q1d, "LINE_D", "flux", "back", "accum")}
+      ${lines.derive_back(plan, "flux", "back")}
       ${write(plan.q1d, axis, "back", "line")}
     }
 % endfor
@@ -244,7 +238,7 @@ ${derive_last(sums, "values")}\
       {
         accum flux[${plan.q1d}];
         ${read(plan.q1d, last, f"l_rows + {plan.slot(sums, 'c', last)} * SLAB + at", "flux")}
-        ${multiply(plan.q1d, plan.q1d, 1, plan.q1d, "LINE_D", "flux", "sums", "accum")}
+        ${lines.derive_back(plan, "flux", "sums")}
       }
       SHORT for (int n = 0; n < ${plan.q1d}; ++n)
         sums[n] += ${" + ".join(f"l_rows[{plan.slot(sums, 'c', axis)} * SLAB + at + n * {strides[last]}]" for axis in [*[None] * plan.values(sums), *range(last)])};
@@ -264,7 +258,7 @@ ${sum_line(sums)}\
       ${write(plan.q1d, last, "sums", "to")}
 % else:
       accum nodes[${sums.sizes.p1d}];
-      ${gather_back(sums, "sums", "nodes")}
+      ${lines.gather_back(plan, sums, "sums", "nodes")}
       ${write(sums.sizes.p1d, last, "nodes", "to")}
 % endif
     }
@@ -278,7 +272,7 @@ ${sum_line(sums)}\
       accum before[${sums.sizes.q1d}], after[${sums.sizes.p1d}];
       __local accum *at = l_rows + ${plan.slot(sums, "c")} * SLAB + ${start(axis)};
       ${read(sums.sizes.q1d, axis, "at", "before")}
-      ${gather_back(sums, "before", "after")}
+      ${lines.gather_back(plan, sums, "before", "after")}
       ${write(sums.sizes.p1d, axis, "after", "at")}
     }
 % endif
@@ -311,7 +305,7 @@ ${sum_line(sums)}\
       const accum *nodes = sums;
 % else:
       accum nodes[${p}];
-      ${gather_back(sums, "sums", "nodes")}
+      ${lines.gather_back(plan, sums, "sums", "nodes")}
 % endif
 % endif
       SHORT for (int n = 0; n < ${p}; ++n) {
@@ -319,10 +313,7 @@ ${sum_line(sums)}\
       }
 % if plan.sums_dots:
       if (d_dots)
-        SHORT for (int n = 0; n < ${p}; ++n) {
-          const int b = ${place_of(along, p)};
-          r_dot += (double)nodes[n] * (${direction(i, row)});
-        }
+        SHORT for (int n = 0; n < ${p}; ++n) r_dot += (double)nodes[n] * (${nodes.value(work, plan.direction(i, row), "offsets[n]", place_of(along, p))});
 % endif
     }
   }

@@ -1,7 +1,8 @@
 <%namespace name="nodes" file="nodes.mako"/>\
+<%namespace name="planes" file="planes.mako"/>\
 // Schedule sumfact on hexahedra, ITEMS work-items for each of the CELLS cells of a work-group. An item has a plane of points, across the
-// second direction, in its registers, where it contracts the other two directions. For the second direction it takes a plane across
-// the third, by way of local memory, and so do the nodes unless they are the points.
+// second axis, in its registers, where it contracts the other two directions. For the second axis it takes a plane across the
+// third, by way of local memory, and so do the nodes unless they are the points. Which direction an axis is says `plan.axes`.
 // Index space: local id = (cell, item). Past the last cell of the launch items repeat it and write nothing.
 <%
 q = plan.q1d
@@ -10,29 +11,13 @@ derived_rows = [sums for sums in plan.rows if plan.derives(sums)]
 groups = (("fields", "real", plan.lattices), ("rows", "accum", plan.rows))
 def slot(sums, axis=None):
     comps = sums.sizes.num_comp
-    return "c" if axis is None else f"({comps + axis} + 3 * c)"
+    return "c" if axis is None else f"({comps + plan.axes[axis]} + 3 * c)"
 %>\
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
 #define SHORT${' _Pragma("unroll")' if plan.unroll else ""}
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 #define PLACES ${q * q}
-## target[(r, l)] (+)= sum_m matrix[r, m] source[(m, l)] for all lines l of a plane: the strides of a line and between lines
-<%def name="multiply(rows, columns, lines, matrix, transposed, source, target, type, adds=False)">\
-<% (name, along, across), (into, to, over) = source, target %>\
-SHORT for (int l = 0; l < ${lines}; ++l)
-          SHORT for (int r = 0; r < ${rows}; ++r) {
-            ${type} sum = 0;
-            SHORT for (int m = 0; m < ${columns}; ++m)
-              sum += (${type})${matrix}[${f"m * {rows} + r" if transposed else f"r * {columns} + m"}] * ${name}[m * ${along} + l * ${across}];
-            ${into}[r * ${to} + l * ${over}] ${"+=" if adds else "="} sum;
-          }\
-</%def>\
-## An item's plane across the second or the third direction, between registers and local memory.
-<%def name="move(first, second, line, plane, local, private, into_local)">\
-SHORT for (int m = 0; m < ${second}; ++m)
-          SHORT for (int n = 0; n < ${first}; ++n) ${f"{local}[m * {plane} + n] = {private}[m * {line} + n]" if into_local else f"{private}[m * {line} + n] = {local}[m * {plane} + n]"};\
-</%def>\
 ## What the rows have at the points of the item's plane, summed over values and derivatives.
 <%def name="collect(sums)">\
       accum sums[PLACES];
@@ -42,27 +27,9 @@ SHORT for (int m = 0; m < ${second}; ++m)
         const __local accum *plane = l_rows + (${plan.first(sums)} + c) * SLAB + item * ROW;
         SHORT for (int l = 0; l < PLACES; ++l) sums[l] += plane[l / ${q} * PLANE + l % ${q}];
       }
-      ${multiply(q, q, q, "LINE_D", True, (f"(r_{sums.name}_q + {slot(sums, 0)} * PLACES)", 1, q), ("sums", 1, q), "accum", True)}
-      ${multiply(q, q, q, "LINE_D", True, (f"(r_{sums.name}_q + {slot(sums, 2)} * PLACES)", q, 1), ("sums", q, 1), "accum", True)}
+      ${planes.multiply(q, q, q, "LINE_D", True, (f"(r_{sums.name}_q + {slot(sums, 0)} * PLACES)", 1, q), ("sums", 1, q), "accum", True)}
+      ${planes.multiply(q, q, q, "LINE_D", True, (f"(r_{sums.name}_q + {slot(sums, 2)} * PLACES)", q, 1), ("sums", q, 1), "accum", True)}
 % endif
-</%def>\
-<%def name="scatter(i, sums, row, place, values)">\
-<% p = sums.sizes.p1d %>\
-      if (past < count) {
-        SHORT for (int l = 0; l < ${p * p}; ++l) {
-% if plan.scatter == "atomic":
-          const int offset = ${nodes.offset(work, f"test{i}", place)};
-% endif
-          ${nodes.add(plan, i, row, "offset", place, f"{values}[l]")}
-        }
-% if plan.sums_dots:
-        if (d_dots)
-          SHORT for (int l = 0; l < ${p * p}; ++l) {
-            const int b = ${place};
-            r_dot += (double)${values}[l] * (${direction(i, row)});
-          }
-% endif
-      }
 </%def>\
 <%include file="points.cl"/>
 #undef TABLE_W
@@ -88,29 +55,38 @@ void ${step.name}(${arguments}) {
   const int inside = item < ${q};
 
   // gather
+% if plan.needs_coords:
+${nodes.coord_offsets(plan)}\
+% endif
+% for sums, field in zip(plan.lattices, work.fields):
+<% p = sums.sizes.p1d %>\
+% if sums.orders and work.source != "evector":
+  int ${field.name}_offsets[${p * p}];
+  if (item < ${p})
+    SHORT for (int l = 0; l < ${p * p}; ++l) ${field.name}_offsets[l] = ${nodes.offset(work, field.name, plan.node(p))};
+% endif
+% endfor
+% if plan.needs_coords:
+${nodes.coord_values(plan)}\
+% endif
 % for sums, field in zip(plan.lattices, work.fields):
 <% p = sums.sizes.p1d %>\
 % if sums.orders:
   if (item < ${p}) {
-<% place = f"(l + {p * p} * item)" if plan.turns else f"(l % {p} + {p} * item + l / {p} * {p * p})" %>\
-% if work.source != "evector":
-    int offsets[${p * p}];
-    SHORT for (int l = 0; l < ${p * p}; ++l) offsets[l] = ${nodes.offset(work, field.name, place)};
-% endif
     SHORT for (int c = 0; c < ${field.num_comp}; ++c) {
       real nodes[${p * p}];
-      SHORT for (int l = 0; l < ${p * p}; ++l) nodes[l] = ${nodes.value(work, field, "offsets[l]", place)};
+      SHORT for (int l = 0; l < ${p * p}; ++l) nodes[l] = ${nodes.value(work, field, f"{field.name}_offsets[l]", plan.node(p))};
 % if not plan.turns:
       SHORT for (int l = 0; l < PLACES; ++l) r_${sums.name}_q[c * PLACES + l] = nodes[l];
 % else:
       __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * PLANE;
 % if sums.sizes.collocated:
-      ${move(q, q, q, "ROW", "plane", "nodes", True)}
+      ${planes.move(q, q, q, "ROW", "plane", "nodes", True)}
 % else:
       real partial[${p * q}], values[PLACES];
-      ${multiply(q, p, p, f"LINE_B{sums.sizes.table}", False, ("nodes", 1, p), ("partial", 1, q), "real")}
-      ${multiply(q, p, q, f"LINE_B{sums.sizes.table}", False, ("partial", q, 1), ("values", q, 1), "real")}
-      ${move(q, q, q, "ROW", "plane", "values", True)}
+      ${planes.multiply(q, p, p, f"LINE_B{sums.sizes.table}", False, ("nodes", 1, p), ("partial", 1, q), "real")}
+      ${planes.multiply(q, p, q, f"LINE_B{sums.sizes.table}", False, ("partial", q, 1), ("values", q, 1), "real")}
+      ${planes.move(q, q, q, "ROW", "plane", "values", True)}
 % endif
 % endif
     }
@@ -118,8 +94,7 @@ void ${step.name}(${arguments}) {
 % endif
 % endfor
 % if plan.needs_coords:
-  EACH(i, NUM_COORD_BASIS)
-    for (int d = 0; d < DIM; ++d) l_x[d * NUM_COORD_BASIS + i] = d_coords[d_coord_offsets[AT_d_coord_offsets(cell, i)] + d];
+${nodes.keep_coords(plan)}\
 % endif
 % if plan.turns or plan.needs_coords:
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -134,11 +109,11 @@ void ${step.name}(${arguments}) {
     SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
       __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * ROW;
 % if sums.sizes.collocated:
-      ${move(q, q, q, "PLANE", "plane", f"(r_{sums.name}_q + c * PLACES)", False)}
+      ${planes.move(q, q, q, "PLANE", "plane", f"(r_{sums.name}_q + c * PLACES)", False)}
 % else:
       real nodes[${p * q}];
-      ${move(q, p, q, "PLANE", "plane", "nodes", False)}
-      ${multiply(q, p, q, f"LINE_B{sums.sizes.table}", False, ("nodes", q, 1), (f"(r_{sums.name}_q + c * PLACES)", q, 1), "real")}
+      ${planes.move(q, p, q, "PLANE", "plane", "nodes", False)}
+      ${planes.multiply(q, p, q, f"LINE_B{sums.sizes.table}", False, ("nodes", q, 1), (f"(r_{sums.name}_q + c * PLACES)", q, 1), "real")}
 % endif
     }
 % endif
@@ -150,7 +125,7 @@ void ${step.name}(${arguments}) {
 % for sums in derived:
     SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
       __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * ROW;
-      ${move(q, q, q, "PLANE", "plane", f"(r_{sums.name}_q + c * PLACES)", True)}
+      ${planes.move(q, q, q, "PLANE", "plane", f"(r_{sums.name}_q + c * PLACES)", True)}
     }
 % endfor
   }
@@ -160,9 +135,9 @@ void ${step.name}(${arguments}) {
     SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
       __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * PLANE;
       real values[PLACES], slopes[PLACES];
-      ${move(q, q, q, "ROW", "plane", "values", False)}
-      ${multiply(q, q, q, "LINE_D", False, ("values", q, 1), ("slopes", q, 1), "real")}
-      ${move(q, q, q, "ROW", "plane", "slopes", True)}
+      ${planes.move(q, q, q, "ROW", "plane", "values", False)}
+      ${planes.multiply(q, q, q, "LINE_D", False, ("values", q, 1), ("slopes", q, 1), "real")}
+      ${planes.move(q, q, q, "ROW", "plane", "slopes", True)}
     }
 % endfor
   }
@@ -174,9 +149,9 @@ void ${step.name}(${arguments}) {
 % for sums in derived:
     SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
       __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * ROW;
-      ${move(q, q, q, "PLANE", "plane", f"(r_{sums.name}_q + {slot(sums, 1)} * PLACES)", False)}
-      ${multiply(q, q, q, "LINE_D", False, (f"(r_{sums.name}_q + c * PLACES)", 1, q), (f"(r_{sums.name}_q + {slot(sums, 0)} * PLACES)", 1, q), "real")}
-      ${multiply(q, q, q, "LINE_D", False, (f"(r_{sums.name}_q + c * PLACES)", q, 1), (f"(r_{sums.name}_q + {slot(sums, 2)} * PLACES)", q, 1), "real")}
+      ${planes.move(q, q, q, "PLANE", "plane", f"(r_{sums.name}_q + {slot(sums, 1)} * PLACES)", False)}
+      ${planes.multiply(q, q, q, "LINE_D", False, (f"(r_{sums.name}_q + c * PLACES)", 1, q), (f"(r_{sums.name}_q + {slot(sums, 0)} * PLACES)", 1, q), "real")}
+      ${planes.multiply(q, q, q, "LINE_D", False, (f"(r_{sums.name}_q + c * PLACES)", q, 1), (f"(r_{sums.name}_q + {slot(sums, 2)} * PLACES)", q, 1), "real")}
     }
 % endfor
 % if plan.coords_line:
@@ -185,8 +160,9 @@ void ${step.name}(${arguments}) {
     real x0[DIM], xr[DIM], xt[DIM], xrt[DIM], y0[DIM], yr[DIM], yt[DIM], yrt[DIM];
     SHORT for (int d = 0; d < DIM; ++d) {
       const __local real *x = l_x + 8 * d;
-      // Low and high ends along the second direction, by those along the first and the third.
-      const real a = x[0], b = x[1], c = x[4], e = x[5], f = x[2], g = x[3], h = x[6], i = x[7];
+      // Low and high ends along the second axis, by those along the first and the third.
+      const real a = ${plan.vertex(0, 0, 0)}, b = ${plan.vertex(1, 0, 0)}, c = ${plan.vertex(0, 0, 1)}, e = ${plan.vertex(1, 0, 1)};
+      const real f = ${plan.vertex(0, 1, 0)}, g = ${plan.vertex(1, 1, 0)}, h = ${plan.vertex(0, 1, 1)}, i = ${plan.vertex(1, 1, 1)};
       const real low = (a + b) + (c + e), low_r = (b - a) + (e - c), low_t = (c + e) - (a + b), low_rt = (e - c) - (b - a);
       const real high = (f + g) + (h + i), high_r = (g - f) + (i - h), high_t = (h + i) - (f + g), high_rt = (i - h) - (g - f);
       const real eighth = R(0.125);
@@ -198,7 +174,7 @@ void ${step.name}(${arguments}) {
 % endif
     SHORT for (int k = 0; k < ${q}; ++k)
       SHORT for (int i = 0; i < ${q}; ++i) {
-        const int place = i + ${q} * item + ${q * q} * k, q = RULE(place);
+        const int place = ${plan.along_axes(q, 'i', 'item', 'k')}, q = RULE(place);
 % for sums in plan.lattices:
         real r_${sums.name}_e[${plan.slots(sums)}];
 % if sums.orders:
@@ -210,9 +186,9 @@ void ${step.name}(${arguments}) {
         SHORT for (int d = 0; d < DIM; ++d) {
           const real r = LINE_X[i], t = LINE_X[k];
           r_x_e[d] = (x0[d] + t * xt[d]) + r * (xr[d] + t * xrt[d]);
-          r_x_e[DIM + d * DIM] = xr[d] + t * xrt[d];
-          r_x_e[DIM + d * DIM + 1] = (y0[d] + t * yt[d]) + r * (yr[d] + t * yrt[d]);
-          r_x_e[DIM + d * DIM + 2] = xt[d] + r * xrt[d];
+          r_x_e[DIM + d * DIM + ${plan.axes[0]}] = xr[d] + t * xrt[d];
+          r_x_e[DIM + d * DIM + ${plan.axes[1]}] = (y0[d] + t * yt[d]) + r * (yr[d] + t * yrt[d]);
+          r_x_e[DIM + d * DIM + ${plan.axes[2]}] = xt[d] + r * xrt[d];
         }
 % endif
 % for sums in plan.rows:
@@ -244,7 +220,7 @@ void ${step.name}(${arguments}) {
 % for sums in derived_rows:
     SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
       __local accum *plane = l_rows + (${plan.first(sums)} + c) * SLAB + item * ROW;
-      ${move(q, q, q, "PLANE", "plane", f"(r_{sums.name}_q + {slot(sums, 1)} * PLACES)", True)}
+      ${planes.move(q, q, q, "PLANE", "plane", f"(r_{sums.name}_q + {slot(sums, 1)} * PLACES)", True)}
     }
 % endfor
   }
@@ -254,9 +230,9 @@ void ${step.name}(${arguments}) {
     SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
       __local accum *plane = l_rows + (${plan.first(sums)} + c) * SLAB + item * PLANE;
       accum flux[PLACES], back[PLACES];
-      ${move(q, q, q, "ROW", "plane", "flux", False)}
-      ${multiply(q, q, q, "LINE_D", True, ("flux", q, 1), ("back", q, 1), "accum")}
-      ${move(q, q, q, "ROW", "plane", "back", True)}
+      ${planes.move(q, q, q, "ROW", "plane", "flux", False)}
+      ${planes.multiply(q, q, q, "LINE_D", True, ("flux", q, 1), ("back", q, 1), "accum")}
+      ${planes.move(q, q, q, "ROW", "plane", "back", True)}
     }
 % endfor
   }
@@ -266,46 +242,69 @@ void ${step.name}(${arguments}) {
   const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
   double r_dot = 0;
 % endif
-% for i, (sums, row) in enumerate(zip(plan.rows, work.rows)):
+% if plan.turns:
+% for sums in plan.rows:
 <% p = sums.sizes.p1d %>\
-% if not plan.turns:
   if (inside)
-    SHORT for (int c = 0; c < ${row.num_comp}; ++c) {
-${collect(sums)}\
-${scatter(i, sums, row, f"(l % {p} + {p} * item + l / {p} * {p * p})", "sums")}\
-    }
-% else:
-  if (inside)
-    SHORT for (int c = 0; c < ${row.num_comp}; ++c) {
+    SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
 ${collect(sums)}\
       __local accum *to = l_rows + (${plan.first(sums)} + c) * SLAB + item * ROW;
 % if sums.sizes.collocated:
-      ${move(q, q, q, "PLANE", "to", "sums", True)}
+      ${planes.move(q, q, q, "PLANE", "to", "sums", True)}
 % else:
       accum partial[${p * q}];
-      ${multiply(p, q, q, f"LINE_B{sums.sizes.table}", True, ("sums", q, 1), ("partial", q, 1), "accum")}
-      ${move(q, p, q, "PLANE", "to", "partial", True)}
+      ${planes.multiply(p, q, q, f"LINE_B{sums.sizes.table}", True, ("sums", q, 1), ("partial", q, 1), "accum")}
+      ${planes.move(q, p, q, "PLANE", "to", "partial", True)}
 % endif
     }
-% endif
 % endfor
-% if plan.turns:
+  barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+% for i, (sums, row) in enumerate(zip(plan.rows, work.rows)):
+<% p, comps = sums.sizes.p1d, row.num_comp; nodes_c = f"(r_f{i}_nodes + c * {p * p})" if plan.merges else "sums" %>\
+% if plan.merges:
+  int f${i}_offsets[${p * p}];
+  accum r_f${i}_nodes[${comps * p * p}];
+% endif
+  if (item < ${p}) {
+    SHORT for (int c = 0; c < ${comps}; ++c) {
+% if not plan.turns:
+${collect(sums)}\
+% if plan.merges:
+      SHORT for (int l = 0; l < ${p * p}; ++l) ${nodes_c}[l] = sums[l];
+% endif
+% else:
+      const __local accum *plane = l_rows + (${plan.first(sums)} + c) * SLAB + item * PLANE;
+% if not plan.merges:
+      accum sums[${p * p}];
+% endif
+% if sums.sizes.collocated:
+      ${planes.move(q, q, q, "ROW", "plane", nodes_c, False)}
+% else:
+      accum partial[PLACES], lines[${p * q}];
+      ${planes.move(q, q, q, "ROW", "plane", "partial", False)}
+      ${planes.multiply(p, q, q, f"LINE_B{sums.sizes.table}", True, ("partial", q, 1), ("lines", q, 1), "accum")}
+      ${planes.multiply(p, q, p, f"LINE_B{sums.sizes.table}", True, ("lines", 1, q), (nodes_c, 1, p), "accum")}
+% endif
+% endif
+% if not plan.merges:
+${planes.scatter(plan, work, i, sums, row)}\
+% endif
+    }
+% if plan.merges:
+${planes.show_ends(plan, work, i, sums)}\
+% endif
+  }
+% endfor
+
+% if plan.merges:
+  // scatter
   barrier(CLK_LOCAL_MEM_FENCE);
 % for i, (sums, row) in enumerate(zip(plan.rows, work.rows)):
-<% p = sums.sizes.p1d %>\
-  if (item < ${p})
+  if (item < ${sums.sizes.p1d})
     SHORT for (int c = 0; c < ${row.num_comp}; ++c) {
-      const __local accum *plane = l_rows + (${plan.first(sums)} + c) * SLAB + item * PLANE;
-      accum partial[PLACES];
-      ${move(q, q, q, "ROW", "plane", "partial", False)}
-% if sums.sizes.collocated:
-${scatter(i, sums, row, f"(l + {p * p} * item)", "partial")}\
-% else:
-      accum lines[${p * q}], sums[${p * p}];
-      ${multiply(p, q, q, f"LINE_B{sums.sizes.table}", True, ("partial", q, 1), ("lines", q, 1), "accum")}
-      ${multiply(p, q, p, f"LINE_B{sums.sizes.table}", True, ("lines", 1, q), ("sums", 1, p), "accum")}
-${scatter(i, sums, row, f"(l + {p * p} * item)", "sums")}\
-% endif
+      const accum *sums = r_f${i}_nodes + c * ${sums.sizes.p1d ** 2};
+${planes.scatter(plan, work, i, sums, row)}\
     }
 % endfor
 % endif

@@ -25,7 +25,7 @@ _CACHE_BYTES = 1 << 21
 # (0.93 to 0.98 on an H200).
 _WARP, _WARP_SHARE = 32, 0.955
 # Parameters that may be given together: cells of an item, items of a cell, pencils.
-_KINDS = ({"group_size", "lanes"}, {"items", "cells"}, {"pencils"}, {"planes"})
+_KINDS = ({"group_size", "lanes"}, {"items", "cells"}, {"pencils", "split"}, {"planes", "merged", "turned"})
 
 
 class Sumfact:
@@ -34,7 +34,7 @@ class Sumfact:
     name = "sumfact"
     targets = ("residual", "action", "functional", "state")
     facets = False
-    parameters = ("group_size", "lanes", "items", "cells", "pencils", "planes", "derivatives")
+    parameters = ("group_size", "lanes", "items", "cells", "pencils", "split", "planes", "merged", "turned", "derivatives")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Facets, other targets, other cells and rules, and cells that are larger than a stack."""
@@ -123,11 +123,23 @@ class Sumfact:
             return
         most = min(limits.abreast(plan.private_bytes) // plan.items, limits.local_bytes // plan.needed_bytes)
         cells = min(wish.parameter(name, 0) or _cells(plan.items, limits), most)
-        # Strides, which depend on the cells, may take a little more.
-        while cells and replace(plan, cells=cells).local_bytes > limits.local_bytes:
-            cells -= 1
-        if cells:
-            yield replace(plan, cells=cells)
+        for variant in _variants(plan, limits, wish):
+            # Strides, which depend on the cells, may take a little more.
+            count = cells
+            while count and replace(variant, cells=count).local_bytes > limits.local_bytes:
+                count -= 1
+            if count:
+                yield replace(variant, cells=count)
+
+
+def _variants(plan: SumfactPencilPlan, limits: Limits, wish: Wish) -> Iterator[SumfactPencilPlan]:
+    """What is asked for, and where nothing is and loops are unrolled, a plan with everything that it may do otherwise."""
+    names = plan.switches
+    asked = {name: bool(wish.parameter(name, 0)) for name in names}
+    yield replace(plan, **asked)  # type: ignore[arg-type]
+    if limits.unroll and not set(dict(wish.parameters)) & set(names):
+        for count in range(1, 1 + len(names)):
+            yield replace(plan, **dict.fromkeys(names[:count], True))  # type: ignore[arg-type]
 
 
 def _cells(items: int, limits: Limits) -> int:

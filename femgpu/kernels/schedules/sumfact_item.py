@@ -128,6 +128,12 @@ class SumfactPlan(CellPlan):
         """Component by component, cells side by side."""
         return f"({c} * {num_basis} + {b}) * LANES"
 
+    @property
+    def adjugates(self) -> bool:
+        """Where the map differs from point to point, in physical coordinates and without second derivatives."""
+        work = self.work
+        return work.maps and not work.affine and self.geometry == "recomputed" and not (work.reference or work.second or work.bends)
+
     @cached_property
     def fields(self) -> tuple[Sums, ...]:
         """The fields that are interpolated, the coordinates last."""

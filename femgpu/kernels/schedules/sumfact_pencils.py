@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from femgpu.kernels.banks import lattice_strides
 from femgpu.kernels.plan import BESIDE_WORDS
 from femgpu.kernels.schedules.sumfact_item import SumfactPlan, Sums
 from femgpu.kernels.step import Step
+from femgpu.kernels.work import FieldWork, RowsWork
 
 # Numbers of 1D matrices for all components up to which it takes 2 to 7 % less time on an H200 to unroll the loops over components.
 _UNROLLED_NUMBERS = 200
@@ -27,9 +29,14 @@ class SumfactPencilPlan(SumfactPlan):
 
     Attributes:
         cells: cells per work-group.
+        split: whether lines are multiplied by even and odd parts of the 1D matrices, where points and nodes are symmetric.
     """
 
+    # What may be switched on, in the order in which that is tried.
+    switches: ClassVar[tuple[str, ...]] = ("split",)
+
     cells: int = 1
+    split: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,7 +72,7 @@ class SumfactPencilPlan(SumfactPlan):
     @property
     def shape(self) -> str:
         """Items, cells and local memory."""
-        return f"{self.cells} cells of {self.items} pencils, {self.local_bytes} B local"
+        return f"{self.cells} cells of {self.items} pencils, {self.local_bytes} B local{', split' * self.splits}"
 
     @property
     def serves(self) -> bool:
@@ -73,6 +80,14 @@ class SumfactPencilPlan(SumfactPlan):
         work, sums = self.work, (*self.lattices, *self.rows)
         collocates = all(entry.sizes.p1d <= self.q1d for entry in sums if self.derives(entry))
         return work.target in ("residual", "action") and work.dim > 1 and not work.second and collocates and self.derivatives != 1
+
+    @property
+    def splits(self) -> bool:
+        """Whether that is asked for, and possible."""
+        tensor = self.work.tensor
+        assert tensor is not None
+        matrices = [(tensor.D, -1.0), *((tensor.factors[number].B, 1.0) for number in self.tables)]
+        return self.split and all(np.allclose(matrix, sign * matrix[::-1, ::-1], atol=1e-13) for matrix, sign in matrices)
 
     @property
     def q1d(self) -> int:
@@ -114,6 +129,16 @@ class SumfactPencilPlan(SumfactPlan):
     def items(self) -> int:
         """Work-items per cell."""
         return self.width ** (self.work.dim - 1)
+
+    def direction(self, number: int, row: RowsWork) -> FieldWork:
+        """The direction in the rows of a field, where their offsets are at hand."""
+        offset, table, num_basis, num_comp = row.offset, row.table, row.num_basis, row.num_comp
+        return FieldWork(f"test{number}", "w", "w", offset, table, num_basis, num_comp, masked=row.masked)
+
+    @property
+    def coord_turns(self) -> int:
+        """Nodes of the coordinates that an item loads."""
+        return -(-self.work.num_coord_basis // self.items)
 
     @property
     def keeps_coefficients(self) -> bool:
@@ -248,8 +273,9 @@ class SumfactPencilPlan(SumfactPlan):
 
     @property
     def private_bytes(self) -> int:
-        """Two lines for each contraction, which compilers do not let share them; what belongs to a point."""
+        """Two lines for each contraction, which compilers do not let share them, or three; what belongs to a point."""
         work, dim = self.work, self.work.dim
-        words = sum(self.slots(sums) + 2 * (dim + 2) * self.width for sums in (*self.lattices, *self.rows))
-        words += 2 * dim**2 * self.width * (self.coords_line is not None)
+        lines = (2 + self.splits) * (dim + 2) * self.width
+        words = sum(self.slots(sums) + lines for sums in (*self.lattices, *self.rows))
+        words += 2 * dim**2 * self.width * (self.coords_line is not None) + (1 + dim) * self.coord_turns * self.needs_coords
         return 8 * (words + 4 * dim**3 + work.num_state + 2 * work.num_cell_state + BESIDE_WORDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 from femgpu.kernels.array import Array
 from femgpu.kernels.schedules.sumfact_item import Sums
@@ -21,19 +22,29 @@ class SumfactPlanePlan(SumfactPencilPlan):
     """A plan of schedule sumfact with an item for each plane of points across the second direction of a hexahedron.
 
     Two directions are contracted in registers; a component of a field takes one lattice of local memory for the other one.
+
+    Attributes:
+        turned: whether the items of a cell count nodes along the first direction, so that neighbours have neighbouring numbers.
+        merged: whether cells of a work-group that share the nodes at the ends of the first direction add their sums together.
     """
+
+    switches: ClassVar[tuple[str, ...]] = ("merged", "turned")
+
+    turned: bool = False
+    merged: bool = False
 
     def steps(self) -> tuple[Step, ...]:
         """One launch."""
         (step,) = super().steps()
         derives = [any(map(self.derives, group)) for group in (self.lattices, self.rows)]
-        barriers = 2 * sum(derives) + self.turns + (self.turns or self.needs_coords)
+        barriers = 2 * sum(derives) + self.turns + (self.turns or self.needs_coords) + self.merges
         return (replace(step, shell="sumfact_planes", barriers=barriers),)
 
     @property
     def shape(self) -> str:
         """Items, cells and local memory."""
-        return f"{self.cells} cells of {self.items} planes, {self.local_bytes} B local"
+        switched = ", turned" * self.turned + ", merged" * self.merges
+        return f"{self.cells} cells of {self.items} planes, {self.local_bytes} B local{switched}"
 
     @property
     def serves(self) -> bool:
@@ -49,6 +60,11 @@ class SumfactPlanePlan(SumfactPencilPlan):
         return self.q1d <= _WIDTHS[self.turns]
 
     @property
+    def splits(self) -> bool:
+        """Not here: lines are short."""
+        return False
+
+    @property
     def items(self) -> int:
         """Work-items per cell."""
         return self.width
@@ -57,6 +73,40 @@ class SumfactPlanePlan(SumfactPencilPlan):
     def turns(self) -> bool:
         """Whether items load planes of nodes across the third direction, since nodes are not the points."""
         return not all(sums.sizes.collocated for sums in (*self.lattices, *self.rows))
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The direction of each axis of the lattices; nodes are loaded across the third, where they are the points the second."""
+        if not self.turned:
+            return 0, 1, 2
+        return (1, 2, 0) if self.turns else (1, 0, 2)
+
+    def along_axes(self, width: int, *places: str) -> str:
+        """The number, on a lattice of so many places per direction, of places along the axes, in C."""
+        return " + ".join(f"({place}) * {width**axis}" for place, axis in zip(places, self.axes, strict=True))
+
+    def node(self, p1d: int) -> str:
+        """The number of node l of an item's plane, in C."""
+        places = (f"l % {p1d}", f"l / {p1d}", "item") if self.turns else (f"l % {p1d}", "item", f"l / {p1d}")
+        return self.along_axes(p1d, *places)
+
+    def vertex(self, *ends: int) -> str:
+        """A coordinate of the vertex at these ends of the axes, in C."""
+        return f"x[{sum(end << axis for end, axis in zip(ends, self.axes, strict=True))}]"
+
+    @property
+    def merges(self) -> bool:
+        """Whether there are sums that may belong together: nodes at both ends of a line, and other cells."""
+        return self.merged and self.scatter == "atomic" and self.cells > 1 and all(sums.sizes.p1d > 1 for sums in self.rows)
+
+    def ends(self, sums: Sums) -> tuple[str, str, str]:
+        """Whether node l of an item's plane is at the low, at the high end of the first direction, and its place there, in C."""
+        p = sums.sizes.p1d
+        return (
+            ("item == 0", f"item == {p - 1}", "l")
+            if self.turned
+            else (f"l % {p} == 0", f"l % {p} == {p - 1}", f"(item * {p} + l / {p})")
+        )
 
     def slabs(self, sums: Sums) -> int:
         """A lattice for each component."""
@@ -70,7 +120,12 @@ class SumfactPlanePlan(SumfactPencilPlan):
     @cached_property
     def cell_local(self) -> tuple[Array, ...]:
         """Local memory that one cell takes: each item computes the coefficients of the map for itself."""
-        return tuple(array for array in super().cell_local if array.name != "s_map")
+        found = [array for array in super().cell_local if array.name != "s_map"]
+        for sums in self.rows if self.merges else ():
+            ends, comps = sums.sizes.p1d**2, sums.sizes.num_comp
+            found += [Array(f"s_{sums.name}_{end}", "int", ("nodes",), ends) for end in ("low", "high")]
+            found.append(Array(f"s_{sums.name}_shared", "accum", ("nodes",), ends * comps))
+        return tuple(found)
 
     def crossings(self, sums: Sums, rows: bool | int) -> int:
         """One direction of the derivatives, and of what lies between nodes and points."""
@@ -78,6 +133,6 @@ class SumfactPlanePlan(SumfactPencilPlan):
 
     @property
     def private_bytes(self) -> int:
-        """The points, and two planes for each contraction."""
+        """The points, two planes for each contraction, and the nodes with their offsets."""
         sums = (*self.lattices, *self.rows)
-        return super().private_bytes + 8 * self.width**2 * sum(self.slots(entry) + 6 * entry.sizes.num_comp for entry in sums)
+        return super().private_bytes + 8 * self.width**2 * sum(self.slots(entry) + 8 * entry.sizes.num_comp for entry in sums)
