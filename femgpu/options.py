@@ -59,9 +59,10 @@ _MOST = 65536
 
 OPTIONS = (
     Option("femgpu_schedule", str, "auto", "how work is laid out on the device",
-           ("auto", "sumfact", "cell", "transposed", "matrix"),
+           ("auto", "sumfact", "tiled", "cell", "transposed", "matrix"),
            parameters=(("sumfact", ("group_size", "lanes", "items", "cells", "pencils", "split", "planes", "merged", "turned",
                                     "derivatives")),
+                       ("tiled", ("cells", "width", "parts", "points", "mma")),
                        ("cell", ("group_size",)), ("transposed", ("blocks", "batches")),
                        ("matrix", ("rows", "columns", "cells", "points")))),
     Option("femgpu_precision", str, "double", "arithmetic of the kernels; PETSc stays double", ("double", "single", "mixed")),

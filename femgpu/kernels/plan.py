@@ -12,6 +12,7 @@ from femgpu.kernels.arguments import input_arrays, result_arrays, shared_arrays
 from femgpu.kernels.array import Array, Layout
 from femgpu.kernels.products import product_words
 from femgpu.kernels.step import Step, Wish
+from femgpu.kernels.tiles import Tile
 from femgpu.kernels.work import Work
 from femgpu.model import Ceiling, Limits
 
@@ -103,6 +104,16 @@ class Plan(ABC):
     def lines(self) -> bool:
         """Whether kernels work with 1D tabulations, in the program's text, in place of full ones."""
         return False
+
+    @property
+    def table_tiles(self) -> tuple[Tile, ...]:
+        """The tabulations cut into tiles, which kernels read in place of the tabulations themselves; empty: they do not."""
+        return ()
+
+    @property
+    def map_table(self) -> int:
+        """Beside tiles, the tabulation whose gradients at the first point give an affine map; -1: none is wanted."""
+        return -1
 
     @property
     def sums_dots(self) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from femgpu.kernels.plan import Plan
 from femgpu.kernels.products import product_tables, product_words
+from femgpu.kernels.tiles import pack_tiles, tile_text
 
 
 def pack_tables(
@@ -30,6 +31,8 @@ def pack_tables(
     Returns:
         (num_facets or 1, plan.words_of(side)) float64.
     """
+    if plan.table_tiles:
+        return pack_tiles(plan.table_tiles, plan.map_table, weights, tabulations)[None]
     summed: list[np.ndarray] = []
     num_points = weights.shape[-1]
     if plan.work.products:
@@ -54,6 +57,8 @@ def table_text(plan: Plan, tables: np.ndarray) -> str:
     """
     if plan.lines:
         return _line_text(plan)
+    if plan.table_tiles:
+        return tile_text(plan.table_tiles, plan.map_table, plan.work, plan.table_space)
     work, odd, lines = plan.work, plan.table_space == "__local", [f"#define TABLE {plan.table_space}"]
     if plan.table_space == "__constant":
         numbers = ", ".join(f"R({float(value).hex()})" for value in tables.ravel())

@@ -330,6 +330,15 @@ MUTANTS = {
         text("b = x[2], c = x[1]", "b = x[1], c = x[2]"), "sumfact:planes=3,turned=1"
     ),
     "derivatives are not divided by the determinant": of_grids(text("*= inverse_det;", "*= 1;"), "sumfact:pencils=3"),
+    "tiles of the first pass in all": of_plans(text("+ (pass * PARTS + part) *", "+ part *"), points="many"),
+    "last point of a pass": of_plans(text("points = min(PARTS * POINTS, NUM_QPTS - begin)", "points = PARTS * POINTS - 1")),
+    "coefficients of a neighbour's cell": of_plans(
+        text("+ PLACE(i % CELLS)] = values", "+ PLACE((i + 1) % CELLS)] = values"), element=("tetrahedron", 2)
+    ),
+    "last cell of a group that is not full": of_plans(text("&& past < count)", "&& past < count - 1)")),
+    "points and basis functions of a matrix instruction": of_plans(
+        text("i / 4 * 32 + part % 8 * 4 + i % 4", "i / 4 * 32 + i % 4 * 8 + part % 8"), element=("tetrahedron", 2)
+    ),
     "gather_sum assigns": of_operators(
         text("d_l[NODE(d_nodes[node]) + c] += (scalar)sum", "d_l[NODE(d_nodes[node]) + c] = (scalar)sum")
     ),

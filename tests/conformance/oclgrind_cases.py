@@ -72,6 +72,7 @@ TRANSPOSED = {"schedule": "transposed", "targets": ("residual", "action")}
 BATCHES = {**TRANSPOSED, "num_blocks": 1, "num_batches": 2}
 MATRIX = {"targets": ("matrix",), "quadrature": 4}
 SUMFACT = {"targets": ("residual", "action"), "quadrature": 4}
+TILED = {"targets": ("residual", "action"), "quadrature": 4, "scatter": "atomic"}
 PENCILS = {**SUMFACT, "schedule": "sumfact:pencils=2"}
 PLANES = {**SUMFACT, "schedule": "sumfact:planes=2"}
 MERGED = "sumfact:planes=2,merged=1,turned=1"
@@ -100,6 +101,10 @@ CASES = {
     "matrix": make("nonlinear", "triangle", 5, num_comp=2, **MATRIX, schedule="matrix:rows=2,columns=2,cells=3,points=2"),
     "matrix, CPU": make("nonlinear", "quadrilateral", 3, gpu=False, **MATRIX, schedule="matrix:rows=3,cells=2,points=5"),
     "matrix, parts": make("stiffness", "triangle", 2, degree=3, num_comp=2, **MATRIX, schedule="matrix:rows=1,columns=1,points=4"),
+    # Two passes, points in the place of coefficients, and eight parts of four items together.
+    "tiled": make("nonlinear", "triangle", 5, num_comp=2, masked=True, **TILED, schedule="tiled:cells=4,width=2,parts=2,points=2"),
+    "tiled, one pass": make("inputs", "tetrahedron", 3, geometry="recomputed", **TILED, schedule="tiled:cells=2,parts=4,points=4"),
+    "tiled, mma": make("nonlinear", "triangle", 9, degree=2, **TILED, schedule="tiled:cells=8,parts=1,mma=1", **STORE),
     "sumfact": make("nonlinear", "quadrilateral", 3, degree=2, gpu=False, **SUMFACT, schedule="sumfact:lanes=2,group_size=2"),
     "sumfact, groups": make("nonlinear", "hexahedron", 3, **SUMFACT, schedule="sumfact:items=4,cells=2"),
     "sumfact, pencils": make("inputs", "hexahedron", 3, geometry="recomputed", **PENCILS),

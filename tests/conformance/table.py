@@ -86,6 +86,14 @@ MUST = {
     "transposed": Serves(
         ("residual", "action"), ("residual", "action"), ALL_CELLS, False, 8, {"blocks": range(1, 9), "batches": range(1, 10)}
     ),
+    "tiled": Serves(
+        ("residual", "action"),
+        ("residual", "action"),
+        ALL_CELLS,
+        False,
+        8,
+        {"cells": range(1, 41), "width": (1, 2, 4, 8), "parts": range(1, 10), "points": range(1, 7), "mma": (0, 1)},
+    ),
     "matrix": Serves(
         ("matrix",),
         (),
@@ -105,5 +113,5 @@ def limits_of(runtime, kind):
     return {
         "device": device if runtime.device.is_gpu else replace(device, local_bytes=small.local_bytes),
         "blocks": replace(small, block=32, unroll=1),
-        "unrolled": replace(small, block=32, unroll=100_000, group=128, native_atomics=True),
+        "unrolled": replace(small, block=32, unroll=100_000, group=128, native_atomics=True, mma=True),
     }[kind]

@@ -54,6 +54,8 @@ def penalty():
     "make, schedule",
     [
         (stokes, "cell"),
+        (stokes, "tiled"),
+        (stokes, "tiled:mma=1,parts=2"),
         (stokes, "sumfact:lanes=2"),
         (stokes, "sumfact:items=3"),
         (stokes, "sumfact:pencils=2"),

@@ -27,8 +27,10 @@ from femgpu.kernels.schedules import (
     SumfactPencilPlan,
     SumfactPlan,
     SumfactPlanePlan,
+    TiledPlan,
     TransposedPlan,
 )
+from femgpu.kernels.schedules.tiled_choice import cycles
 from femgpu.kernels.schedules.transposed import LEAST_ITEMS
 from femgpu.kernels.tables import parity_parts
 from femgpu.model import Beta, Limits
@@ -85,6 +87,11 @@ def tensor(dim, q1d, *sizes):
 
     factors = [Factors(line(1, n)[0], *[line(q1d, n)] * 3, *[line(2, n)] * 3, lattice(n)) for n in sizes]
     return Tensor("hexahedron", line(1, q1d)[0], line(1, q1d)[0], line(q1d, q1d), tuple(factors), lattice(q1d)[None])
+
+
+def tiled(*sizes, **changes):
+    """The same for schedule tiled."""
+    return transposed(*sizes, plan=TiledPlan, **changes)
 
 
 def sumfact(dim, q1d, *sizes, plan=SumfactPlan, **changes):
@@ -272,6 +279,17 @@ def test_fields_of_one_vector_share_an_argument():
         (cell, {"scatter": "color"}, "scatter 'color': expected one of atomic, evector"),
         (transposed, {"num_blocks": 0}, "-petscfe_num_blocks 0: expected at least 1"),
         (transposed, {"num_batches": -4}, "-petscfe_num_batches -4: expected at least 1"),
+        (tiled, {"lanes": 3, "cells": 3}, "tiled with 3 lanes: expected one of 1, 2, 4, 8"),
+        (
+            tiled,
+            {"lanes": 2, "cells": 3},
+            "tiled with 3 cells, 2 of an item, 1 parts, 1 points: expected at least 1 of each, and full",
+        ),
+        (
+            tiled,
+            {"mma": True, "lanes": 2, "cells": 8, "parts": 4},
+            "with 4 parts of 4 items, 2 lanes, double: expected a multiple of 8",
+        ),
     ],
 )
 def test_refused_plans(make, changes, said):
@@ -300,6 +318,14 @@ def test_refused_plans(make, changes, said):
             "bytes of local memory for one cell; the device has 64 .*-femgpu_sched",
         ),
         ("cell", {"target": "diagonal", "reference": True}, Limits(), "a diagonal in physical coordinates only"),
+        ("tiled", {"target": "diagonal"}, Limits(), "computes residuals and actions, not a diagonal; use schedule cell"),
+        ("tiled", {"facet": True}, Limits(), "serves cells, not facets; use schedule cell"),
+        (
+            "tiled",
+            {},
+            Limits(local_bytes=48),
+            "tiled needs 64 bytes of local memory for one cell; the device has 48 .*_schedule cell",
+        ),
         ("sumfact", {"target": "diagonal"}, Limits(), "schedule sumfact computes no diagonal; use schedule cell"),
         ("sumfact", {"facet": True}, Limits(), "serves cells, not facets; use schedule cell"),
         ("sumfact", {"tensor": None}, Limits(), "products of 1D ones, which those of this triangle are not; use schedule cell"),
@@ -309,17 +335,22 @@ def test_refused_plans(make, changes, said):
 def test_refusals(name, changes, limits, said):
     entry = schedule_named(name)
     assert re.search(said, entry.refuses(residual(**{"tensor": tensor(2, 1, 2)} | changes), limits))
-    assert not entry.refuses(residual(target=entry.targets[0], tensor=tensor(2, 1, 2)), replace(limits, stack_bytes=0))
+    assert not entry.refuses(
+        residual(target=entry.targets[0], tensor=tensor(2, 1, 2)), replace(limits, stack_bytes=0, local_bytes=32768)
+    )
 
 
 def test_schedules_by_name():
-    with pytest.raises(PlanError, match="schedule 'sideways': expected one of sumfact, cell, transposed"):
+    with pytest.raises(PlanError, match="schedule 'sideways': expected one of sumfact, tiled, cell, transposed"):
         schedule_named("sideways")
     with pytest.raises(PlanError, match="cell:group_size=2048: the device allows 1 to 1024"):
         next(schedule_named("cell").plans(residual(), Limits(), Wish(parameters=(("group_size", 2048),))))
+    for given_, said in ((("width", 3), "width=3: expected one of 1, 2, 4, 8"), (("points", 0), "points=0: expected at least 1")):
+        with pytest.raises(PlanError, match=f"tiled:{said}"):
+            next(schedule_named("tiled").plans(residual(), Limits(), Wish(parameters=(given_,))))
 
 
-@pytest.mark.parametrize("name", ["cell", "transposed", "matrix"])
+@pytest.mark.parametrize("name", ["cell", "transposed", "matrix", "tiled"])
 @given(
     num_basis=st.integers(1, 60),
     num_comp=st.integers(1, 3),
@@ -359,6 +390,66 @@ def test_tiles_fit_registers_and_write_whole_sectors(num_basis, tile, rows, colu
     # Whoever asks for points may fill the whole memory.
     asked = next(schedule_named("matrix").plans(work, limits, Wish(parameters=(("points", 14), ("cells", 2)))))
     assert asked.points == 14 and asked.passes == 2
+
+
+def diffusion(degree, num_qpts, num_comp=1, **changes):
+    """The action of a Laplacian on tetrahedra."""
+    n = math.comb(degree + 3, 3)
+    sizes = dict(cell="tetrahedron", dim=3, target="action", tables=(Table(n), Table(4)), coord_table=1, writes=frozenset({"f1"}))
+    rows, fields = (RowsWork(0, 0, n, num_comp, value=False),), (field("w", "w", n, num_comp, value=False),)
+    return residual(n, num_comp, num_qpts, fields=fields, rows=rows, **sizes | changes)
+
+
+def test_points_of_tiles_take_the_place_of_coefficients():
+    """Where one pass takes all points; rows of words end where four of them are in different banks."""
+    plan = TiledPlan(diffusion(4, 24), geometry="recomputed", cells=16, lanes=2, vectors=2, parts=24, mma=True)
+    (step,) = plan.steps()
+    assert (plan.passes, plan.items, step.barriers, step.global_size(33)) == (1, 96, 3, 288)
+    assert plan.local_bytes == 8 * (10 + max(35, 24 * 3)) * 20 and [tile.words for tile in plan.table_tiles] == [
+        3 * 9 * 3 * 32,
+        3 * 6 * 3 * 2 * 32,
+    ]
+    twice = replace(plan, parts=16)
+    assert twice.passes == 2 and twice.local_bytes == 8 * (10 + 35 + 16 * 3) * 20
+    alone = replace(plan, mma=False, parts=4, unroll=2048, points=6)
+    # Shares of tables are read 16 bytes at a time.
+    assert alone.local_bytes == 8 * (10 + 72) * 16 and [tile.width for tile in alone.table_tiles] == [18, 10]
+
+
+def test_long_pointwise_functions_are_compiled_once():
+    """Points then pass through local memory, which has room for what they read."""
+    plan = TiledPlan(diffusion(2, 4, 3, pointwise_size=400), lanes=2, cells=64, parts=4, unroll=2048)
+    assert plan.unrolls_points and plan.point_words == 9
+    longer = replace(plan, work=replace(plan.work, pointwise_size=1000, num_cell_state=1))
+    assert not longer.unrolls_points and longer.point_words == 9 and longer.kept_words == 11
+    second = field("u", "u", 10, 3, value=True, vector="u")
+    assert replace(longer, work=replace(longer.work, fields=(*longer.work.fields, second))).point_words == 9 + 12
+
+
+def test_tiled_is_taken_where_registers_do_not_hold_a_cell():
+    gpu, entry = Limits(items=1024, local_bytes=200 << 10, mma=True, unroll=2048, block=32, group=128), schedule_named("tiled")
+    for degree, num_qpts, num_comp, taken in (
+        (2, 4, 1, False),
+        (3, 14, 1, True),
+        (8, 177, 1, True),
+        (2, 4, 3, False),
+        (3, 14, 3, True),
+    ):
+        work = diffusion(degree, num_qpts, num_comp)
+        assert entry.volunteers(work, gpu) == taken and not entry.volunteers(replace(work, facet=True), gpu)
+        default, *others = entry.plans(work, gpu, Wish("double", "recomputed", "atomic"))
+        assert default.mma and default.items % 32 == 0 and default.cells % 8 == 0 and len(others) == 3
+        assert cycles(default) <= min(map(cycles, others)) < math.inf
+        # Others than double precision items multiply by themselves.
+        assert not next(entry.plans(work, gpu, Wish("single", "recomputed", "atomic"))).mma
+    assert not entry.volunteers(diffusion(2, 4), Limits()) and entry.volunteers(diffusion(3, 14), Limits())
+    # An item that would hold more than its registers.
+    assert cycles(TiledPlan(diffusion(8, 177), cells=8, lanes=2, parts=8, mma=True, points=20)) == math.inf
+    asked = Wish(parameters=(("cells", 64), ("width", 4), ("parts", 3), ("points", 2), ("mma", 0)))
+    plan = next(entry.plans(diffusion(3, 14), gpu, asked))
+    assert (plan.cells, plan.lanes, plan.vectors, plan.parts, plan.points, plan.mma) == (64, 2, 2, 3, 2, False)
+    # As much of it as there is room for.
+    assert next(entry.plans(diffusion(3, 14), replace(gpu, local_bytes=1024), asked)).local_bytes <= 1024
 
 
 # Golden programs
@@ -633,6 +724,44 @@ CASES = {
             merged=True,
         ),
         "f0[0] = w[0];\nfor (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
+    ),
+    "tiled_action_p2_vector_gpu_single": (
+        tiled(
+            6,
+            2,
+            3,
+            target="action",
+            precision="single",
+            scatter="atomic",
+            atomics="ptx",
+            unroll=2048,
+            block=32,
+            num_aux=1,
+            tables=(Table(6), Table(3)),
+            coord_table=1,
+            fields=(field("w", "w", 6, 2, masked=True), field("a0", "a", 3, table=1, gradient=False)),
+            rows=(RowsWork(0, 0, 6, 2, masked=True, beside="w"),),
+            cells=64,
+            lanes=2,
+            parts=4,
+        ),
+        _VECTOR,
+    ),
+    "tiled_action_p4_matrix_instructions_double": (
+        TiledPlan(
+            diffusion(4, 24),
+            geometry="recomputed",
+            scatter="atomic",
+            atomics="ptx",
+            unroll=2048,
+            block=32,
+            cells=16,
+            lanes=2,
+            vectors=2,
+            parts=16,
+            mma=True,
+        ),
+        "for (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
     ),
     "state_p1_double": (
         cell(

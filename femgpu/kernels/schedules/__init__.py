@@ -11,10 +11,12 @@ from femgpu.kernels.schedules.sumfact_group import SumfactGroupPlan
 from femgpu.kernels.schedules.sumfact_item import SumfactPlan
 from femgpu.kernels.schedules.sumfact_pencils import SumfactPencilPlan
 from femgpu.kernels.schedules.sumfact_planes import SumfactPlanePlan
+from femgpu.kernels.schedules.tiled import Tiled
+from femgpu.kernels.schedules.tiled_plan import TiledPlan
 from femgpu.kernels.schedules.transposed import Transposed, TransposedPlan
 
 # In the order in which `auto` asks them.
-SCHEDULES: tuple[Schedule, ...] = (Sumfact(), Cell(), Transposed(), Matrix())
+SCHEDULES: tuple[Schedule, ...] = (Sumfact(), Tiled(), Cell(), Transposed(), Matrix())
 
 
 def schedule_named(name: str) -> Schedule:
@@ -41,6 +43,8 @@ __all__ = [
     "SumfactPencilPlan",
     "SumfactPlanePlan",
     "SumfactPlan",
+    "Tiled",
+    "TiledPlan",
     "Transposed",
     "TransposedPlan",
     "schedule_named",

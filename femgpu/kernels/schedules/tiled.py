@@ -1,0 +1,63 @@
+"""Schedule tiled (paper 001): tiles of points and of basis functions, shared by the items of a work-group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from femgpu.errors import PlanError
+from femgpu.kernels.plan import GEOMETRIES
+from femgpu.kernels.schedules.tiled_choice import ranked
+from femgpu.kernels.schedules.tiled_plan import LANES, TiledPlan
+from femgpu.kernels.step import Wish
+from femgpu.kernels.work import Work
+from femgpu.model import Limits
+
+# Basis functions of an element, and numbers of a cell, from which on it is faster than schedule cell. On a CPU basis functions
+# count alone. On an H200 numbers do, too: by matrix instructions (on tetrahedra mass and diffusion of degree 3 have 43 and 56), and
+# without (of degree 4: 73 and 86); with fewer basis functions (hyperelasticity of degree 2: 127) only where registers lack room.
+_BASIS, _NUMBERS, _NUMBERS_ALONE, _REGISTERS = 15, 48, 80, 160
+# Plans that are offered, the default first.
+_PLANS = 4
+
+
+class Tiled:
+    """The schedule: residuals and actions over cells."""
+
+    name = "tiled"
+    targets = ("residual", "action")
+    facets = False
+    parameters = ("cells", "width", "parts", "points", "mma")
+
+    def refuses(self, work: Work, limits: Limits) -> str:
+        """Facets, other targets, and cells that do not fit local memory."""
+        if work.target not in self.targets:
+            return f"schedule tiled computes residuals and actions, not a {work.target}; use schedule cell"
+        if work.facet:
+            return "schedule tiled serves cells, not facets; use schedule cell"
+        needed = max(TiledPlan(work, geometry=geometry, unroll=limits.unroll).local_bytes for geometry in GEOMETRIES)
+        if needed > limits.local_bytes:
+            return (
+                f"schedule tiled needs {needed} bytes of local memory for one cell; the device has {limits.local_bytes} per "
+                "work-group: use -femgpu_schedule cell"
+            )
+        return ""
+
+    def volunteers(self, work: Work, limits: Limits) -> bool:
+        """Where an item of schedule cell has more numbers than it keeps in registers; on a CPU from some degree on."""
+        if self.refuses(work, limits):
+            return False
+        many = max(table.num_basis for table in work.tables) >= _BASIS
+        if not limits.unroll:
+            return many
+        least = (_NUMBERS if limits.mma else _NUMBERS_ALONE) if many else _REGISTERS
+        return TiledPlan(work, geometry="recomputed").cell_numbers >= least
+
+    def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[TiledPlan]:
+        """The fastest by the model, then some others."""
+        for name, value in wish.parameters:
+            if name == "width" and value not in LANES:
+                raise PlanError(f"-femgpu_schedule tiled:width={value}: expected one of {', '.join(map(str, LANES))}")
+            if value < (name != "mma"):
+                raise PlanError(f"-femgpu_schedule tiled:{name}={value}: expected at least 1")
+        yield from islice(ranked(work, limits, wish), _PLANS)

@@ -1,0 +1,126 @@
+"""Which plans of schedule tiled come into question, and which of them takes least time by a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from itertools import product
+
+from femgpu.kernels.schedules.tiled_plan import TiledPlan
+from femgpu.kernels.step import Wish
+from femgpu.kernels.work import Work
+from femgpu.model import Limits
+
+# Of an H200's multiprocessor, also of its kin: 32-bit registers and bytes of local memory, items that run in step, and at most.
+_REGISTERS, _LOCAL, _WARP, _ITEMS = 65536, 228 << 10, 32, 2048
+# Registers of an item beside its numbers, and most that it has.
+_BESIDE, _MOST_REGISTERS = 40, 255
+# Multiply-adds per cycle of a multiprocessor's double precision units, and of its matrix instructions.
+_VECTOR, _MATRIX = 64, 128
+# What a cell takes on an H200 (20 actions, 98 plans: within 12 % in the mean, the choice within 2 % of the best): shares of
+# arithmetic and of local memory's traffic, how much more where few warps hide each other's waiting, cycles of a coefficient.
+_ARITHMETIC, _TRAFFIC, _WAITING, _COEFFICIENT = 0.7, 0.3, 20.0, 1.5
+# How much more where items multiply by themselves, which takes as long as the longer of both.
+_ALONE_WAITING = 8.0
+# Parts among which the model chooses, and works whose plans are kept.
+_PARTS, _KEPT = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16), 256
+
+
+def cycles(plan: TiledPlan) -> float:
+    """Cycles of a GPU's multiprocessor for one cell, about; infinite where its registers do not hold an item's numbers."""
+    rows, parts = plan.rows, plan.parts
+    sums = plan.field_numbers + plan.row_numbers if plan.passes > 1 else max(plan.field_numbers, plan.row_numbers)
+    widest = max(tile.width for tile in plan.table_tiles)
+    if 2 * (sums + widest) + _BESIDE - 10 > _MOST_REGISTERS:
+        return float("inf")
+    registers = min(_MOST_REGISTERS, 2 * sums + 4 * widest + 2 * plan.width + _BESIDE)
+    groups = min(_REGISTERS // (registers * plan.items), _LOCAL // (plan.local_bytes + 1024), _ITEMS // plan.items)
+    warps = max(1, groups * plan.items // _WARP)
+    arithmetic = traffic = 0.0
+    for tile in plan.table_tiles:
+        comps = tile.num_comp * plan.vectors if plan.mma else tile.num_comp * plan.width
+        turns = tile.turns * (1 if tile.rows else plan.passes) * (parts // 8 if plan.mma else parts)
+        arithmetic += turns * tile.width * comps * (256 / _MATRIX if plan.mma else plan.cells / plan.width / _VECTOR)
+        # A number that an item reads takes two cycles for each warp, whether others read the same or not.
+        traffic += turns * 2 * (tile.width + comps) * (1 if plan.mma else plan.cells / plan.width / _WARP)
+    points = plan.work.num_qpts * (plan.work.pointwise_size + 20) / 2 / _VECTOR
+    passing = plan.work.num_qpts * (2 * plan.flux_words + plan.work.dim**2) * 2 / _WARP
+    arithmetic, traffic = arithmetic / plan.cells + points, traffic / plan.cells + passing
+    coefficients = _COEFFICIENT * sum(tile.num_basis * tile.num_comp for tile in rows)
+    if plan.mma:
+        return (_ARITHMETIC * arithmetic + _TRAFFIC * traffic) * (1 + _WAITING / warps) + coefficients
+    return max(arithmetic, traffic) * (1 + _ALONE_WAITING / warps) + coefficients
+
+
+@lru_cache(_KEPT)
+def ranked(work: Work, limits: Limits, wish: Wish) -> tuple[TiledPlan, ...]:
+    """Legal plans, the fastest by the model first; where parameters are given, those with these or what of them fits."""
+    drawn = list(dict.fromkeys(_drawn(work, limits, wish)))
+    found = [plan for plan in drawn if _fits(plan, limits)] or [_fitted(plan, limits) for plan in drawn]
+    # A CPU's are few, and in order.
+    return tuple(sorted(dict.fromkeys(found), key=cycles) if limits.unroll else dict.fromkeys(found))
+
+
+def _drawn(work: Work, limits: Limits, wish: Wish) -> Iterator[TiledPlan]:
+    """Plans with the parameters that are given, and all values of the others."""
+    given = dict(wish.parameters)
+    mma = bool(given.get("mma", limits.mma and limits.unroll > 0)) and wish.precision == "double"
+    # Kernels with PTX in them have the instructions written out; others multiply item by item.
+    mma = mma and (limits.mma or limits.atomics != "ptx")
+    widths: tuple[int, ...]
+    parts: tuple[int, ...] = _PARTS
+    points: tuple[int, ...] = (1, 2, 3, 4)
+    if not limits.unroll:
+        widths, parts, points = (8, 4), (1,), (2, 1, 4)
+    elif mma:
+        # A scalar's tables serve eight cells alone too seldom.
+        scalar = all(tile.num_comp == 1 for tile in TiledPlan(work).table_tiles)
+        widths = (4, 6, 8, 12) if scalar else (2, 4, 6, 8)
+    else:
+        widths, points = (1, 2, 4), (1, 2, 3, 4, 6, 8)
+    values = (
+        ((given[name],) if name in given else legal) for name, legal in (("width", widths), ("parts", parts), ("points", points))
+    )
+    for width, count, each in product(*values):
+        cells = given.get("cells", width * (4 if mma else _WARP if limits.unroll else 1))
+        plan = _plan(work, limits, wish, mma, width, cells, count, each)
+        # No part is without points.
+        if given or count == 1 or (plan.parts - (8 if mma else 1)) * each < work.num_qpts:
+            yield plan
+
+
+def _plan(work: Work, limits: Limits, wish: Wish, mma: bool, width: int, cells: int, parts: int, points: int) -> TiledPlan:
+    """One with these parameters, rounded to what there is; by matrix instructions parts are counted in eights."""
+    if mma:
+        lanes, vectors, parts = 2, max(1, cells // 8), 8 * parts
+        cells = 8 * vectors
+    else:
+        lanes = min(width, 2) if limits.unroll else width
+        vectors, cells = width // lanes, -(-cells // width) * width
+    return TiledPlan.wished(
+        work, limits, wish, cells=cells, lanes=lanes, vectors=vectors, parts=parts, points=points, mma=mma
+    )  # fmt: skip
+
+
+def _fits(plan: TiledPlan, limits: Limits) -> bool:
+    return plan.local_bytes <= limits.local_bytes and plan.items <= limits.abreast(plan.private_bytes)
+
+
+def _fitted(plan: TiledPlan, limits: Limits) -> TiledPlan:
+    """The plan with as much less of everything as the device allows."""
+    least = 8 if plan.mma else 1
+    while not _fits(plan, limits):
+        if plan.parts > least:
+            plan = replace(plan, parts=max(least, plan.parts // (2 * least) * least))
+        elif plan.points > 1:
+            plan = replace(plan, points=plan.points // 2)
+        elif plan.mma and plan.vectors > 1:
+            plan = replace(plan, vectors=plan.vectors // 2, cells=8 * (plan.vectors // 2))
+        elif not plan.mma and plan.cells > plan.width:
+            plan = replace(plan, cells=plan.cells // plan.width // 2 * plan.width or plan.width)
+        elif plan.mma or plan.width > 1:
+            plan = replace(plan, lanes=1, vectors=1, cells=1, parts=1, mma=False)
+        else:
+            break
+    return plan
