@@ -22,7 +22,7 @@ from femgpu.version import VERSION
 _WIDTH = 240
 _BAKEOFF = tuple(f"bp{number}" for number in (1, 2, 3, 4, 5, 6, 10, 35, 30))
 _SOLVED = ("poisson", "elasticity", "hyperelasticity")
-_WORKLOADS = ("ex12", "qdata", "assembly", "launch", "build", "cg", "solve", *_BAKEOFF)
+_WORKLOADS = ("ex12", "qdata", "assembly", "launch", "build", "cg", "solve", "tets", *_BAKEOFF)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -146,7 +146,8 @@ def _parser() -> argparse.ArgumentParser:
                        "takes --out, --cell, --degrees, --dofs and --problems; solve: whole solves by phase, which takes --out, "
                        "--cell, --degrees, --dofs, --problems and --solvers; bp1 to bp6: actions of CEED's bake-off problems on "
                        "bent hexahedra between L-vectors, which take --out, --degrees, --dofs, --schedules, --ways, "
-                       "--plans and --precision; bp10, bp35, bp30: between E-vectors, which take --out, --degrees, --cells, "
+                       "--plans and --precision; tets: mass and diffusion on affine tetrahedra, which takes the same, "
+                       "with one number of --dofs; bp10, bp35, bp30: between E-vectors, which take --out, --degrees, --cells, "
                        "--schedules, --plans and --precision")  # fmt: skip
     bench.add_argument("--cells", type=_count, help="about so many; default on a GPU (else): ex12 1.6e7 (2e5), qdata 2e5 (2e3), "
                        "assembly 1e6 (2e4), bp10, bp35, bp30 512, 4096 and what moves 2 GB (512)")  # fmt: skip
@@ -158,10 +159,10 @@ def _parser() -> argparse.ArgumentParser:
                        "default all drivers")  # fmt: skip
     bench.add_argument("--cell", nargs="+", choices=("triangle", "quadrilateral", "tetrahedron", "hexahedron", "prism"),
                        help="types of cells; default all but prisms, cg, solve: hexahedron tetrahedron")  # fmt: skip
-    bench.add_argument("--degrees", type=_counts, help="for example 1,2; default 1 to 4, cg: 1 to 3, solve: 2,4, bp1 to bp6: "
-                       "1 to 8 on a GPU, bp10, bp35, bp30: 1 to 15, all of these 1 to 3 else")  # fmt: skip
+    bench.add_argument("--degrees", type=_counts, help="for example 1,2; default 1 to 4, cg: 1 to 3, solve: 2,4, bp1 to bp6, "
+                       "tets: 1 to 8 on a GPU, bp10, bp35, bp30: 1 to 15, all of these 1 to 3 else")  # fmt: skip
     bench.add_argument("--dofs", nargs="+", type=_count, help="lengths of vectors, about; default cg: 1e5 4e6, bp1 to bp6, solve: "
-                       "1e6 1e7 on a GPU, else 1e4")  # fmt: skip
+                       "1e6 1e7 on a GPU, tets 1e7 (at most 3e6 at degree 1), else 1e4")  # fmt: skip
     bench.add_argument("--problems", nargs="+", choices=[*(f"BP{i}" for i in range(1, 7)), *_SOLVED],
                        help="of cg: CEED's bake-off problems; of solve: the others; default all")  # fmt: skip
     bench.add_argument("--solvers", nargs="+", choices=("femgpu", "gamg", "jacobi"), help="of solve: femgpu.CG with femgpu.PMG, "
@@ -171,7 +172,7 @@ def _parser() -> argparse.ArgumentParser:
         "--plans", type=_count, help="of each schedule, that the bake-off problems time besides the choice; default 0"
     )
     bench.add_argument("--ways", nargs="+", choices=("default", "rebuilt", "stored"), help="geometry as femgpu chooses, rebuilt "
-                       "from the vertices, stored at the points; default all three")  # fmt: skip
+                       "from the vertices, stored at the points; default all three, tets: default")  # fmt: skip
     warmup = _command(
         commands,
         "warmup",

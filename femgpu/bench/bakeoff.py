@@ -8,7 +8,7 @@ from the vertices, and with the factors of the geometry stored at the points, as
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -23,7 +23,7 @@ from rich.progress import track
 
 from femgpu import options
 from femgpu.bench.bakeoff_report import Asked, Result, Timing
-from femgpu.bench.grid import VOLUME, Grid, GridSpace, counts_for
+from femgpu.bench.grid import Grid, GridSpace, counts_for
 from femgpu.bench.peers import goal, peer
 from femgpu.element import collocated_degree
 from femgpu.errors import BuildError, DataError, DeviceError, PlanError
@@ -31,6 +31,7 @@ from femgpu.forms import Form, bilinear_form
 from femgpu.kernels import SCHEDULES, Work
 from femgpu.model import Limits
 from femgpu.model.bakeoff import PROBLEMS, Bakeoff
+from femgpu.model.tets import Tets
 from femgpu.operators import FormOperator, twin
 from femgpu.operators.planner import Planner
 from femgpu.operators.term import Term
@@ -110,15 +111,51 @@ def run(
         PlanError: when no schedule serves, or for one that computes no actions.
         OptionError: for a schedule that there is not.
     """
-    problem, timings, refusals = PROBLEMS[name], list[Timing](), list[str]()
-    named, cases = schedules_named(schedules), [(degree, size) for size in sizes for degree in degrees]
-    for degree, size in track(cases, description=name, transient=True):
+    problem = PROBLEMS[name]
+
+    def form(degree: int, size: float) -> Form:
         grid = Grid(counts_for(size / problem.num_comp / degree**3))
-        form = bilinear_form(weak_form(problem, GridSpace(grid, degree, problem.num_comp)))
+        return bilinear_form(weak_form(problem, GridSpace(grid, degree, problem.num_comp)))
+
+    timings, refusals = measure(runtime, problem, form, degrees, sizes, schedules, ways, precision, plans)
+    return Result(str(runtime.device), precision, timings, refusals, runtime.copy_bandwidth())
+
+
+def measure(
+    runtime: Runtime,
+    problem: Bakeoff | Tets,
+    make: Callable[[int, float], Form],
+    degrees: Sequence[int],
+    sizes: Sequence[float],
+    schedules: Sequence[str],
+    ways: Sequence[str],
+    precision: str,
+    plans: int,
+) -> tuple[list[Timing], list[str]]:
+    """Times the actions of forms on a `Grid`; the arguments are those of `run`.
+
+    Args:
+        runtime: the device.
+        problem: what is computed.
+        make: the form of a degree whose vectors have about so many entries.
+        degrees: of the elements.
+        sizes: lengths of the vectors, about.
+        schedules: values of `-femgpu_schedule`, or "all".
+        ways: of `WAYS`.
+        precision: of the kernels.
+        plans: of each schedule that are timed besides femgpu's choice, at most.
+
+    Returns:
+        The timings, and what was refused.
+    """
+    timings, refusals = list[Timing](), list[str]()
+    named, cases = schedules_named(schedules), [(degree, size) for size in sizes for degree in degrees]
+    for degree, size in track(cases, description=problem.name, transient=True):
+        form = make(degree, size)
         for schedule in named:
             for way in ways:
                 settings = replace(options.read(), precision=precision, schedule=schedule, **WAYS[way])
-                asked = Asked(name, degree, size, schedule, way)
+                asked = Asked(problem.name, degree, size, schedule, way)
                 with noted(refusals, asked):
                     operator = FormOperator(form, settings, runtime)
                     with noted(refusals, asked):
@@ -129,8 +166,8 @@ def run(
                             timings.append(_time(operator, problem, replace(asked, tried=True)))
                 gc.collect()  # device memory
     if not timings:
-        raise PlanError(f"bench {name}: no schedule serves; {'; '.join(refusals)}")
-    return Result(str(runtime.device), precision, timings, refusals, runtime.copy_bandwidth())
+        raise PlanError(f"bench {problem.name}: no schedule serves; {'; '.join(refusals)}")
+    return timings, refusals
 
 
 def weak_form(problem: Bakeoff, space: GridSpace) -> Any:
@@ -177,7 +214,7 @@ def _take(operator: FormOperator, candidate: Candidate) -> None:
         operator.prepare("action")
 
 
-def _time(operator: FormOperator, problem: Bakeoff, asked: Asked) -> Timing:
+def _time(operator: FormOperator, problem: Bakeoff | Tets, asked: Asked) -> Timing:
     runtime, precision = operator.runtime, operator.settings.precision
     error = _error(operator, problem)
     if not error < TOLERANCE[precision]:
@@ -195,7 +232,7 @@ def _time(operator: FormOperator, problem: Bakeoff, asked: Asked) -> Timing:
         **vars(asked),
         dofs=dofs,
         cells=cells,
-        q1d=problem.q1d(asked.degree),
+        points=plan.work.num_qpts,
         plan=str(plan),
         us=1e6 * median,
         best_us=1e6 * best,
@@ -209,17 +246,17 @@ def _time(operator: FormOperator, problem: Bakeoff, asked: Asked) -> Timing:
     )
 
 
-def _error(operator: FormOperator, problem: Bakeoff) -> float:
+def _error(operator: FormOperator, problem: Bakeoff | Tets) -> float:
     """How far the action is from the numpy twin's around three cells, and from what it does to constants and to x."""
     (term,), space = operator.terms, operator.space
-    assert isinstance(space, GridSpace)
+    assert isinstance(space, GridSpace) and isinstance(space.mesh, Grid)
     direction = np.random.default_rng(3).uniform(-1, 1, operator.num_local)
     result = _action(operator, direction)
     scale, errors = float(np.abs(result).max()), [0.0]
     for cell in dict.fromkeys((0, term.num_cells // 2, term.num_cells - 1)):
         errors.append(_cell_error(operator.form, term, cell, direction, result) / scale)
     # x^T K x and 1^T M 1 are the volume, in each component; K 1 is zero.
-    ones, volume = _action(operator, np.ones(operator.num_local)), problem.num_comp * VOLUME
+    ones, volume = _action(operator, np.ones(operator.num_local)), problem.num_comp * space.mesh.volume
     if problem.form == "diffusion":
         errors.append(float(np.abs(ones).max()) / scale)
         total = float(space.first_coordinate @ _action(operator, space.first_coordinate))

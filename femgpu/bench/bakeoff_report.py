@@ -11,8 +11,12 @@ import numpy as np
 
 from femgpu.bench.peers import SOURCE
 from femgpu.bench.report import Timings
-from femgpu.model.bakeoff import PROBLEMS
+from femgpu.model import ceiling
+from femgpu.model.bakeoff import PROBLEMS, Bakeoff
+from femgpu.model.tets import TETS, Tets
 
+# What is timed, by name.
+MODELS: dict[str, Bakeoff | Tets] = {**PROBLEMS, **TETS}
 _HEAD = f"{'best':>10s}{'TF/s':>8s}{'B/dof':>8s}{'share':>7s}{'peer':>8s}{'ratio':>7s}{'goal':>7s}"
 
 
@@ -21,7 +25,7 @@ class Asked:
     """What is to be timed.
 
     Attributes:
-        problem: bp1 to bp6.
+        problem: bp1 to bp6, tet_mass, tet_diffusion.
         degree: of the elements.
         size: length of the vectors, about.
         schedule: value of `-femgpu_schedule`.
@@ -52,8 +56,8 @@ class Timing(Asked):
 
     Attributes:
         dofs: length of the vectors.
-        cells: hexahedra.
-        q1d: points per direction.
+        cells: how many.
+        points: of the rule.
         plan: the plan in words.
         us: median time of one application in microseconds: zeroing, kernels, sums.
         best_us: the shortest.
@@ -68,7 +72,7 @@ class Timing(Asked):
 
     dofs: int
     cells: int
-    q1d: int
+    points: int
     plan: str
     us: float
     best_us: float
@@ -122,27 +126,38 @@ class Result(Timings):
         sizes = self._sizes()
         figure = Figure(figsize=(6 * len(sizes), 4.5), layout="constrained")
         FigureCanvasAgg(figure)
-        for axes, (size, groups) in zip(figure.subplots(1, len(sizes), squeeze=False)[0], sizes, strict=True):
-            for label in dict.fromkeys(timing.label for group in groups for timing in group):
-                points = [best for group in groups if (best := _best([t for t in group if t.label == label]))]
-                axes.plot([t.degree for t in points], [t.GDOFs for t in points], "o-", label=label)
-            degrees = [group[0].degree for group in groups]
-            axes.plot(degrees, [self._bound(group[0]) for group in groups], "k:", label="bound of stored factors by bytes")
-            for values, label, style in (
-                ([group[0].peer for group in groups], SOURCE, "k--"),
-                ([group[0].goal for group in groups], "to be reached on an H200", "k^"),
-            ):
-                if not np.isnan(values).all():
-                    axes.plot(degrees, values, style, label=label)
-            axes.set(xlabel="degree", ylabel="GDOF/s", yscale="log", title=f"{size:.0e} dofs", xticks=degrees)
-            axes.legend(fontsize=7)
+        for axes, (size, _) in zip(figure.subplots(1, len(sizes), squeeze=False)[0], sizes, strict=True):
+            self.draw(axes, size)
+            axes.set(title=f"{size:.0e} dofs")
         figure.suptitle(f"{self.stem}, {self.precision}\n{self.device}", fontsize=8)
         figure.savefig(path, dpi=120)
 
+    def draw(self, axes: Any, size: float = 0) -> None:
+        """The picture of one size, of the first if none is given."""
+        sizes = dict(self._sizes())
+        groups = sizes[size or next(iter(sizes))]
+        for label in dict.fromkeys(timing.label for group in groups for timing in group):
+            points = [best for group in groups if (best := _best([t for t in group if t.label == label]))]
+            axes.plot([t.degree for t in points], [t.GDOFs for t in points], "o-", label=label)
+        degrees = [group[0].degree for group in groups]
+        axes.plot(degrees, [self._bound(group[0]) for group in groups], "k:", label="bound of stored factors")
+        for values, label, style in (
+            ([group[0].peer for group in groups], SOURCE, "k--"),
+            ([group[0].goal for group in groups], "to be reached on an H200", "k^"),
+        ):
+            if not np.isnan(values).all():
+                axes.plot(degrees, values, style, label=label)
+        axes.set(xlabel="degree", ylabel="GDOF/s", yscale="log", xticks=degrees)
+        axes.legend(fontsize=7)
+
     def _bound(self, timing: Timing) -> float:
-        """GDOF/s that a copy's speed allows with stored factors and atomic sums."""
-        problem = PROBLEMS[timing.problem]
-        return self.bandwidth * timing.dofs / problem.lvector_bytes(timing.degree, timing.cells, timing.dofs) / 1e9
+        """GDOF/s that a copy's speed allows with stored factors and atomic sums; on tetrahedra that arithmetic allows, too."""
+        moved = MODELS[timing.problem].lvector_bytes(timing.degree, timing.cells, timing.dofs)
+        seconds = moved / self.bandwidth
+        if timing.problem not in PROBLEMS:
+            peak = getattr(ceiling(self.device, "NVIDIA" in self.device), "double" if self.precision == "double" else "single")
+            seconds = max(seconds, timing.TFs * timing.us * 1e6 / peak)
+        return timing.dofs / seconds / 1e9
 
     def _sizes(self) -> list[tuple[float, list[list[Timing]]]]:
         """By size the timings of each degree."""

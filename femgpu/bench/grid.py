@@ -8,10 +8,10 @@ of an edge or a face are ordered in a cell is read from a box of one cell.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,13 @@ from femgpu.element import LagrangeElement
 from femgpu.errors import DataError
 from femgpu.mesh import Mesh
 from femgpu.mesh.block import Block
+from femgpu.mesh.geometry import always_affine
 from femgpu.spaces.field import Field
 from femgpu.spaces.function_space import FunctionSpace
 from femgpu.spaces.numbering import Numbering
 from femgpu.spaces.space import SingleSpace
 from femgpu.spaces.ufl_element import UFLLagrange
 
-CELL = "hexahedron"
 # How far the box is bent: x becomes x + BEND y z, and so on. Three linear functions in turn, cells are trilinear exactly.
 BEND = 0.1
 # The integral of det J = 1 - BEND^2 (x^2 + y^2 + z^2) + 2 BEND^3 x y z over the unit cube.
@@ -49,19 +49,35 @@ class Grid(Mesh):
         DataError: for more vertices than 32-bit offsets reach.
     """
 
+    cell: ClassVar[str] = "hexahedron"
+    # Cells in each of the boxes that counts say.
+    split: ClassVar[int] = 1
+
     def __init__(self, counts: Sequence[int]):
         self.counts = (int(counts[0]), int(counts[1]), int(counts[2]))
         self.comm, self.dim, self.kept = PETSc.COMM_SELF, 3, {}
         self.mpi = self.comm.tompi4py()
-        self.num_cells = self.num_cells_global = int(np.prod(self.counts))
+        self.num_cells = self.num_cells_global = self.split * int(np.prod(self.counts))
         self.has_petsc_elements = True
         _check_size(self.counts, np.prod(np.add(self.counts, 1), dtype=float))
-        element = LagrangeElement(CELL, 1)
         self.coords = bent(_lattice([np.linspace(0, 1, count + 1) for count in self.counts]))
-        dofs = _offsets(self.counts, element)
-        everything = np.arange(self.num_cells, dtype=np.int32)
-        self.blocks = (Block(0, CELL, everything, element, self.coords, dofs, np.zeros(self.num_cells, bool)),)
         self.motion = cast(Any, SimpleNamespace(moves=0, bends=0))
+        self.blocks = (self._block(),)
+
+    def _block(self) -> Block:
+        element = LagrangeElement(self.cell, 1)
+        everything = np.arange(self.num_cells, dtype=np.int32)
+        affine = np.full(self.num_cells, always_affine(element))
+        return Block(0, self.cell, everything, element, self.coords, self.offsets(element), affine)
+
+    def offsets(self, element: LagrangeElement) -> npt.NDArray[np.int32]:
+        """(num_cells, num_basis) numbers of the nodes of continuous elements, int32."""
+        return _offsets(self.counts, element)
+
+    @property
+    def volume(self) -> float:
+        """Of the bent box."""
+        return VOLUME
 
     def update(self) -> None:
         """It does not move."""
@@ -72,6 +88,14 @@ class Grid(Mesh):
         at = (cell % x, cell // x % y, cell // (x * y))
         ranges = (range(max(i - 1, 0), min(i + 2, count)) for i, count in zip(at, self.counts, strict=True))
         return np.sort([i + x * (j + y * k) for i, j, k in itertools.product(*ranges)]).astype(np.int32)
+
+    def first_coordinate(self, element: LagrangeElement) -> Iterator[tuple[npt.NDArray, npt.NDArray]]:
+        """Of some cells at a time: offsets and positions along x of the nodes of a continuous element."""
+        nodes = 0.5 * (element.nodes + 1)
+        # (cells along the axis, num_basis) where the nodes are in the cube.
+        x, y, z = ((np.arange(count)[:, None] + nodes[:, axis]) / count for axis, count in enumerate(self.counts))
+        for layer, height in zip(self.offsets(element).reshape(len(z), len(y), len(x), -1), z, strict=True):
+            yield layer, x + BEND * (y * height)[:, None]
 
 
 class GridSpace(SingleSpace):
@@ -89,17 +113,17 @@ class GridSpace(SingleSpace):
 
     def __init__(self, grid: Grid, degree: int, num_comp: int = 1, continuous: bool = True):
         shape = (num_comp,) if num_comp > 1 else ()
-        element = LagrangeElement(CELL, degree, continuous)
+        element = LagrangeElement(grid.cell, degree, continuous)
         broken, joined = grid.num_cells * element.num_basis, int(np.prod(degree * np.array(grid.counts) + 1))
         num_nodes = joined if continuous else broken
         _check_size(grid.counts, num_nodes * num_comp)
         if continuous:
-            offsets = _offsets(grid.counts, element)
+            offsets = grid.offsets(element)
         else:
             offsets = np.arange(num_nodes, dtype=np.int32).reshape(grid.num_cells, -1)
         offsets *= np.int32(num_comp)
         field = Field("u", 0, shape, (element,), (offsets,))
-        super().__init__(grid, None, (field,), num_nodes * num_comp, UFLLagrange(CELL, degree, shape, continuous))
+        super().__init__(grid, None, (field,), num_nodes * num_comp, UFLLagrange(grid.cell, degree, shape, continuous))
 
     @cached_property
     def numbering(self) -> Numbering:
@@ -116,15 +140,10 @@ class GridSpace(SingleSpace):
     @cached_property
     def first_coordinate(self) -> npt.NDArray[np.float64]:
         """(num_local,) the position along x of each node, for all components."""
-        grid, nodes = cast(Grid, self.mesh), 0.5 * (self.field.elements[0].nodes + 1)
-        # (cells along the axis, num_basis) where the nodes are in the cube.
-        x, y, z = ((np.arange(count)[:, None] + nodes[:, axis]) / count for axis, count in enumerate(grid.counts))
-        offsets = self.field.offsets[0].reshape(len(z), len(y), len(x), -1)
         values = np.empty(self.num_local)
-        for layer, height in zip(offsets, z, strict=True):
-            positions = x + BEND * (y * height)[:, None]
+        for offsets, positions in cast(Grid, self.mesh).first_coordinate(self.field.elements[0]):
             for component in range(self.num_comp):
-                values[layer + np.int32(component)] = positions
+                values[offsets * np.int32(self.num_comp) + np.int32(component)] = positions
         return values
 
 
@@ -192,5 +211,5 @@ def _places(counts: Sequence[int], degree: int, inside: npt.NDArray[np.bool_]) -
 
 def _one_cell(degree: int) -> npt.NDArray[np.int64]:
     """(num_basis,) numbers that PETSc gives the nodes of a box of one cell."""
-    space = FunctionSpace(mesh.box((1, 1, 1), cell=CELL, comm=PETSc.COMM_SELF), "Lagrange", degree)
+    space = FunctionSpace(mesh.box((1, 1, 1), cell="hexahedron", comm=PETSc.COMM_SELF), "Lagrange", degree)
     return space.offsets[0].astype(np.int64)

@@ -9,7 +9,7 @@ from typing import Any
 from mpi4py import MPI
 
 from femgpu import options, runtime
-from femgpu.bench import assembly, bakeoff, build, cg, evector, ex12, launch, qdata, solve
+from femgpu.bench import assembly, bakeoff, build, cg, evector, ex12, launch, qdata, solve, tets
 from femgpu.bench.report import Result
 from femgpu.errors import FemgpuError
 from femgpu.model.bakeoff import PROBLEMS
@@ -53,7 +53,7 @@ def run(arguments: Namespace) -> tuple[Result, Device]:
     if name in PROBLEMS:
         return (_evector if PROBLEMS[name].evector else _bakeoff)(chosen, arguments), chosen.device
     workloads: dict[str, Callable[[Runtime, Namespace], Any]] = {
-        "build": _build, "qdata": _qdata, "assembly": _assembly, "ex12": _ex12,
+        "build": _build, "qdata": _qdata, "assembly": _assembly, "ex12": _ex12, "tets": _tets,
     }  # fmt: skip
     return workloads[name](chosen, arguments), chosen.device
 
@@ -104,3 +104,12 @@ def _evector(chosen: Runtime, arguments: Namespace) -> evector.Result:
     cells = (arguments.cells,) if arguments.cells else evector.CELLS[: None if gpu else 1]
     given = arguments.schedules or ("auto",), arguments.precision or "double"
     return evector.run(chosen, arguments.workload, degrees, cells, *given, plans=int(arguments.plans or 0))
+
+
+def _tets(chosen: Runtime, arguments: Namespace) -> tets.Results:
+    gpu = chosen.device.is_gpu
+    degrees, sizes = arguments.degrees or (tets.DEGREES if gpu else _CPU_DEGREES), arguments.dofs or DOFS[gpu][-1:]
+    if len(sizes) > 1:
+        raise FemgpuError(f"bench tets --dofs {' '.join(f'{size:g}' for size in sizes)}: expected one number")
+    given = arguments.schedules or ("auto",), arguments.ways or ("default",), arguments.precision or "double"
+    return tets.run(chosen, degrees, sizes[0], *given, plans=int(arguments.plans or 0))

@@ -9,12 +9,18 @@ from petsc4py import PETSc
 
 import femgpu
 from femgpu import cli, runtime
-from femgpu.bench import bakeoff, evector, peers, residual
+from femgpu.bench import bakeoff, evector, peers, residual, tets
 from femgpu.bench.bakeoff_report import Result, Timing
 from femgpu.bench.grid import VOLUME, Grid, GridSpace, bent, counts_for
+from femgpu.bench.tet_grid import TetGrid
 from femgpu.cli import main
+from femgpu.element import LagrangeElement
 from femgpu.errors import DataError, OptionError, PlanError
+from femgpu.forms import bilinear_form
 from femgpu.model.bakeoff import PROBLEMS, roofline
+from femgpu.model.tets import TETS
+from femgpu.operators import make_terms
+from femgpu.options import Settings
 from femgpu.runtime import rates
 
 
@@ -66,6 +72,50 @@ def test_neighbours_share_vertices():
         np.testing.assert_array_equal(grid.neighbours(cell), np.flatnonzero(shared))
 
 
+@pytest.mark.parametrize("degree", [1, 2, 3, 5, 8])
+def test_grids_of_tetrahedra_are_meshes_of_users_with_other_numbers(degree):
+    """Nodes have one number each, and stand where the cells say; det J is positive."""
+    grid = TetGrid((2, 1, 2))
+    made = GridSpace(grid, degree)
+    element, offsets = made.field.elements[0], made.offsets
+    corners = grid.coords[grid.block.coord_dofs]
+    linear = LagrangeElement("tetrahedron", 1)
+    shape = [np.column_stack([np.ones(len(nodes)), nodes]) for nodes in (linear.nodes, element.nodes)]
+    places = np.einsum("bv,evd->ebd", shape[1] @ np.linalg.inv(shape[0]), corners)
+    x = np.full((made.num_local, 3), np.nan)
+    x[offsets.ravel()] = places.reshape(-1, 3)
+    np.testing.assert_allclose(x[offsets], places, rtol=0, atol=1e-14)
+    assert len(np.unique(x.round(9), axis=0)) == made.num_local and grid.block.affine.all()
+    np.testing.assert_allclose(made.first_coordinate, x[:, 0], rtol=0, atol=1e-14)
+    (term,) = make_terms(bilinear_form(tets.weak_form(TETS["tet_mass"], made)), Settings())
+    assert (term.geometry()[..., -1] > 0).all() and term.quadrature.num_qpts * 4 * element.num_basis == TETS["tet_mass"].flops(
+        degree
+    )
+    # A user's box has the same cells and nodes, in another order.
+    theirs = femgpu.FunctionSpace(femgpu.mesh.box((2, 1, 2), cell="tetrahedron", comm=PETSc.COMM_SELF), "Lagrange", degree)
+    their_corners = bent(theirs.mesh.coords)[theirs.mesh.block.coord_dofs]
+    for mine, other in ((corners.mean(axis=1), their_corners.mean(axis=1)), (corners.reshape(-1, 3), their_corners.reshape(-1, 3))):
+        np.testing.assert_allclose(np.unique(mine.round(9), axis=0), np.unique(other.round(9), axis=0), rtol=0, atol=1e-8)
+    assert (theirs.num_local, theirs.mesh.num_cells) == (made.num_local, grid.num_cells)
+    near = grid.neighbours(7)
+    shared = np.flatnonzero(np.isin(grid.block.coord_dofs, grid.block.coord_dofs[7]).any(axis=1))
+    assert np.isin(shared, near).all()
+
+
+def test_bench_of_tetrahedra(tmp_path, capsys):
+    """Both forms, each against the twin and what is known of it, beside the peer."""
+    shown, record = report(tmp_path, capsys, "tets", "--degrees", "2", "--dofs", "200", "--schedules", "auto", "tiled")
+    timings = record["timings"]
+    assert [(t["problem"], t["schedule"], t["goal"]) for t in timings] == [
+        ("tet_mass", "auto", 20), ("tet_mass", "tiled", 20), ("tet_diffusion", "auto", 21), ("tet_diffusion", "tiled", 21),
+    ]  # fmt: skip
+    assert all(timing["error"] < 1e-13 and timing["GDOFs"] > 0 for timing in timings) and "action: tiled" in timings[1]["plan"]
+    assert "tet_diffusion: actions between L-vectors" in shown
+    assert main(["bench", "tets", "--dofs", "10", "20"]) == 1 and "--dofs 10 20: expected one number" in capsys.readouterr().err
+    # 4 words of a dof, 35 offsets, and one number of geometry.
+    assert TETS["tet_mass"].lvector_bytes(4, 6, 64) == 4 * 8 * 64 + 6 * (4 * 35 + 8)
+
+
 def test_sizes_that_do_not_fit_are_refused():
     with pytest.raises(DataError, match="a box of 2048 x 2048 x 2048 cells has 8.6e[+]09 dofs; 32-bit offsets reach"):
         Grid((2**11,) * 3)
@@ -112,8 +162,8 @@ def test_bench_between_l_vectors(tmp_path, capsys):
     shown, record = report(tmp_path, capsys, "bp5", *given)
     assert peers.SOURCE in shown and "cell, rebuilt" in shown and record["peer"] == peers.SOURCE
     timings = record["timings"]
-    assert [(t["degree"], t["way"], t["q1d"]) for t in timings[:4]] == [
-        (1, "rebuilt", 2), (1, "stored", 2), (2, "rebuilt", 3), (2, "stored", 3),
+    assert [(t["degree"], t["way"], t["points"]) for t in timings[:4]] == [
+        (1, "rebuilt", 8), (1, "stored", 8), (2, "rebuilt", 27), (2, "stored", 27),
     ]  # fmt: skip
     assert [t["dofs"] for t in timings[::2]] == [125, 125, 729, 729] and len(timings) == 8
     for timing in timings:
@@ -152,7 +202,8 @@ def test_other_plans_are_timed_beside_the_choice():
 
 def test_the_table_judges_the_best():
     """Ratios and means over degrees, from numbers that are given."""
-    common = dict.fromkeys(("us", "best_us", "TFs", "bytes_per_dof", "error"), 1.0) | {"dofs": 8, "cells": 1, "q1d": 2, "plan": ""}
+    numbers = {"dofs": 8, "cells": 1, "points": 2, "plan": ""}
+    common = dict.fromkeys(("us", "best_us", "TFs", "bytes_per_dof", "error"), 1.0) | numbers
     timings = [
         Timing("bp1", degree, 1e7, "auto", way, GDOFs=ratio * peers.peer("bp1", degree), share=0.5, peer=peers.peer("bp1", degree),
                goal=peers.goal("bp1", degree), **common)
@@ -184,7 +235,7 @@ def test_schedules_that_cannot_are_named():
     given = {"degrees": (1,), "sizes": (24,), "ways": ("rebuilt",)}
     with pytest.raises(PlanError, match="bench bp1: no schedule serves; bp1, degree 1, cell:group_size=60000, rebuilt: "):
         bakeoff.run(runtime.current(), "bp1", schedules=("cell:group_size=60000",), **given)
-    with pytest.raises(PlanError, match="--schedules matrix: it computes no actions; expected auto, all, or sumfact, cell"):
+    with pytest.raises(PlanError, match="--schedules matrix: it computes no actions; expected auto, all, or sumfact, tiled, cell"):
         bakeoff.run(runtime.current(), "bp1", schedules=("auto", "matrix"), **given)
     for wrong in ("nonsense", "cell:rows=3"):
         with pytest.raises(OptionError, match=f"{wrong}.*legal are|{wrong}.*expected"):
