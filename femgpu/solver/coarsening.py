@@ -6,19 +6,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 from petsc4py import PETSc
-from scipy.sparse import csr_array
 
 from femgpu.errors import collective
 from femgpu.forms import Form, Integral
 from femgpu.krylov import Operator, Vectors
 from femgpu.multigrid import FILE, Calls
+from femgpu.operators import Nesting
+from femgpu.operators.ways import scatter_mode
 from femgpu.options import Settings
 from femgpu.solver.chebyshev_type import noise
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.level_transfer import LevelTransfer, prescribed
 from femgpu.solver.transfer import BoundaryRows
-from femgpu.spaces import FunctionSpace, MixedSpace, Space, embedding
+from femgpu.spaces import FunctionSpace, MixedSpace, Space, nested
 
 
 def coarse_space(space: Space, degree: int, dm: PETSc.DMPlex) -> Space:
@@ -139,23 +141,28 @@ class CoarseOperator(LevelOperator):
     ):
         fine, source = finer.local.space, source or finer
         space = coarse_space(fine, degree, fine.dm)
-        between = embedding(space, fine)
-        rows = BoundaryRows(space, None, prescribed(space, between, finer.rows.mask()))
-        super().__init__(source, coarse_form(finer.local.form, space), rows, source.local.settings, finer.device.single, targets)
+        runtime, settings = source.local.runtime, source.local.settings
         with collective(space.mesh.mpi):
-            scalar = self.operator.local.scalar
-            self.transfer = LevelTransfer(between, finer.rows, rows, self.operator.transfer, self.vectors.dtype, scalar)
+            nesting = Nesting(runtime, nested(space, fine), space.num_local, fine.num_local)
+        rows = BoundaryRows(space, None, prescribed(space, nesting, finer.rows.mask()))
+        super().__init__(source, coarse_form(finer.local.form, space), rows, settings, finer.device.single, targets)
+        with collective(space.mesh.mpi):
+            kinds, atomic = (
+                (self.vectors.dtype, self.operator.local.scalar),
+                scatter_mode(settings, runtime.device.limits) == "atomic",
+            )
+            self.transfer = LevelTransfer(nesting, finer.rows, rows, self.operator.transfer, *kinds, atomic)
 
 
-def restricted(near: PETSc.NullSpace, fine: Space, coarse: Space, between: csr_array) -> PETSc.NullSpace:
-    """A near-null space in a coarser space: what its vectors are at the nodes there, which `between` tells, L to L."""
+def restricted(near: PETSc.NullSpace, fine: Space, coarse: Space, places: npt.NDArray[np.int32]) -> PETSc.NullSpace:
+    """A near-null space in a coarser space: what its vectors are at the nodes there, whose `places` in the L-vector are given."""
     owned = coarse.numbering.local_of_owned
     vecs = []
     for mode in near.getVecs():
         local = fine.dm.getLocalVec()
         fine.dm.globalToLocal(mode, local)
         vecs.append(coarse.dm.createGlobalVec())
-        vecs[-1].setArray((between @ local.array_r)[owned])
+        vecs[-1].setArray(local.array_r[places[owned]])
         fine.dm.restoreLocalVec(local)
     return PETSc.NullSpace().create(constant=near.hasConstant(), vectors=vecs, comm=near.comm)
 

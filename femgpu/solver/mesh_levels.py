@@ -16,17 +16,18 @@ from femgpu.kernels import vector_kernels
 from femgpu.krylov import Operator, Vectors
 from femgpu.krylov.vectors import C_TYPES
 from femgpu.multigrid import FILE, Bind, Calls, Level, SparseMatrix
-from femgpu.operators import Assembly, CoarseMatrices, Columns, Groups, MatrixSource, Shown
+from femgpu.operators import Assembly, CoarseMatrices, Columns, Groups, MatrixSource, Nesting, Shown
+from femgpu.operators.ways import scatter_mode
 from femgpu.runtime import Kernel
 from femgpu.solver.chebyshev_type import noise
 from femgpu.solver.coarsening import coarse_space
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.level_transfer import LevelTransfer, prescribed
 from femgpu.solver.transfer import BoundaryRows, Transfer
-from femgpu.spaces import Space, embedding, refined_embedding
+from femgpu.spaces import NestedCells, Space, injection, nested, refined
 
-# Spaces of coarser and coarser meshes, each with its functions in the one before, from L-vectors to L-vectors.
-Ladder = list[tuple[Space, csr_array]]
+# Spaces of coarser and coarser meshes, each with its functions in the one before.
+Ladder = list[tuple[Space, list[NestedCells]]]
 
 
 def ladder(space: Space) -> tuple[Ladder, str]:
@@ -42,7 +43,7 @@ def ladder(space: Space) -> tuple[Ladder, str]:
     try:
         while (mesh := space.mesh.coarser) is not None:
             coarse = coarse_space(space, 1, mesh.clone_dm())
-            between = refined_embedding(coarse, space)
+            between = refined(coarse, space)
             if between is None:
                 return found, "the cells of a rank are not the children of those of the coarser mesh, in their order"
             found.append((coarse, between))
@@ -52,20 +53,17 @@ def ladder(space: Space) -> tuple[Ladder, str]:
     return found, ""
 
 
-def injections(fine: Space, linear: Space, steps: Ladder) -> csr_array:
-    """From a space to the coarsest one: nodal values, L to L.
+def injections(fine: Space, linear: Space, steps: Ladder) -> npt.NDArray[np.int32]:
+    """Where the nodes of the coarsest mesh stand in the L-vector of a space.
 
     Args:
         fine: the space.
         linear: the one of degree 1 on the same mesh.
         steps: what `ladder` made of that.
     """
-    found = embedding(fine, linear)
-    for _, between in steps:
-        # The nodes of the coarser mesh are among those of the finer one.
-        alone = np.flatnonzero(np.diff(between.indptr) == 1)
-        columns = between.indices[between.indptr[alone]]
-        found = csr_array((np.ones(len(alone)), (columns, alone)), shape=between.shape[::-1]) @ found
+    found = injection(nested(linear, fine), linear.num_local)
+    for coarse, between in steps:
+        found = found[injection(between, coarse.num_local)]
     return found
 
 
@@ -163,9 +161,13 @@ class MeshLevels:
         self.meshes, self._matrices = list[SparseLevel](), list[CoarseMatrices]()
         self.restrict, self.prolong, self.levels = list[Bind](), list[Bind](), list[Level]()
         shown, rows = Shown(bottom.local), bottom.rows
+        atomic = scatter_mode(bottom.local.settings, bottom.local.runtime.device.limits) == "atomic"
         self.meshes.append(SparseLevel(shown, rows, single))
         for space, between in steps:
-            finer, rows = self.meshes[-1], BoundaryRows(space, None, prescribed(space, between, rows.mask()))
+            finer = self.meshes[-1]
+            with collective(space.mesh.mpi):
+                nesting = Nesting(bottom.local.runtime, between, space.num_local, finer.space.num_local)
+            rows = BoundaryRows(space, None, prescribed(space, nesting, rows.mask()))
             self._matrices.append(CoarseMatrices(shown, space))
             shown.watchers.append(self._matrices[-1].add)
             shown = Shown(self._matrices[-1])
@@ -174,7 +176,7 @@ class MeshLevels:
             first, count, dtype = finer.space.numbering.first, finer.vectors.num_owned, finer.vectors.dtype
             self.levels.append(make_level(finer.vectors, finer.operator, partial(noise, first, first + count)))
             with collective(space.mesh.mpi):
-                transfer = LevelTransfer(between, finer.rows, rows, coarse.exchange, dtype, dtype)
+                transfer = LevelTransfer(nesting, finer.rows, rows, coarse.exchange, dtype, dtype, atomic)
             self.restrict.append(transfer.bind_restrict)
             self.prolong.append(transfer.bind_prolong)
         self.mat = self._create()
