@@ -12,11 +12,10 @@ from petsc4py import PETSc
 from femgpu.errors import collective
 from femgpu.forms import Form, Integral
 from femgpu.krylov import Operator, Vectors
-from femgpu.multigrid import FILE, Calls
+from femgpu.multigrid import FILE, Calls, fill_noise
 from femgpu.operators import Nesting
 from femgpu.operators.ways import scatter_mode
 from femgpu.options import Settings
-from femgpu.solver.chebyshev_type import noise
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.level_transfer import LevelTransfer, prescribed
 from femgpu.solver.transfer import BoundaryRows
@@ -89,10 +88,11 @@ class LevelOperator:
         """Whether the product with noise is that of the source, whose space is the same, up to a relative error; collective."""
         vectors, source, numbering = self.vectors, self._source, self.space.numbering
         runtime, mpi = vectors.runtime, self.space.mesh.mpi
-        rough = noise(numbering.first, numbering.first + numbering.num_owned)
-        given, product, own, its = runtime.upload(rough), runtime.empty(rough.nbytes), vectors.empty(), vectors.empty()
+        given, product = (runtime.empty(8 * numbering.num_owned) for _ in range(2))
+        own, its = vectors.empty(), vectors.empty()
+        fill_noise(vectors, own, numbering.first)
+        vectors.kernel("give", None, own, given, file=FILE)()
         source.device.action(given, product)
-        runtime.write(own, rough.astype(vectors.dtype))
         self.operator.device.action(own, its)
         sums = vectors.sums(2)
         vectors.kernel("compare", product, its, sums, file=FILE)()

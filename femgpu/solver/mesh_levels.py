@@ -19,7 +19,6 @@ from femgpu.multigrid import FILE, Bind, Calls, Level, SparseMatrix
 from femgpu.operators import Assembly, CoarseMatrices, Columns, Groups, MatrixSource, Nesting, Shown
 from femgpu.operators.ways import scatter_mode
 from femgpu.runtime import Kernel
-from femgpu.solver.chebyshev_type import noise
 from femgpu.solver.coarsening import coarse_space
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.level_transfer import LevelTransfer, prescribed
@@ -146,7 +145,7 @@ class MeshLevels:
         bottom: the operators of degree 1 on the finest mesh, whose element matrices are in the problem's precision.
         steps: the spaces on the other meshes, at least one.
         single: whether vectors and matrices of the levels are in single precision.
-        make_level: of vectors, operator and what makes noise.
+        make_level: of vectors, operator and the number of the first entry.
 
     Attributes:
         levels: those that are smoothed, the finest first, all meshes but the coarsest; `fill` fills their `diagonal`.
@@ -156,7 +155,7 @@ class MeshLevels:
         mat: the matrix of the coarsest mesh.
     """
 
-    def __init__(self, bottom: GlobalOperator, steps: Ladder, single: bool, make_level: Callable[[Vectors, Operator, Any], Level]):
+    def __init__(self, bottom: GlobalOperator, steps: Ladder, single: bool, make_level: Callable[[Vectors, Operator, int], Level]):
         self._bottom = bottom
         self.meshes, self._matrices = list[SparseLevel](), list[CoarseMatrices]()
         self.restrict, self.prolong, self.levels = list[Bind](), list[Bind](), list[Level]()
@@ -173,8 +172,8 @@ class MeshLevels:
             shown = Shown(self._matrices[-1])
             coarse = SparseLevel(shown, rows, single)
             self.meshes.append(coarse)
-            first, count, dtype = finer.space.numbering.first, finer.vectors.num_owned, finer.vectors.dtype
-            self.levels.append(make_level(finer.vectors, finer.operator, partial(noise, first, first + count)))
+            dtype = finer.vectors.dtype
+            self.levels.append(make_level(finer.vectors, finer.operator, finer.space.numbering.first))
             with collective(space.mesh.mpi):
                 transfer = LevelTransfer(nesting, finer.rows, rows, coarse.exchange, dtype, dtype, atomic)
             self.restrict.append(transfer.bind_restrict)

@@ -11,8 +11,11 @@ from random_meshes import ALL_CELLS, MIXED, random_mesh, random_mixed
 import femgpu
 from femgpu import runtime
 from femgpu.errors import PlanError
+from femgpu.krylov import Vectors
+from femgpu.multigrid import fill_noise
 from femgpu.operators import Interpolation, Nesting, interpolation
 from femgpu.operators.interpolation import ABSENT
+from femgpu.solver.chebyshev_type import noise
 from femgpu.solver.level_transfer import prescribed
 from femgpu.spaces import injection, nested, refined
 
@@ -137,3 +140,12 @@ def test_cells_that_are_too_large_are_refused(monkeypatch):
     monkeypatch.setattr(nesting.runtime, "device", replace(nesting.runtime.device, local_bytes=1000))
     with pytest.raises(PlanError, match="between 27 and 125 nodes of a cell takes 1600 bytes of local memory"):
         Interpolation(nesting, rows, np.zeros(coarse.num_local, np.uint8), ("double", "double"), False)
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_noise_is_petscs(single):
+    vectors = Vectors(runtime.current(), 1000, PETSc.COMM_SELF.tompi4py(), single=single)
+    made = vectors.empty()
+    fill_noise(vectors, made, 2**31 - 500)
+    found = vectors.runtime.read(made, np.empty(1000, vectors.dtype))
+    np.testing.assert_array_equal(found, noise(2**31 - 500, 2**31 + 500).astype(vectors.dtype))
