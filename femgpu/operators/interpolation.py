@@ -188,7 +188,8 @@ def _group(device: Device, part: NestedCells, itemsize: int) -> tuple[int, int]:
         )
     if not device.is_gpu:
         return 1, min(_COLUMNS, most)
-    return min(_ITEMS, device.limits.items), max(1, min(_NODES // fine**dim, most))
+    columns = max(1, min(_NODES // fine**dim, most))
+    return min(_ITEMS, device.limits.items), 1 << (columns.bit_length() - 1)
 
 
 def _fine_codes(rows: npt.NDArray[np.int32], num_comp: int) -> npt.NDArray[np.int32]:

@@ -19,13 +19,17 @@ from femgpu.options import Settings
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.level_transfer import LevelTransfer, prescribed
 from femgpu.solver.transfer import BoundaryRows
-from femgpu.spaces import FunctionSpace, MixedSpace, Space, nested
+from femgpu.spaces import FunctionSpace, MixedSpace, Numbering, Space, nested
 
 
 def coarse_space(space: Space, degree: int, dm: PETSc.DMPlex) -> Space:
     """The space of continuous Lagrange fields of another degree on a mesh, with the same names and components; collective."""
     spaces = {field.name: FunctionSpace(dm, "Lagrange", degree, field.shape) for field in space.fields}
-    return MixedSpace(spaces) if isinstance(space, MixedSpace) else next(iter(spaces.values()))
+    found = MixedSpace(spaces) if isinstance(space, MixedSpace) else next(iter(spaces.values()))
+    if space.mesh.mpi.size == 1 and space.numbering.is_identity:
+        # It is no different here, and PETSc takes its time to say so.
+        found.numbering = Numbering.alone(found.num_local)
+    return found
 
 
 class LevelOperator:

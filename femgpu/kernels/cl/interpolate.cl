@@ -29,17 +29,45 @@ typedef FINE real;
 #endif
 #define FOR_EACH(i, n) for (int i = get_local_id(0); i < (n); i += ITEMS)
 
-// s_to (column, before, TO, after) = sum_j T(k, j) s_from (column, before, FROM, after)
-#define CONTRACT(s_to, TO, s_from, FROM, BEFORE, AFTER, T)                                                 \
-  BARRIER;                                                                                                 \
-  FOR_EACH(i, COLUMNS * (BEFORE) * (TO) * (AFTER)) {                                                       \
-    const int k = i / (AFTER) % (TO), first = i / ((TO) * (AFTER)) * ((FROM) * (AFTER)) + i % (AFTER);     \
-    real sum = 0;                                                                                          \
-    for (int j = 0; j < (FROM); ++j) sum += T(k, j) * s_from[first + j * (AFTER)];                         \
-    s_to[i] = sum;                                                                                         \
+// s_to (column, before, TO, after) = sum_j T(k, j) s_from (column, before, FROM, after): an item takes line after line where lines
+// are short, number after number where they are long.
+#if P * Q <= 144
+#define CONTRACT(s_to, TO, s_from, FROM, BEFORE, AFTER, T)                      \
+  BARRIER;                                                                      \
+  FOR_EACH(line, COLUMNS * (BEFORE) * (AFTER)) {                                \
+    const int above = line / (AFTER), below = line % (AFTER);                   \
+    real values[FROM];                                                          \
+    _Pragma("unroll")                                                           \
+    for (int j = 0; j < (FROM); ++j) values[j] = s_from[(above * (FROM) + j) * (AFTER) + below]; \
+    _Pragma("unroll")                                                           \
+    for (int k = 0; k < (TO); ++k) {                                            \
+      real sum = 0;                                                             \
+      _Pragma("unroll")                                                         \
+      for (int j = 0; j < (FROM); ++j) sum += T(k, j) * values[j];              \
+      s_to[(above * (TO) + k) * (AFTER) + below] = sum;                         \
+    }                                                                           \
   }
+#else
+#define CONTRACT(s_to, TO, s_from, FROM, BEFORE, AFTER, T)                                             \
+  BARRIER;                                                                                             \
+  FOR_EACH(i, COLUMNS * (BEFORE) * (TO) * (AFTER)) {                                                   \
+    const int k = i / (AFTER) % (TO), first = i / ((TO) * (AFTER)) * ((FROM) * (AFTER)) + i % (AFTER); \
+    real sum = 0;                                                                                      \
+    for (int j = 0; j < (FROM); ++j) sum += T(k, j) * s_from[first + j * (AFTER)];                     \
+    s_to[i] = sum;                                                                                     \
+  }
+#endif
 #define UP(k, j) d_table[(k) * Q + (j)]
 #define DOWN(k, j) d_table[(j) * Q + (k)]
+
+// Component and entry of number i among the nodes of a work-group's columns, `count` in each; entries are those of d_..._nodes.
+#if NUM_COMP == 1
+#define COMPONENT(i, count) 0
+#define ENTRY(i, count) ((size_t)begin * (count) + (i))
+#else
+#define COMPONENT(i, count) ((begin + (i) / (count)) % NUM_COMP)
+#define ENTRY(i, count) ((size_t)((begin + (i) / (count)) / NUM_COMP) * (count) + (i) % (count))
+#endif
 
 // Position of a coarse dof; negative where it is prescribed.
 inline int coarse_dof(const int offset, const int c, __global const uchar *d_prescribed) {
@@ -59,17 +87,16 @@ void prolong(const int num_columns, __global const int *d_coarse_nodes, __global
              __global const uchar *d_prescribed, __global const int *d_rows, __global const real *d_table,
              __global const COARSE *d_coarse, __global FINE *d_fine) {
   __local real s_a[COLUMNS * NUM_FINE], s_b[COLUMNS * MAX(MOST, NUM_COARSE)];
-  const int begin = (int)get_group_id(0) * COLUMNS;
+  const int begin = (int)get_group_id(0) * COLUMNS, columns = min(COLUMNS, num_columns - begin);
 #if DIM == 2
 #define s_start s_a
 #else
 #define s_start s_b
 #endif
   FOR_EACH(i, COLUMNS * NUM_COARSE) {
-    const int column = begin + i / NUM_COARSE;
     int dof = -1;
-    if (column < num_columns)
-      dof = coarse_dof(d_coarse_nodes[(size_t)(column / NUM_COMP) * NUM_COARSE + i % NUM_COARSE], column % NUM_COMP, d_prescribed);
+    if (i < columns * NUM_COARSE)
+      dof = coarse_dof(d_coarse_nodes[ENTRY(i, NUM_COARSE)], COMPONENT(i, NUM_COARSE), d_prescribed);
     s_start[i] = dof < 0 ? (real)0 : (real)d_coarse[dof];
   }
 #if DIM == 1
@@ -83,10 +110,8 @@ void prolong(const int num_columns, __global const int *d_coarse_nodes, __global
   CONTRACT(s_a, P, s_b, Q, P * P, 1, UP)
 #endif
   BARRIER;
-  FOR_EACH(i, COLUMNS * NUM_FINE) {
-    const int column = begin + i / NUM_FINE;
-    if (column >= num_columns) continue;
-    const int dof = fine_dof(d_fine_nodes[(size_t)(column / NUM_COMP) * NUM_FINE + i % NUM_FINE], column % NUM_COMP, d_rows);
+  FOR_EACH(i, columns * NUM_FINE) {
+    const int dof = fine_dof(d_fine_nodes[ENTRY(i, NUM_FINE)], COMPONENT(i, NUM_FINE), d_rows);
     if (dof >= 0)
       d_fine[dof] = (FINE)s_a[i];
     else if (dof != INT_MIN)
@@ -100,12 +125,10 @@ void add_transposed(const int num_columns, __global const int *d_coarse_nodes, _
                     __global const uchar *d_prescribed, __global const int *d_rows, __global const real *d_table,
                     __global COARSE *d_coarse, __global const FINE *d_fine, const int first) {
   __local real s_a[COLUMNS * NUM_FINE], s_b[COLUMNS * MAX(MOST, NUM_COARSE)];
-  const int begin = (int)get_group_id(0) * COLUMNS;
+  const int begin = (int)get_group_id(0) * COLUMNS, columns = min(COLUMNS, num_columns - begin);
   FOR_EACH(i, COLUMNS * NUM_FINE) {
-    const int column = begin + i / NUM_FINE;
     int dof = -1;
-    if (column < num_columns)
-      dof = fine_dof(d_fine_nodes[(size_t)(column / NUM_COMP) * NUM_FINE + i % NUM_FINE], column % NUM_COMP, d_rows);
+    if (i < columns * NUM_FINE) dof = fine_dof(d_fine_nodes[ENTRY(i, NUM_FINE)], COMPONENT(i, NUM_FINE), d_rows);
     s_a[i] = dof < 0 ? (real)0 : (real)d_fine[dof];
   }
 #if DIM == 1
@@ -119,15 +142,12 @@ void add_transposed(const int num_columns, __global const int *d_coarse_nodes, _
   CONTRACT(s_b, Q, s_a, P, 1, Q * Q, DOWN)
 #endif
   BARRIER;
-  FOR_EACH(i, COLUMNS * NUM_COARSE) {
-    const int column = begin + i / NUM_COARSE;
-    if (column >= num_columns) continue;
-    const size_t entry = (size_t)(column / NUM_COMP) * NUM_COARSE + i % NUM_COARSE;
+  FOR_EACH(i, columns * NUM_COARSE) {
 #ifdef ATOMIC
-    const int dof = coarse_dof(d_coarse_nodes[entry], column % NUM_COMP, d_prescribed);
+    const int dof = coarse_dof(d_coarse_nodes[ENTRY(i, NUM_COARSE)], COMPONENT(i, NUM_COARSE), d_prescribed);
     if (dof >= 0) atomic_add_scalar(d_coarse + dof, (scalar)s_start[i]);
 #else
-    d_coarse[first + entry * NUM_COMP + column % NUM_COMP] = (COARSE)s_start[i];
+    d_coarse[first + ENTRY(i, NUM_COARSE) * NUM_COMP + COMPONENT(i, NUM_COARSE)] = (COARSE)s_start[i];
 #endif
   }
 }
