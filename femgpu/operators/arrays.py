@@ -47,6 +47,7 @@ class CellArrays:
         self.runtime = runtime
         self.prescribed = prescribed
         self._kept: dict[Any, Any] = {}
+        self._source: CellArrays | None = None
         self._moving: dict[Any, Callable[[], np.ndarray]] = {}
 
     @property
@@ -74,10 +75,19 @@ class CellArrays:
             return None
         key, make = self._entry(term, plan, array, fields, tables)
         if key not in self._kept:
-            self._kept[key] = self.runtime.upload(make())
-            if array.role[0] in _MOVING or array.role == ("other", "geometry"):
+            moves = array.role[0] in _MOVING or array.role == ("other", "geometry")
+            found = None if moves or self._source is None else self._source._kept.get(key)
+            self._kept[key] = self.runtime.upload(make()) if found is None else found
+            if moves:
                 self._moving[key] = make
         return self._kept[key]
+
+    def share(self, source: CellArrays) -> None:
+        """Takes from another one what it has of the same mesh, but what moves; dofs of the same space are prescribed in both.
+
+        To be called before anything is made.
+        """
+        self._source = source
 
     def keep(self, buffers: Iterable[Any]) -> None:
         """Forgets arrays that are not among some buffers: those of ways that were compared and not chosen."""

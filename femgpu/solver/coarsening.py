@@ -65,6 +65,7 @@ class LevelOperator:
         self.operator = GlobalOperator(form, rows, settings, runtime, scale=1.0, single=single)
         self.vectors = Vectors(runtime, self.space.numbering.num_owned, mpi, single=single)
         local, other = self.operator.local, source.local
+        local.arrays.share(other.arrays)
         # Levels are smoothed by actions, but for the last, which is assembled.
         smoothed = single or self.space.degree > 1
         local.build_ahead(targets or (("diagonal", "action") if smoothed else (local.assembly_target,)))

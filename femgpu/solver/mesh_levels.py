@@ -12,13 +12,11 @@ from petsc4py import PETSc
 from scipy.sparse import csr_array
 
 from femgpu.errors import MeshError, collective
-from femgpu.kernels import vector_kernels
 from femgpu.krylov import Operator, Vectors
 from femgpu.krylov.vectors import C_TYPES
 from femgpu.multigrid import FILE, Bind, Calls, Level, SparseMatrix
 from femgpu.operators import Assembly, CoarseMatrices, Columns, Groups, MatrixSource, Nesting, Shown
 from femgpu.operators.ways import scatter_mode
-from femgpu.runtime import Kernel
 from femgpu.solver.coarsening import coarse_space
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.level_transfer import LevelTransfer, prescribed
@@ -80,7 +78,6 @@ class SparseLevel:
         vectors: kernels and lengths.
         exchange: between T- and L-vectors.
         operator: what a level multiplies with.
-        entries: rows and columns of the matrix's entries, positions in the L-vector.
     """
 
     def __init__(self, source: MatrixSource, rows: BoundaryRows, single: bool):
@@ -97,18 +94,20 @@ class SparseLevel:
             self._assembly = Assembly(source, Groups(self.space), columns)
             indices, pattern = self._assembly.indices[0], self._assembly.pattern
             del self._assembly.indices
-            numbers = np.arange(count, dtype=np.int32)
-            self.entries = np.repeat(numbers, pattern.lengths[:, 0]), indices
             starts = np.append(pattern.starts[:, 0], np.int32(len(indices)))
-            given = csr_array((np.zeros(len(indices)), indices, starts), shape=(count, count))
+            self._rows = starts, indices
+            given = csr_array((np.zeros(len(indices), self.vectors.dtype), indices, starts), shape=(count, count))
             self._matrix = SparseMatrix(runtime, given, ctype, ctype, ctype)
             every = Vectors(runtime, len(indices), mpi, single=single)
             self._take = every.kernel("take", None, self._assembly.values, self._matrix.values, file=FILE)
-            diagonal = runtime.upload(np.flatnonzero(self.entries[0] == indices).astype(np.int32))
-            arguments = [np.int32(count), diagonal, self._assembly.values, self._assembly.values]
-            self._pack = Kernel(runtime, vector_kernels("double", ctype), "pack", arguments, count, 64)
             self._given, self._found = (runtime.empty(0 if self._direct else num_bytes) for _ in range(2))
         self.operator = Operator(self._multiply, bind=self._bind)
+
+    @property
+    def entries(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Rows and columns of the matrix's entries, positions in the L-vector."""
+        starts, columns = self._rows
+        return np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts)), columns
 
     def fill(self, scale: float) -> None:
         """Sums the element matrices; `scale` is the diagonal of prescribed rows."""
@@ -117,8 +116,7 @@ class SparseLevel:
 
     def diagonal(self, out: Any) -> None:
         """`out` = the diagonal, a T-vector; collective."""
-        self._pack.set(3, out if self._direct else self._found)
-        self._pack()
+        self._matrix.diagonal(out if self._direct else self._found)
         if not self._direct:
             self.exchange.to_global(self._found, out)
 
