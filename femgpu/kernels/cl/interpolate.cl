@@ -86,7 +86,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
 void prolong(const int num_columns, __global const int *d_coarse_nodes, __global const int *d_fine_nodes,
              __global const uchar *d_prescribed, __global const int *d_rows, __global const real *d_table,
              __global const COARSE *d_coarse, __global FINE *d_fine) {
-  __local real s_a[COLUMNS * NUM_FINE], s_b[COLUMNS * MAX(MOST, NUM_COARSE)];
+#if DIM > 1
+  __local real s_a[COLUMNS * NUM_FINE];
+#endif
+  __local real s_b[COLUMNS * MAX(MOST, NUM_COARSE)];
   const int begin = (int)get_group_id(0) * COLUMNS, columns = min(COLUMNS, num_columns - begin);
 #if DIM == 2
 #define s_start s_a
@@ -99,12 +102,10 @@ void prolong(const int num_columns, __global const int *d_coarse_nodes, __global
       dof = coarse_dof(d_coarse_nodes[ENTRY(i, NUM_COARSE)], COMPONENT(i, NUM_COARSE), d_prescribed);
     s_start[i] = dof < 0 ? (real)0 : (real)d_coarse[dof];
   }
-#if DIM == 1
-  CONTRACT(s_a, P, s_b, Q, 1, 1, UP)
-#elif DIM == 2
+#if DIM == 2
   CONTRACT(s_b, P, s_a, Q, 1, Q, UP)
   CONTRACT(s_a, P, s_b, Q, P, 1, UP)
-#else
+#elif DIM == 3
   CONTRACT(s_a, P, s_b, Q, 1, Q * Q, UP)
   CONTRACT(s_b, P, s_a, Q, P, Q, UP)
   CONTRACT(s_a, P, s_b, Q, P * P, 1, UP)
@@ -112,10 +113,18 @@ void prolong(const int num_columns, __global const int *d_coarse_nodes, __global
   BARRIER;
   FOR_EACH(i, columns * NUM_FINE) {
     const int dof = fine_dof(d_fine_nodes[ENTRY(i, NUM_FINE)], COMPONENT(i, NUM_FINE), d_rows);
-    if (dof >= 0)
-      d_fine[dof] = (FINE)s_a[i];
-    else if (dof != INT_MIN)
-      d_fine[~dof] = 0;
+    if (dof < 0) {
+      if (dof != INT_MIN) d_fine[~dof] = 0;
+      continue;
+    }
+#if DIM == 1
+    // Few nodes are this cell's: the others' values are not computed.
+    FINE sum = 0;
+    for (int j = 0; j < Q; ++j) sum += UP(i % P, j) * s_b[i / P * Q + j];
+    d_fine[dof] = sum;
+#else
+    d_fine[dof] = s_a[i];
+#endif
   }
 }
 
@@ -131,7 +140,12 @@ void add_transposed(const int num_columns, __global const int *d_coarse_nodes, _
     if (i < columns * NUM_FINE) dof = fine_dof(d_fine_nodes[ENTRY(i, NUM_FINE)], COMPONENT(i, NUM_FINE), d_rows);
     s_a[i] = dof < 0 ? (real)0 : (real)d_fine[dof];
   }
-#if DIM == 1
+#if DIM == 1 && ITEMS == 1
+  for (int i = 0; i < COLUMNS * Q; ++i) s_b[i] = 0;
+  for (int i = 0; i < COLUMNS * P; ++i)
+    if (s_a[i] != 0)
+      for (int j = 0; j < Q; ++j) s_b[i / P * Q + j] += UP(i % P, j) * s_a[i];
+#elif DIM == 1
   CONTRACT(s_b, Q, s_a, P, 1, 1, DOWN)
 #elif DIM == 2
   CONTRACT(s_b, Q, s_a, P, P, 1, DOWN)
