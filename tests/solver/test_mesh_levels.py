@@ -225,7 +225,7 @@ def test_where_there_are_none_it_is_as_before(tmp_path, monkeypatch):
         assert found[name][0] == pytest.approx(found["off"][0])
     assert "levels on coarser meshes: the cells of a rank are not the children" in found["wrong"][1]
     assert "coarser meshes" not in found["off"][1] + found["unknown"][1] + found["on"][1]
-    assert "on 128 cells: 81 dofs" in found["on"][1] and "cells" not in found["off"][1]
+    assert "on 128 cells, sparse: 81 dofs" in found["on"][1] and "cells" not in found["off"][1]
 
 
 def test_newton_keeps_them():
