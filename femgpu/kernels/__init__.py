@@ -6,7 +6,16 @@ from femgpu.kernels.render import render
 from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule_named
 from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.tables import pack_tables
-from femgpu.kernels.transfers import CG_STEPS, children_kernels, entry_kernels, krylov_kernels, sparse_kernels, vector_kernels
+from femgpu.kernels.transfers import (
+    CG_STEPS,
+    children_kernels,
+    entry_kernels,
+    interpolation_kernels,
+    krylov_kernels,
+    nesting_kernels,
+    sparse_kernels,
+    vector_kernels,
+)
 from femgpu.kernels.work import SECOND, FieldWork, RowsWork, Table, Work
 
 __all__ = [
@@ -28,7 +37,9 @@ __all__ = [
     "Work",
     "children_kernels",
     "entry_kernels",
+    "interpolation_kernels",
     "krylov_kernels",
+    "nesting_kernels",
     "pack_tables",
     "render",
     "schedule_named",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from femgpu.kernels.plan import DOT_SLOTS
 from femgpu.kernels.source import source, type_macros
 
@@ -72,3 +74,31 @@ def children_kernels(num_nodes: int) -> str:
     """
     macros = ["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", f"#define NODES {num_nodes}"]
     return "\n".join([*macros, source("children.cl")])
+
+
+def nesting_kernels() -> str:
+    """The program that finds out where the nodes of nested spaces stand (`cl/nesting.cl`)."""
+    return source("nesting.cl")
+
+
+def interpolation_kernels(
+    shape: tuple[int, int, int], num_comp: int, types: tuple[str, str], group: tuple[int, int], atomics: str
+) -> str:
+    """The program that takes functions from one space to a finer one, and the transpose (`cl/interpolate.cl`).
+
+    Args:
+        shape: directions of the lattices of nodes, fine and coarse nodes in each.
+        num_comp: components of the field.
+        types: C types of fine and of coarse vectors; arithmetic is in that of the fine ones.
+        group: items of a work-group, and the cells' components that they share.
+        atomics: how coarse vectors are added to, see `Limits`; empty: each cell writes entries of its own.
+    """
+    fine, coarse = types
+    given: dict[str, Any] = dict(zip(("DIM", "P", "Q", "ITEMS", "COLUMNS"), (*shape, *group), strict=True))
+    given |= {"NUM_COMP": num_comp, "FINE": fine, "COARSE": coarse}
+    given |= {f"ATOMIC_{atomics.upper()}{64 if coarse == 'double' else 32}": "", "ATOMIC": ""} if atomics else {}
+    macros = [f"#define {key} {value}" for key, value in given.items()]
+    adds = [source("atomics.cl")] if atomics else []
+    return "\n".join(
+        ["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", *macros, f"typedef {coarse} scalar;", *adds, source("interpolate.cl")]
+    )

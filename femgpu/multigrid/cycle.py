@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from femgpu.krylov import Operator, Preconditioner, Spectrum, Vectors
 from femgpu.multigrid.polynomials import roots
@@ -35,7 +34,7 @@ class Level:
         operator: A.
         kind: of the polynomials, see `polynomials.roots`.
         steps: products with A before the coarse correction, and as many after it.
-        rough: makes (num_owned,) rough entries, from which the largest eigenvalue is found.
+        first: number of the first entry on this rank, of which noise is made.
         estimate: steps of the estimate.
 
     Attributes:
@@ -57,11 +56,11 @@ class Level:
         operator: Operator,
         kind: str,
         steps: int,
-        rough: Callable[[], npt.NDArray[np.float64]],
+        first: int,
         estimate: int,
     ):
         self.vectors, self.operator = vectors, operator
-        self._roots, self._rough, self._estimate = roots(kind, steps), rough, estimate
+        self._roots, self._first, self._estimate = roots(kind, steps), first, estimate
         self.r, self.x, self.p, q, self._inverse = (vectors.empty() for _ in range(5))
         self.diagonal = self._q = q  # a product is not needed while a diagonal is
         vectors.runtime.zero(self._inverse, vectors.num_bytes)
@@ -87,8 +86,9 @@ class Level:
             What is wrong with it, empty if nothing.
         """
         vectors = self.vectors
-        noise = vectors.runtime.upload(self._rough().astype(vectors.dtype))
-        ends = Spectrum(vectors, self._estimate).estimate(self.operator, noise, Preconditioner(self._inverse))
+        # The correction is free between cycles.
+        fill_noise(vectors, self.p, self._first)
+        ends = Spectrum(vectors, self._estimate).estimate(self.operator, self.p, Preconditioner(self._inverse))
         if isinstance(ends, str):
             return ends
         self.largest = ends[1]
@@ -140,6 +140,17 @@ class Level:
         if operator.bind is None:
             return [partial(operator.apply, self.p, self._q)]
         return list(operator.bind(self.p, self._q))
+
+
+def fill_noise(vectors: Vectors, buffer: Any, first: int) -> None:
+    """Fills a vector with PETSc's noise for estimates: numbers between -1.1 and 1.1 from those of its entries.
+
+    Args:
+        vectors: kernels and lengths.
+        buffer: of the vector.
+        first: number of the first entry on this rank.
+    """
+    vectors.kernel("noise", np.uint32(first), buffer, file=FILE)()
 
 
 class Cycle:

@@ -48,16 +48,21 @@ class SparseMatrix:
             lanes = 1 if not runtime.device.is_gpu or mean < _ENTRIES else min(_LANES, 1 << int(np.log2(mean / _ENTRIES)))
         self.num_entries = int(matrix.nnz)
         self._runtime, self._dtype = runtime, np.float32 if value_type == "float" else np.float64
-        self.values = runtime.upload(matrix.data.astype(self._dtype))
-        structure = (runtime.upload(part.astype(np.int32)) for part in (matrix.indptr, matrix.indices))
+        self.values = runtime.upload(matrix.data.astype(self._dtype, copy=False))
+        structure = (runtime.upload(part.astype(np.int32, copy=False)) for part in (matrix.indptr, matrix.indices))
         placeholder = runtime.empty(8)
-        arguments = [np.int32(num_rows), *structure, self.values, placeholder, placeholder, np.int32(lanes)]
+        given = [np.int32(num_rows), *structure, self.values, placeholder]
         source = _source(runtime.device, (value_type, source_type, target_type), lanes > 1)
-        self._kernel = Kernel(runtime, source, "multiply_sparse", arguments, num_rows * lanes, _GROUP)
+        self._kernel = Kernel(runtime, source, "multiply_sparse", [*given, placeholder, np.int32(lanes)], num_rows * lanes, _GROUP)
+        self._diagonal = Kernel(runtime, source, "take_diagonal", given, num_rows, _GROUP)
 
     def multiply(self, x: Any, y: Any) -> None:
         """Makes y = A x."""
         self.bind(x, y)()
+
+    def diagonal(self, y: Any) -> None:
+        """Makes y the diagonal of a square matrix."""
+        self._diagonal.bound({4: y})()
 
     def bind(self, x: Any, y: Any) -> Launch:
         """The launch of y = A x."""

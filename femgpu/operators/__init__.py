@@ -7,6 +7,7 @@ from femgpu.operators.columns import Columns, Groups
 from femgpu.operators.division import make_terms
 from femgpu.operators.form_operator import FormOperator
 from femgpu.operators.functional import integrate
+from femgpu.operators.interpolation import Interpolation, Nesting
 from femgpu.operators.norms import error_norm, norm
 from femgpu.operators.pattern import Pattern
 from femgpu.operators.term import Term
@@ -18,7 +19,9 @@ __all__ = [
     "Columns",
     "FormOperator",
     "Groups",
+    "Interpolation",
     "MatrixSource",
+    "Nesting",
     "Pattern",
     "Shown",
     "Term",

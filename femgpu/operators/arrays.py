@@ -23,6 +23,8 @@ _NUMPY = {"double": np.float64, "float": np.float32, "int": np.int32, "uchar": n
 _BOUND = ("dots", "places", "dofs", "values")
 # Roles of what changes when the mesh moves.
 _MOVING = ("geometry", "coords")
+# Cells that are packed at a time: what is made on the way stays in the processor's cache.
+_CHUNK = 8192
 
 
 def real_type(precision: str) -> Any:
@@ -47,6 +49,7 @@ class CellArrays:
         self.runtime = runtime
         self.prescribed = prescribed
         self._kept: dict[Any, Any] = {}
+        self._source: CellArrays | None = None
         self._moving: dict[Any, Callable[[], np.ndarray]] = {}
 
     @property
@@ -74,10 +77,19 @@ class CellArrays:
             return None
         key, make = self._entry(term, plan, array, fields, tables)
         if key not in self._kept:
-            self._kept[key] = self.runtime.upload(make())
-            if array.role[0] in _MOVING or array.role == ("other", "geometry"):
+            moves = array.role[0] in _MOVING or array.role == ("other", "geometry")
+            found = None if moves or self._source is None else self._source._kept.get(key)
+            self._kept[key] = self.runtime.upload(make()) if found is None else found
+            if moves:
                 self._moving[key] = make
         return self._kept[key]
+
+    def share(self, source: CellArrays) -> None:
+        """Takes from another one what it has of the same mesh, but what moves; dofs of the same space are prescribed in both.
+
+        To be called before anything is made.
+        """
+        self._source = source
 
     def keep(self, buffers: Iterable[Any]) -> None:
         """Forgets arrays that are not among some buffers: those of ways that were compared and not chosen."""
@@ -137,21 +149,40 @@ class CellArrays:
 
     def _offsets(self, term: Term, field: Field, masked: bool, layout: Layout | None) -> np.ndarray:
         """Offsets of component 0 of a field's nodes, ~offset where a component is prescribed."""
-        offsets = term.offsets(field)
+        first = None
         if masked and self.prescribed is not None:
             # Nodes are marked once each, in the L-vector, and not in every cell that has them.
             first = np.arange(len(self.prescribed) - field.num_comp + 1, dtype=np.int32)
             for component in range(field.num_comp):
                 np.invert(first, out=first, where=(first >= 0) & (self.prescribed[component : component + len(first)] != 0))
-            offsets = first[offsets]
-        return _packed(layout, offsets, element=term.element(field))
+        return _packed(layout, term.offsets(field), element=term.element(field), marks=first)
 
 
-def _packed(layout: Layout | None, array: np.ndarray, dtype: Any = np.int32, element: LagrangeElement | None = None) -> np.ndarray:
-    """An array (num_cells, words) as kernels read it; nodes of an element in the order of its lattice where the layout says so."""
+def _packed(
+    layout: Layout | None,
+    array: np.ndarray,
+    dtype: Any = np.int32,
+    element: LagrangeElement | None = None,
+    marks: npt.NDArray[np.int32] | None = None,
+) -> np.ndarray:
+    """An array (num_cells, words) as kernels read it.
+
+    Args:
+        layout: where words stand.
+        array: the words.
+        dtype: of the result.
+        element: whose nodes they are, in the order of its lattice where the layout says so.
+        marks: what stands for each number; None: itself.
+    """
     assert layout is not None
     lattice = element.product[1] if layout.lattice and element is not None and element.product is not None else None
-    return layout.pack(array, lattice).astype(dtype, copy=False)
+    (num_cells, words), step = array.shape, max(_CHUNK // layout.block, 1) * layout.block
+    packed = np.empty(layout.size(num_cells, words), dtype)
+    for start in range(0, num_cells, step):
+        rows = array[start : start + step]
+        part = layout.pack(rows if marks is None else marks[rows], lattice)
+        packed[start * words : start * words + len(part)] = part
+    return packed
 
 
 def _geometry(term: Term, words: int) -> np.ndarray:

@@ -80,7 +80,7 @@ class CoarseMatrices:
 
     It gets them chunk by chunk, from who goes through them anyway.
 
-    Functions are linear on both meshes, and cells have their children one after the other (`refined_embedding`).
+    Functions are linear on both meshes, and cells have their children one after the other (`spaces.refined`).
 
     Args:
         finer: the element matrices on the finer mesh.

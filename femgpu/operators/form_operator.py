@@ -52,6 +52,7 @@ class FormOperator:
         inputs: coefficients, constants and rates.
         assembly_target: what fills sparse matrices: "entries", which are added to their values as they are computed, or "matrix".
         terms: what is integrated where.
+        arrays: over their cells, on the device.
         applications: the launches of each target built so far, with those of `STATES` that fill what actions read at the points.
         splits: by application of the action, what of it is stored and what is computed.
         refusals: why schedules that were tried did not serve, each once.
@@ -67,7 +68,7 @@ class FormOperator:
         self.mesh.update()
         self._divide()
         with collective(self.mpi):
-            needed = least_bytes(self.terms, self._arrays, self._planner.plans("residual"), settings)
+            needed = least_bytes(self.terms, self.arrays, self._planner.plans("residual"), settings)
             runtime.require(needed, f"the form on {self.mesh.num_cells} cells")
             self.u, self.base, self.w, self.out = (runtime.empty(self.vector_bytes) for _ in range(4))
             for buffer in (self.u, self.base, self.w):
@@ -78,22 +79,21 @@ class FormOperator:
         """Divides the form into terms, on the mesh as it is, of which nothing is built yet; collective."""
         self.terms = make_terms(self.form, self.settings)
         self._moves, self.bends = self.mesh.motion.moves, self.mesh.motion.bends
-        self._arrays = CellArrays(self.runtime, self._prescribed)
+        self.arrays = CellArrays(self.runtime, self._prescribed)
         self._planner = Planner(self.terms, self.settings, self.runtime, self.mpi, self._prescribed is not None)
         self.applications: dict[str, list[Application]] = {}
         self.splits: dict[Application, StateSplit] = {}
-        self.refusals: dict[str, None] = {}
+        self.refusals, self._fresh = dict[str, None](), set[str]()
         self._flops: dict[str, float] = {}
         self._gathers: dict[str, GatherSum] = {}
         self._sums: dict[Any, GatherSum] = {}
-        self._fresh: set[str] = set()
         self._segments: Segments | None = None
         self._matrix: Any = None
 
     @property
     def mask(self) -> Any:
         """Device buffer of the prescribed entries; None where there are none."""
-        return self._arrays.mask
+        return self.arrays.mask
 
     @property
     def vector_bytes(self) -> int:
@@ -110,7 +110,7 @@ class FormOperator:
         if self.bends != motion.bends:
             self._divide()
         elif self._moves != motion.moves:
-            self._arrays.follow()
+            self.arrays.follow()
         changed = fresh or self._moves != motion.moves
         if changed:
             self.base_changed()
@@ -259,7 +259,7 @@ class FormOperator:
         self.splits |= {way.action: way.candidate.split for way in chosen if way.candidate.split is not None}
         actions = [way.action for way in chosen]
         used = [application for found in (*self.applications.values(), actions) for application in found]
-        self._arrays.keep(argument for application in used for kernel in application.kernels for argument in kernel.arguments)
+        self.arrays.keep(argument for application in used for kernel in application.kernels for argument in kernel.arguments)
         return actions
 
     def _way(self, term: Term, action: Pointwise, candidate: Candidate) -> Way:
@@ -283,7 +283,7 @@ class FormOperator:
         if work.sums and choice.plan.scatter == "evector":
             buffers |= self._e_vector().outputs(self.terms.index(term))
         program = self._planner.program(term, choice.plan, pointwise)
-        return Application(term, choice.plan, pointwise, buffers, self._arrays, timed=self.settings.view, program=program)
+        return Application(term, choice.plan, pointwise, buffers, self.arrays, timed=self.settings.view, program=program)
 
     def _e_vector(self) -> Segments:
         if self._segments is None:

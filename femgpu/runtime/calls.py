@@ -29,6 +29,7 @@ def library() -> ctypes.CDLL | None:
     try:
         found = ctypes.CDLL(cl._cl.__file__)
         _ = found.clEnqueueNDRangeKernel, found.clSetKernelArg
+        found.clCreateKernel.restype = ctypes.c_void_p
     except (OSError, AttributeError):
         return None
     return found
@@ -61,6 +62,21 @@ class Calls:
         """Sends what is launched from now on to another queue, launches made before included."""
         self._queue = queue
         self._handle.value = queue.int_ptr
+
+    def kernel(self, program: cl.Program, name: str) -> cl.Kernel:
+        """A new kernel object of a program.
+
+        pyopencl would look up or write a Python function for each, which nobody calls here.
+
+        Raises:
+            DeviceError: when the driver refuses.
+        """
+        if self._library is None:
+            return cl.Kernel(program, name)
+        code = ctypes.c_int(0)
+        handle = self._library.clCreateKernel(ctypes.c_void_p(program.int_ptr), name.encode(), ctypes.byref(code))
+        check(code.value, f"kernel {name}")
+        return cl.Kernel.from_int_ptr(handle, retain=False)
 
     def launch(self, kernel: cl.Kernel, global_size: int, group_size: int) -> Callable[[], int]:
         """What enqueues a kernel, without an event, and returns OpenCL's error code, 0 when all is well.

@@ -167,7 +167,7 @@ class Kernel:
         self.group_size = group_size
         # Kernels of one program differ in their arguments only; nothing here refers back to this object, so that it and the
         # buffers it holds are freed when its owner goes.
-        self._make = partial(cl.Kernel, runtime.build(source, self.label), name)
+        self._make = partial(runtime.calls.kernel, runtime.build(source, self.label), name)
         self._tally = Tally()
         self._bindings = runtime.bindings(BINDINGS)
         self._own = self._launch(self.arguments, global_size, self.arguments)

@@ -16,7 +16,6 @@ from femgpu.krylov import Operator, Vectors
 from femgpu.krylov.vectors import C_TYPES
 from femgpu.multigrid import FILE, Bind, Calls, Level, SparseMatrix
 from femgpu.runtime import Runtime
-from femgpu.solver.chebyshev_type import noise
 from femgpu.solver.device_vec import load, store
 
 # Unknowns of a coarsest level up to which its inverse is made; and what entries of it times those of the matrix come to where it
@@ -24,8 +23,6 @@ from femgpu.solver.device_vec import load, store
 _DENSE, _SINGULAR = 512, 1e8
 _MULTIGRID = (PETSc.PC.Type.GAMG, PETSc.PC.Type.MG)
 _DIRECT = (PETSc.PC.Type.SVD, PETSc.PC.Type.LU, PETSc.PC.Type.CHOLESKY)
-
-_Rough = Callable[[], npt.NDArray[np.float64]]
 
 
 class AlgebraicLevels:
@@ -36,7 +33,7 @@ class AlgebraicLevels:
             of direct solvers are taken over, too.
         runtime: the device.
         single: whether vectors, matrices and transfers are in single precision.
-        make_level: of vectors, operator and what makes noise.
+        make_level: of vectors, operator and the number of the first entry.
 
     Attributes:
         levels: those that are smoothed, the finest first; their `diagonal` is filled.
@@ -46,7 +43,7 @@ class AlgebraicLevels:
         coarsest: its vectors.
     """
 
-    def __init__(self, pc: PETSc.PC, runtime: Runtime, single: bool, make_level: Callable[[Vectors, Operator, _Rough], Level]):
+    def __init__(self, pc: PETSc.PC, runtime: Runtime, single: bool, make_level: Callable[[Vectors, Operator, int], Level]):
         mpi = pc.comm.tompi4py()
         self._pc, self._runtime = pc, runtime
         self._mats, self._ups = _matrices(pc) if mpi.size == 1 else ([], [])
@@ -61,7 +58,7 @@ class AlgebraicLevels:
         self._matrices = [make(_entries(mat)) for mat in self._mats[:-1]]
         for its, matrix, interpolation in zip(vectors, self._matrices, self._ups, strict=False):
             up = _entries(interpolation)
-            self.levels.append(make_level(its, Operator(matrix.multiply, bind=_bind(matrix)), partial(noise, 0, its.num_owned)))
+            self.levels.append(make_level(its, Operator(matrix.multiply, bind=_bind(matrix)), 0))
             self.restrict.append(_bind(make(csr_array(up.T))))
             self.prolong.append(_bind(make(up)))
         self.coarsest = vectors[-1]

@@ -6,25 +6,30 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 from petsc4py import PETSc
-from scipy.sparse import csr_array
 
 from femgpu.errors import collective
 from femgpu.forms import Form, Integral
 from femgpu.krylov import Operator, Vectors
-from femgpu.multigrid import FILE, Calls
+from femgpu.multigrid import FILE, Calls, fill_noise
+from femgpu.operators import Nesting
+from femgpu.operators.ways import scatter_mode
 from femgpu.options import Settings
-from femgpu.solver.chebyshev_type import noise
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.level_transfer import LevelTransfer, prescribed
 from femgpu.solver.transfer import BoundaryRows
-from femgpu.spaces import FunctionSpace, MixedSpace, Space, embedding
+from femgpu.spaces import FunctionSpace, MixedSpace, Numbering, Space, nested
 
 
 def coarse_space(space: Space, degree: int, dm: PETSc.DMPlex) -> Space:
     """The space of continuous Lagrange fields of another degree on a mesh, with the same names and components; collective."""
     spaces = {field.name: FunctionSpace(dm, "Lagrange", degree, field.shape) for field in space.fields}
-    return MixedSpace(spaces) if isinstance(space, MixedSpace) else next(iter(spaces.values()))
+    found = MixedSpace(spaces) if isinstance(space, MixedSpace) else next(iter(spaces.values()))
+    if space.mesh.mpi.size == 1 and space.numbering.is_identity:
+        # It is no different here, and PETSc takes its time to say so.
+        found.numbering = Numbering.alone(found.num_local)
+    return found
 
 
 class LevelOperator:
@@ -60,6 +65,7 @@ class LevelOperator:
         self.operator = GlobalOperator(form, rows, settings, runtime, scale=1.0, single=single)
         self.vectors = Vectors(runtime, self.space.numbering.num_owned, mpi, single=single)
         local, other = self.operator.local, source.local
+        local.arrays.share(other.arrays)
         # Levels are smoothed by actions, but for the last, which is assembled.
         smoothed = single or self.space.degree > 1
         local.build_ahead(targets or (("diagonal", "action") if smoothed else (local.assembly_target,)))
@@ -87,10 +93,11 @@ class LevelOperator:
         """Whether the product with noise is that of the source, whose space is the same, up to a relative error; collective."""
         vectors, source, numbering = self.vectors, self._source, self.space.numbering
         runtime, mpi = vectors.runtime, self.space.mesh.mpi
-        rough = noise(numbering.first, numbering.first + numbering.num_owned)
-        given, product, own, its = runtime.upload(rough), runtime.empty(rough.nbytes), vectors.empty(), vectors.empty()
+        given, product = (runtime.empty(8 * numbering.num_owned) for _ in range(2))
+        own, its = vectors.empty(), vectors.empty()
+        fill_noise(vectors, own, numbering.first)
+        vectors.kernel("give", None, own, given, file=FILE)()
         source.device.action(given, product)
-        runtime.write(own, rough.astype(vectors.dtype))
         self.operator.device.action(own, its)
         sums = vectors.sums(2)
         vectors.kernel("compare", product, its, sums, file=FILE)()
@@ -139,23 +146,28 @@ class CoarseOperator(LevelOperator):
     ):
         fine, source = finer.local.space, source or finer
         space = coarse_space(fine, degree, fine.dm)
-        between = embedding(space, fine)
-        rows = BoundaryRows(space, None, prescribed(space, between, finer.rows.mask()))
-        super().__init__(source, coarse_form(finer.local.form, space), rows, source.local.settings, finer.device.single, targets)
+        runtime, settings = source.local.runtime, source.local.settings
         with collective(space.mesh.mpi):
-            scalar = self.operator.local.scalar
-            self.transfer = LevelTransfer(between, finer.rows, rows, self.operator.transfer, self.vectors.dtype, scalar)
+            nesting = Nesting(runtime, nested(space, fine), space.num_local, fine.num_local)
+        rows = BoundaryRows(space, None, prescribed(space, nesting, finer.rows.mask()))
+        super().__init__(source, coarse_form(finer.local.form, space), rows, settings, finer.device.single, targets)
+        with collective(space.mesh.mpi):
+            kinds, atomic = (
+                (self.vectors.dtype, self.operator.local.scalar),
+                scatter_mode(settings, runtime.device.limits) == "atomic",
+            )
+            self.transfer = LevelTransfer(nesting, finer.rows, rows, self.operator.transfer, *kinds, atomic)
 
 
-def restricted(near: PETSc.NullSpace, fine: Space, coarse: Space, between: csr_array) -> PETSc.NullSpace:
-    """A near-null space in a coarser space: what its vectors are at the nodes there, which `between` tells, L to L."""
+def restricted(near: PETSc.NullSpace, fine: Space, coarse: Space, places: npt.NDArray[np.int32]) -> PETSc.NullSpace:
+    """A near-null space in a coarser space: what its vectors are at the nodes there, whose `places` in the L-vector are given."""
     owned = coarse.numbering.local_of_owned
     vecs = []
     for mode in near.getVecs():
         local = fine.dm.getLocalVec()
         fine.dm.globalToLocal(mode, local)
         vecs.append(coarse.dm.createGlobalVec())
-        vecs[-1].setArray((between @ local.array_r)[owned])
+        vecs[-1].setArray(local.array_r[places[owned]])
         fine.dm.restoreLocalVec(local)
     return PETSc.NullSpace().create(constant=near.hasConstant(), vectors=vecs, comm=near.comm)
 

@@ -66,8 +66,6 @@ class GlobalOperator:
         with collective(self._mpi):
             ranges, rank = form.space.numbering.ranges, self._mpi.rank
             self.staging = Staging(runtime, ranges, rank, copies=self.local.inputs.rate is not None)
-        self._interior = np.ones(form.space.numbering.num_owned, bool)
-        self._interior[self.rows.owned] = False
         self.any_rows = self._mpi.allreduce(len(self.rows.owned)) > 0
         self._given_scale = scale
         self.factor = 1.0
@@ -133,9 +131,11 @@ class GlobalOperator:
         """Whether the Jacobian maps vectors that are zero at prescribed dofs to zero, to judge by a random one; collective."""
         if not self.linearised:
             return False
-        w = PETSc.Vec().createMPI((len(self._interior), None), comm=self.local.space.comm)
+        w = PETSc.Vec().createMPI((self.transfer.num_owned, None), comm=self.local.space.comm)
         y = w.duplicate()
-        w.setArray(np.where(self._interior, np.random.default_rng(1).uniform(1.0, 2.0, len(self._interior)), 0.0))
+        rough = np.random.default_rng(1).uniform(1.0, 2.0, self.transfer.num_owned)
+        rough[self.rows.owned] = 0
+        w.setArray(rough)
         self.action(w, y)
         size = y.norm(PETSc.NormType.INFINITY)
         for vec in (w, y):
@@ -164,12 +164,12 @@ class GlobalOperator:
         """Takes s, the factor of the boundary rows, from the diagonal at the state of the Jacobian; collective."""
         if not self.any_rows or not self.local.form.has_jacobian:
             return
-        diagonal = PETSc.Vec().createMPI((len(self._interior), None), comm=self.local.space.comm)
-        self.device.diagonal(self.staging.writing(diagonal))
-        self.staging.written(diagonal)
-        values = diagonal.array_r[self._interior]
-        diagonal.destroy()
-        total, size, count = self._mpi.allreduce(np.array([values.sum(), np.abs(values).sum(), len(values)]))
+        diagonal = self.local.runtime.empty(self.transfer.num_bytes)
+        # Boundary rows add nothing to the sums.
+        self.transfer.scale = 0.0
+        self.device.diagonal(diagonal)
+        count = self.transfer.num_owned - len(self.rows.owned)
+        total, size, count = self._mpi.allreduce(np.array([*self.transfer.totals(diagonal), count]))
         # An operator without a usable diagonal at this state (p-Laplace at zero, or one that cancels) gets plain identity rows.
         self.transfer.scale = float(total / count) if np.isfinite(size) and total > _CANCELLED * size else 1.0
 

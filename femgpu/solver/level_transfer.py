@@ -7,27 +7,29 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from femgpu.krylov.vectors import C_TYPES
-from femgpu.multigrid import Calls, SparseMatrix
+from femgpu.multigrid import Calls
+from femgpu.operators import Interpolation, Nesting
+from femgpu.operators.interpolation import ABSENT
 from femgpu.solver.transfer import BoundaryRows, Transfer
 from femgpu.spaces import Space
 
 
-def prescribed(space: Space, between: csr_array, mask: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:
+def prescribed(space: Space, nesting: Nesting, mask: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:
     """The coarse dofs whose functions do not vanish on what is prescribed on the finer level; collective.
 
     Args:
         space: the coarse one.
-        between: (fine.num_local, space.num_local) coarse functions in the finer space.
+        nesting: of its functions in the finer space.
         mask: (fine.num_local,) what is prescribed there.
 
     Returns:
         Their positions in the L-vector, the same on all ranks.
     """
-    marks = np.zeros(between.shape[1])
-    marks[between[np.flatnonzero(mask)].indices] = 1
+    marks = nesting.reached(mask)
+    if space.mesh.mpi.size == 1:
+        return np.flatnonzero(marks).astype(np.int32)
     dm = space.dm
     local, owned = dm.createLocalVec(), dm.createGlobalVec()
     local.setArray(marks)
@@ -43,37 +45,37 @@ class LevelTransfer:
     """Prolongation from a coarse level to the next finer one, and its transpose, between T-vectors.
 
     Args:
-        between: (fine num_local, coarse num_local), coarse functions in the finer space.
+        nesting: of the coarse functions in the finer space.
         finer: what is prescribed there; prolonged functions are zero at it.
         coarser: what is prescribed on the coarse level, whose dofs count as zero.
         transfer: between T- and L-vectors of the coarse level.
         owned: type of the T-vectors of both levels.
         local: type of the coarse L-vectors.
+        atomic: as of `Interpolation`.
     """
 
     def __init__(
         self,
-        between: csr_array,
+        nesting: Nesting,
         finer: BoundaryRows,
         coarser: BoundaryRows,
         transfer: Transfer,
         owned: np.dtype[Any],
         local: np.dtype[Any],
+        atomic: bool,
     ):
-        runtime, numbering = transfer.runtime, finer.space.numbering
-        # In place, as products with diagonal matrices take ten times as long.
-        up = between.copy() if numbering.is_identity else between[numbering.local_of_owned]
-        prescribed_rows = np.repeat(finer.mask()[numbering.local_of_owned] != 0, np.diff(up.indptr))
-        up.data[prescribed_rows | (coarser.mask() != 0)[up.indices]] = 0
-        up.eliminate_zeros()
+        numbering = finer.space.numbering
+        rows = np.full(numbering.num_local, ABSENT)
+        rows[numbering.local_of_owned] = np.arange(numbering.num_owned, dtype=np.int32)
+        mine = finer.local[rows[finer.local] != ABSENT]
+        rows[mine] = ~rows[mine]
         # An L-vector is passed over where it has the entries of a T-vector, though in another precision.
         self._direct = coarser.space.numbering.is_identity and transfer.halo is None
         values = C_TYPES[owned.name]
-        coarse = values if self._direct else C_TYPES[local.name]
-        self._up = SparseMatrix(runtime, up, coarse, values, values)
-        self._down = SparseMatrix(runtime, csr_array(up.T), values, coarse, values)
+        types = values, values if self._direct else C_TYPES[local.name]
+        self._between = Interpolation(nesting, rows, coarser.mask(), types, atomic)
         self._transfer = transfer
-        self._local = None if self._direct else runtime.empty(local.itemsize * coarser.space.num_local)
+        self._local = None if self._direct else transfer.runtime.empty(local.itemsize * coarser.space.num_local)
 
     def restrict(self, fine: Any, coarse: Any) -> None:
         """Coarse = transposed prolongation of fine; zero on prescribed dofs."""
@@ -88,11 +90,11 @@ class LevelTransfer:
     def bind_restrict(self, fine: Any, coarse: Any) -> Calls:
         """What `restrict` calls for two buffers."""
         if self._direct:
-            return [self._down.bind(fine, coarse)]
-        return [self._down.bind(fine, self._local), partial(self._transfer.to_global, self._local, coarse)]
+            return self._between.bind_restrict(fine, coarse)
+        return [*self._between.bind_restrict(fine, self._local), partial(self._transfer.to_global, self._local, coarse)]
 
     def bind_prolong(self, coarse: Any, fine: Any) -> Calls:
         """What `prolong` calls for two buffers."""
         if self._direct:
-            return [self._up.bind(coarse, fine)]
-        return [partial(self._transfer.to_local, coarse, self._local), self._up.bind(self._local, fine)]
+            return self._between.bind_prolong(coarse, fine)
+        return [partial(self._transfer.to_local, coarse, self._local), *self._between.bind_prolong(self._local, fine)]

@@ -12,21 +12,19 @@ from petsc4py import PETSc
 from scipy.sparse import csr_array
 
 from femgpu.errors import MeshError, collective
-from femgpu.kernels import vector_kernels
 from femgpu.krylov import Operator, Vectors
 from femgpu.krylov.vectors import C_TYPES
 from femgpu.multigrid import FILE, Bind, Calls, Level, SparseMatrix
-from femgpu.operators import Assembly, CoarseMatrices, Columns, Groups, MatrixSource, Shown
-from femgpu.runtime import Kernel
-from femgpu.solver.chebyshev_type import noise
+from femgpu.operators import Assembly, CoarseMatrices, Columns, Groups, MatrixSource, Nesting, Shown
+from femgpu.operators.ways import scatter_mode
 from femgpu.solver.coarsening import coarse_space
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.level_transfer import LevelTransfer, prescribed
 from femgpu.solver.transfer import BoundaryRows, Transfer
-from femgpu.spaces import Space, embedding, refined_embedding
+from femgpu.spaces import NestedCells, Space, injection, nested, refined
 
-# Spaces of coarser and coarser meshes, each with its functions in the one before, from L-vectors to L-vectors.
-Ladder = list[tuple[Space, csr_array]]
+# Spaces of coarser and coarser meshes, each with its functions in the one before.
+Ladder = list[tuple[Space, list[NestedCells]]]
 
 
 def ladder(space: Space) -> tuple[Ladder, str]:
@@ -42,7 +40,7 @@ def ladder(space: Space) -> tuple[Ladder, str]:
     try:
         while (mesh := space.mesh.coarser) is not None:
             coarse = coarse_space(space, 1, mesh.clone_dm())
-            between = refined_embedding(coarse, space)
+            between = refined(coarse, space)
             if between is None:
                 return found, "the cells of a rank are not the children of those of the coarser mesh, in their order"
             found.append((coarse, between))
@@ -52,20 +50,17 @@ def ladder(space: Space) -> tuple[Ladder, str]:
     return found, ""
 
 
-def injections(fine: Space, linear: Space, steps: Ladder) -> csr_array:
-    """From a space to the coarsest one: nodal values, L to L.
+def injections(fine: Space, linear: Space, steps: Ladder) -> npt.NDArray[np.int32]:
+    """Where the nodes of the coarsest mesh stand in the L-vector of a space.
 
     Args:
         fine: the space.
         linear: the one of degree 1 on the same mesh.
         steps: what `ladder` made of that.
     """
-    found = embedding(fine, linear)
-    for _, between in steps:
-        # The nodes of the coarser mesh are among those of the finer one.
-        alone = np.flatnonzero(np.diff(between.indptr) == 1)
-        columns = between.indices[between.indptr[alone]]
-        found = csr_array((np.ones(len(alone)), (columns, alone)), shape=between.shape[::-1]) @ found
+    found = injection(nested(linear, fine), linear.num_local)
+    for coarse, between in steps:
+        found = found[injection(between, coarse.num_local)]
     return found
 
 
@@ -83,7 +78,6 @@ class SparseLevel:
         vectors: kernels and lengths.
         exchange: between T- and L-vectors.
         operator: what a level multiplies with.
-        entries: rows and columns of the matrix's entries, positions in the L-vector.
     """
 
     def __init__(self, source: MatrixSource, rows: BoundaryRows, single: bool):
@@ -100,18 +94,20 @@ class SparseLevel:
             self._assembly = Assembly(source, Groups(self.space), columns)
             indices, pattern = self._assembly.indices[0], self._assembly.pattern
             del self._assembly.indices
-            numbers = np.arange(count, dtype=np.int32)
-            self.entries = np.repeat(numbers, pattern.lengths[:, 0]), indices
             starts = np.append(pattern.starts[:, 0], np.int32(len(indices)))
-            given = csr_array((np.zeros(len(indices)), indices, starts), shape=(count, count))
+            self._rows = starts, indices
+            given = csr_array((np.zeros(len(indices), self.vectors.dtype), indices, starts), shape=(count, count))
             self._matrix = SparseMatrix(runtime, given, ctype, ctype, ctype)
             every = Vectors(runtime, len(indices), mpi, single=single)
             self._take = every.kernel("take", None, self._assembly.values, self._matrix.values, file=FILE)
-            diagonal = runtime.upload(np.flatnonzero(self.entries[0] == indices).astype(np.int32))
-            arguments = [np.int32(count), diagonal, self._assembly.values, self._assembly.values]
-            self._pack = Kernel(runtime, vector_kernels("double", ctype), "pack", arguments, count, 64)
             self._given, self._found = (runtime.empty(0 if self._direct else num_bytes) for _ in range(2))
         self.operator = Operator(self._multiply, bind=self._bind)
+
+    @property
+    def entries(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Rows and columns of the matrix's entries, positions in the L-vector."""
+        starts, columns = self._rows
+        return np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts)), columns
 
     def fill(self, scale: float) -> None:
         """Sums the element matrices; `scale` is the diagonal of prescribed rows."""
@@ -120,8 +116,7 @@ class SparseLevel:
 
     def diagonal(self, out: Any) -> None:
         """`out` = the diagonal, a T-vector; collective."""
-        self._pack.set(3, out if self._direct else self._found)
-        self._pack()
+        self._matrix.diagonal(out if self._direct else self._found)
         if not self._direct:
             self.exchange.to_global(self._found, out)
 
@@ -148,7 +143,7 @@ class MeshLevels:
         bottom: the operators of degree 1 on the finest mesh, whose element matrices are in the problem's precision.
         steps: the spaces on the other meshes, at least one.
         single: whether vectors and matrices of the levels are in single precision.
-        make_level: of vectors, operator and what makes noise.
+        make_level: of vectors, operator and the number of the first entry.
 
     Attributes:
         levels: those that are smoothed, the finest first, all meshes but the coarsest; `fill` fills their `diagonal`.
@@ -158,23 +153,27 @@ class MeshLevels:
         mat: the matrix of the coarsest mesh.
     """
 
-    def __init__(self, bottom: GlobalOperator, steps: Ladder, single: bool, make_level: Callable[[Vectors, Operator, Any], Level]):
+    def __init__(self, bottom: GlobalOperator, steps: Ladder, single: bool, make_level: Callable[[Vectors, Operator, int], Level]):
         self._bottom = bottom
         self.meshes, self._matrices = list[SparseLevel](), list[CoarseMatrices]()
         self.restrict, self.prolong, self.levels = list[Bind](), list[Bind](), list[Level]()
         shown, rows = Shown(bottom.local), bottom.rows
+        atomic = scatter_mode(bottom.local.settings, bottom.local.runtime.device.limits) == "atomic"
         self.meshes.append(SparseLevel(shown, rows, single))
         for space, between in steps:
-            finer, rows = self.meshes[-1], BoundaryRows(space, None, prescribed(space, between, rows.mask()))
+            finer = self.meshes[-1]
+            with collective(space.mesh.mpi):
+                nesting = Nesting(bottom.local.runtime, between, space.num_local, finer.space.num_local)
+            rows = BoundaryRows(space, None, prescribed(space, nesting, rows.mask()))
             self._matrices.append(CoarseMatrices(shown, space))
             shown.watchers.append(self._matrices[-1].add)
             shown = Shown(self._matrices[-1])
             coarse = SparseLevel(shown, rows, single)
             self.meshes.append(coarse)
-            first, count, dtype = finer.space.numbering.first, finer.vectors.num_owned, finer.vectors.dtype
-            self.levels.append(make_level(finer.vectors, finer.operator, partial(noise, first, first + count)))
+            dtype = finer.vectors.dtype
+            self.levels.append(make_level(finer.vectors, finer.operator, finer.space.numbering.first))
             with collective(space.mesh.mpi):
-                transfer = LevelTransfer(between, finer.rows, rows, coarse.exchange, dtype, dtype)
+                transfer = LevelTransfer(nesting, finer.rows, rows, coarse.exchange, dtype, dtype, atomic)
             self.restrict.append(transfer.bind_restrict)
             self.prolong.append(transfer.bind_prolong)
         self.mat = self._create()

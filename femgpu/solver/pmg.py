@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from petsc4py import PETSc
@@ -20,7 +19,6 @@ from femgpu.operators import couples_displacements
 from femgpu.runtime import Device
 from femgpu.solver.ahead import Ahead
 from femgpu.solver.algebraic_levels import AlgebraicLevels
-from femgpu.solver.chebyshev_type import noise
 from femgpu.solver.coarsening import CoarseOperator, LevelOperator, in_single_precision, product, restricted
 from femgpu.solver.device_preconditioner import operator_of
 from femgpu.solver.device_vec import load, store
@@ -208,13 +206,12 @@ class PMG(Ahead):
             self._operators.append(finer)
         self._followers += self._coarse
         for level, its in zip(self._operators[:-1], vectors, strict=False):
-            first = level.local.space.numbering.first
-            self._levels.append(self._level(its, product(level), partial(noise, first, first + its.num_owned)))
+            self._levels.append(self._level(its, product(level), level.local.space.numbering.first))
         steps, self._refusal = ladder(finer.local.space) if refines else ([], "")
         self._create_inner(pc, mat.getNearNullSpace(), prefix + "pmg_coarse_", steps)
 
-    def _level(self, vectors: Vectors, operator: Operator, rough: Any) -> Level:
-        return Level(vectors, operator, self._options.kind, self._options.steps, rough, self._options.estimate)
+    def _level(self, vectors: Vectors, operator: Operator, first: int) -> Level:
+        return Level(vectors, operator, self._options.kind, self._options.steps, first, self._options.estimate)
 
     def _create_inner(self, pc: PETSc.PC, near: PETSc.NullSpace, prefix: str, steps: Ladder) -> None:
         linear = self._operators[-1]

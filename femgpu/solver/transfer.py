@@ -19,6 +19,8 @@ from femgpu.spaces import Space
 
 # Values that differ by less, relative to the largest one, are the same.
 _ROUNDING = 1e-10
+# Items of a GPU that sum a vector, and of a work-group of them.
+_SUMMING = 32768, 128
 
 
 class BoundaryRows:
@@ -53,6 +55,7 @@ class BoundaryRows:
         numbers = numbering.global_of_local[self.local] - numbering.first
         self._is_owned = (numbering.global_of_local[self.local] >= 0) & (numbers >= 0) & (numbers < numbering.num_owned)
         self.owned = numbers[self._is_owned].astype(np.int32)
+        self._places = [np.searchsorted(self.local, bc.local_rows) for bc in self.bcs]
         self.values = np.zeros(len(self.local))
         self.num_conflicts = 0
 
@@ -73,21 +76,21 @@ class BoundaryRows:
         Raises:
             DataError: when values have the wrong shape or are not finite.
         """
-        dense = np.zeros(self.space.num_local)
+        found = np.zeros(len(self.local))
         if self.space.numbering.any_constrained:
             vector = self.space.dm.getLocalVec()
             vector.set(0)
             petsc_c.insert_boundary_values(self.space.dm, vector)
-            dense[:] = vector.array_r
+            found[:] = vector.array_r[self.local]
             self.space.dm.restoreLocalVec(vector)
-        given, conflict = np.zeros(len(dense), bool), np.zeros(len(dense), bool)
-        for bc in self.bcs:
-            rows, values = bc.local_rows, bc.values()
-            size = max(np.abs(values).max(initial=0), np.abs(dense[rows]).max(initial=0))
-            conflict[rows] |= given[rows] & (np.abs(dense[rows] - values) > _ROUNDING * size)
-            given[rows], dense[rows] = True, values
-        self.values = dense[self.local]
-        self.num_conflicts = int(conflict[self.local][self._is_owned].sum())
+        given, conflict = np.zeros(len(found), bool), np.zeros(len(found), bool)
+        for bc, places in zip(self.bcs, self._places, strict=True):
+            values = bc.values()
+            size = max(np.abs(values).max(initial=0), np.abs(found[places]).max(initial=0))
+            conflict[places] |= given[places] & (np.abs(found[places] - values) > _ROUNDING * size)
+            given[places], found[places] = True, values
+        self.values = found
+        self.num_conflicts = int(conflict[self._is_owned].sum())
 
 
 class Transfer:
@@ -215,6 +218,13 @@ class Transfer:
         """Boundary rows of a diagonal: out = s."""
         self._fill_rows.set(3, out)
         self._fill_rows()
+
+    def totals(self, t: Any) -> npt.NDArray[np.float64]:
+        """(2,) sums of the entries of a T-vector, and of their absolute values, on this rank."""
+        items, group = _SUMMING if self.runtime.device.is_gpu else (self.runtime.device.units, 1)
+        sums = self.runtime.upload(np.zeros((2, items)))
+        Kernel(self.runtime, self._source, "totals", [np.int32(self.num_owned), t, sums], items, group)()
+        return np.asarray(self.runtime.read(sums, np.empty((2, items))).sum(1))
 
     def insert(self, t: Any, fraction: float) -> None:
         """Boundary rows of a T-vector move to their values, or so far that a fraction of the way leads there."""

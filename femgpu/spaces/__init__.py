@@ -3,12 +3,12 @@
 from femgpu.spaces.boundary import DirichletBC
 from femgpu.spaces.cell_quantities import CELL_MAPS, CELL_QUANTITIES, cell_quantity
 from femgpu.spaces.constant import Constant
-from femgpu.spaces.embedding import embedding, refined_embedding
 from femgpu.spaces.field import Field
 from femgpu.spaces.function import Function, SubFunction, fields_of
 from femgpu.spaces.function_space import FunctionSpace
 from femgpu.spaces.mixed_space import MixedSpace, SubSpace
 from femgpu.spaces.modes import constant_modes, rigid_body_modes
+from femgpu.spaces.nesting import NestedCells, injection, nested, refined
 from femgpu.spaces.numbering import Numbering
 from femgpu.spaces.rate import is_rate, rate_of, time_derivative, time_shift
 from femgpu.spaces.space import SingleSpace, Space, coordinates, mesh_of, ufl_mesh
@@ -23,6 +23,7 @@ __all__ = [
     "FunctionSpace",
     "Numbering",
     "MixedSpace",
+    "NestedCells",
     "SingleSpace",
     "Space",
     "SubFunction",
@@ -30,12 +31,13 @@ __all__ = [
     "cell_quantity",
     "constant_modes",
     "coordinates",
-    "embedding",
     "fields_of",
+    "injection",
     "is_rate",
     "mesh_of",
+    "nested",
     "rate_of",
-    "refined_embedding",
+    "refined",
     "rigid_body_modes",
     "time_derivative",
     "time_shift",

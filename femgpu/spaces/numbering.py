@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +34,7 @@ class Numbering:
     global_of_local: npt.NDArray[np.int64]
     any_constrained: bool
 
-    @property
+    @cached_property
     def is_identity(self) -> bool:
         """Whether T and L are the same vector."""
         return self.num_owned == self.num_local and bool((np.diff(self.local_of_owned) == 1).all())
@@ -41,6 +42,8 @@ class Numbering:
     @property
     def constrained(self) -> npt.NDArray[np.int32]:
         """Positions in the L-vector of the dofs that the section constrains."""
+        if not self.any_constrained:
+            return np.empty(0, np.int32)
         return np.flatnonzero(self.global_of_local < 0).astype(np.int32)
 
     @property
@@ -49,6 +52,12 @@ class Numbering:
         numbers = self.global_of_local
         away = (numbers >= 0) & ((numbers < self.first) | (numbers >= self.first + self.num_owned))
         return np.flatnonzero(away).astype(np.int32)
+
+    @classmethod
+    def alone(cls, count: int) -> Numbering:
+        """The map of a section of so many dofs on the only rank, which constrains none."""
+        numbers = np.arange(count, dtype=np.int64)
+        return cls(count, count, 0, np.array([0, count], np.int64), numbers.astype(np.int32), numbers, False)
 
     @classmethod
     def of(cls, dm: PETSc.DM) -> Numbering:

@@ -11,7 +11,9 @@ from random_meshes import ALL_CELLS, random_mesh
 from ufl import ds, dx, grad, inner
 
 import femgpu
+from femgpu import runtime
 from femgpu.mesh import Mesh
+from femgpu.operators import Interpolation, Nesting
 from femgpu.solver.mesh_levels import injections, ladder
 
 DATA = Path(__file__).parents[1] / "data"
@@ -39,6 +41,17 @@ def linear(space):
     return function.local_array()
 
 
+def prolonged(between, values, fine):
+    """The L-vector of a coarse function in the finer space."""
+    device, rows = runtime.current(), np.arange(fine.num_local, dtype=np.int32)
+    nesting = Nesting(device, between, len(values), fine.num_local)
+    transfer = Interpolation(nesting, rows, np.zeros(len(values), np.uint8), ("double", "double"), False)
+    given, made = device.upload(values), device.upload(np.full(fine.num_local, np.nan))
+    for call in transfer.bind_prolong(given, made):
+        call()
+    return device.read(made, np.empty(fine.num_local))
+
+
 @pytest.mark.parallel([1, 3])
 def test_coarse_functions_are_fine_ones():
     meshes = [box("quadrilateral", 2), box("prism", 1)]
@@ -48,18 +61,18 @@ def test_coarse_functions_are_fine_ones():
         meshes += [refined(random_mesh(cell, (2, 2, 2)[: dimension(cell)], 3)) for cell in ALL_CELLS]
         bent += [refined(femgpu.mesh.read(str(DATA / f"{name}.msh"))) for name in ("disk_2", "ball_3")]
     for dm in meshes + bent:
-        V = fine = femgpu.FunctionSpace(dm, "Lagrange", 1, 2)
+        V = femgpu.FunctionSpace(dm, "Lagrange", 1, 2)
         steps, refusal = ladder(V)
         assert steps and not refusal
-        for coarse, between in steps:
+        finer = [V, *(space for space, _ in steps)]
+        for fine, (coarse, between) in zip(finer, steps, strict=False):
             if dm not in bent:
-                np.testing.assert_allclose(between @ linear(coarse), linear(fine), atol=1e-13)
-            np.testing.assert_array_equal(between @ np.ones(coarse.num_local), 1.0)
-            fine = coarse
-        rough = values = np.random.default_rng(0).standard_normal(fine.num_local)
-        for _, between in reversed(steps):
-            values = between @ values
-        np.testing.assert_allclose(injections(V, V, steps) @ values, rough, rtol=1e-14)
+                np.testing.assert_allclose(prolonged(between, linear(coarse), fine), linear(fine), atol=1e-13)
+            np.testing.assert_array_equal(prolonged(between, np.ones(coarse.num_local), fine), 1.0)
+        rough = values = np.random.default_rng(0).standard_normal(finer[-1].num_local)
+        for fine, (_, between) in reversed(list(zip(finer, steps, strict=False))):
+            values = prolonged(between, values, fine)
+        np.testing.assert_allclose(values[injections(V, V, steps)], rough, rtol=1e-14)
 
 
 def problem_on(dm, degree, shape=(), rough=False):
@@ -212,7 +225,7 @@ def test_where_there_are_none_it_is_as_before(tmp_path, monkeypatch):
         assert found[name][0] == pytest.approx(found["off"][0])
     assert "levels on coarser meshes: the cells of a rank are not the children" in found["wrong"][1]
     assert "coarser meshes" not in found["off"][1] + found["unknown"][1] + found["on"][1]
-    assert "on 128 cells: 81 dofs" in found["on"][1] and "cells" not in found["off"][1]
+    assert "on 128 cells, sparse: 81 dofs" in found["on"][1] and "cells" not in found["off"][1]
 
 
 def test_newton_keeps_them():

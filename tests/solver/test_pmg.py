@@ -82,6 +82,16 @@ def test_the_coarse_operator_is_the_galerkin_product():
             finer = coarse.operator
 
 
+def test_levels_on_a_mesh_share_what_does_not_move():
+    """In single precision the finest level reads the offsets of the problem's own kernels."""
+    problem = problem_on(box("hexahedron", 2), 2)
+    problem.operator.local.build()
+    with problem_solver(problem, PMG | {"pc_femgpu_pmg_precision": "single"}) as pc:
+        kept, own = (level.local.arrays._kept for level in (problem.operator, pc.getPythonContext()._operators[0]))
+    offsets = [key for key in own if key[2] == "offsets"]
+    assert offsets and all(own[key] is kept[key] for key in offsets)
+
+
 @pytest.mark.parallel([1, 3])
 @pytest.mark.parametrize("precision", ["double", "single"])
 def test_restriction_is_the_transpose_of_prolongation(precision):

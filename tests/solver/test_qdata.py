@@ -66,7 +66,7 @@ def test_arrays_of_ways_that_lost_are_dropped(monkeypatch):
     monkeypatch.setattr(problem.runtime, "upload", lambda array: made.append(plain_upload(array)) or made[-1])
     (application,) = local.prepare("action")
     arguments = {id(argument) for kernel in application.kernels for argument in kernel.arguments}
-    kept = set(map(id, local._arrays._kept.values()))
+    kept = set(map(id, local.arrays._kept.values()))
     assert {id(buffer) for buffer in made} - arguments  # the loser had arrays of its own
     assert not ({id(buffer) for buffer in made} - arguments) & kept
 

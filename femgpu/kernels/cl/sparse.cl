@@ -1,5 +1,16 @@
 // Products with a sparse matrix, rows one after the other. Vectors may be in other precisions than the values.
 
+// y = the diagonal of A, zero where a row has no such entry.
+__kernel void take_diagonal(const int num_rows, __global const int *d_starts, __global const int *d_columns,
+                            __global const VALUE *d_values, __global TARGET *d_y) {
+  const int row = get_global_id(0);
+  if (row >= num_rows) return;
+  VALUE found = 0;
+  for (int i = d_starts[row]; i < d_starts[row + 1]; ++i)
+    if (d_columns[i] == row) found = d_values[i];
+  d_y[row] = (TARGET)found;
+}
+
 // y = A x; `lanes` items share a row, a power of 2: more than one where SHARED is.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void multiply_sparse(const int num_rows, __global const int *d_starts, __global const int *d_columns,

@@ -42,6 +42,18 @@ __kernel void fill_rows(const int n, __global const int *d_rows, __global const 
   if (i < n) d_out[d_rows[i]] = (OWNED)d_s[0];
 }
 
+// What each item has of the sums of all entries, and of their absolute values
+__kernel void totals(const int n, __global const OWNED *d_t, __global double *d_sums) {
+  const int items = (int)get_global_size(0), item = (int)get_global_id(0);
+  double sum = 0, size = 0;
+  for (int i = item; i < n; i += items) {
+    sum += d_t[i];
+    size += fabs((double)d_t[i]);
+  }
+  d_sums[item] = sum;
+  d_sums[items + item] = size;
+}
+
 // T[rows[i]] moves to values[i], or so far that a fraction of the way leads there
 __kernel void insert_rows(const int n, __global const int *d_rows, __global const double *d_values, const double fraction,
                           __global double *d_t) {
