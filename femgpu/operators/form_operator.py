@@ -51,6 +51,7 @@ class FormOperator:
         out: result.
         inputs: coefficients, constants and rates.
         assembly_target: what fills sparse matrices: "entries", which are added to their values as they are computed, or "matrix".
+        storage: how L-vectors hold the dofs of the test space.
         terms: what is integrated where.
         applications: the launches of each target built so far, with those of `STATES` that fill what actions read at the points.
         splits: by application of the action, what of it is stored and what is computed.
@@ -62,10 +63,12 @@ class FormOperator:
         self.form, self.settings, self.runtime = form, settings, runtime
         self.space, self.mesh, self.mpi = form.space, form.space.mesh, form.space.mesh.mpi
         self.scalar = np.dtype(scalar_type(settings.precision))
-        self.num_local, self._prescribed = self.space.num_local, prescribed
+        self._prescribed = prescribed
         self.assembly_target = "entries" if scatter_mode(settings, runtime.device.limits) == "atomic" else "matrix"
         self.mesh.update()
         self._divide()
+        self.storage = self.space.storage(form.wide)
+        self.num_local = self.storage.num_local
         with collective(self.mpi):
             needed = least_bytes(self.terms, self._arrays, self._planner.plans("residual"), settings)
             runtime.require(needed, f"the form on {self.mesh.num_cells} cells")

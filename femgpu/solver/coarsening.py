@@ -101,7 +101,7 @@ class LevelOperator:
 def in_single_precision(problem: GlobalOperator) -> LevelOperator:
     """The Jacobian of a problem on vectors in single precision."""
     local = problem.local
-    rows = BoundaryRows(local.space, None, problem.rows.local)
+    rows = BoundaryRows(local.space, None, problem.rows.of_space, local.form.wide)
     settings = replace(local.settings, precision="single")
     if settings.geometry == "auto":
         # Jacobians of rounded coordinates are good enough for a smoother, and cost neither memory nor the host's time.
@@ -140,8 +140,9 @@ class CoarseOperator(LevelOperator):
         fine, source = finer.local.space, source or finer
         space = coarse_space(fine, degree, fine.dm)
         between = embedding(space, fine)
-        rows = BoundaryRows(space, None, prescribed(space, between, finer.rows.mask()))
-        super().__init__(source, coarse_form(finer.local.form, space), rows, source.local.settings, finer.device.single, targets)
+        form = coarse_form(finer.local.form, space)
+        rows = BoundaryRows(space, None, prescribed(space, between, finer.rows.mask()), form.wide)
+        super().__init__(source, form, rows, source.local.settings, finer.device.single, targets)
         with collective(space.mesh.mpi):
             scalar = self.operator.local.scalar
             self.transfer = LevelTransfer(between, finer.rows, rows, self.operator.transfer, self.vectors.dtype, scalar)

@@ -21,13 +21,13 @@ def prescribed(space: Space, between: csr_array, mask: npt.NDArray[np.uint8]) ->
     Args:
         space: the coarse one.
         between: (fine.num_local, space.num_local) coarse functions in the finer space.
-        mask: (fine.num_local,) what is prescribed there.
+        mask: what is prescribed there, over an L-vector that begins with those entries.
 
     Returns:
         Their positions in the L-vector, the same on all ranks.
     """
     marks = np.zeros(between.shape[1])
-    marks[between[np.flatnonzero(mask)].indices] = 1
+    marks[between[np.flatnonzero(mask[: between.shape[0]])].indices] = 1
     dm = space.dm
     local, owned = dm.createLocalVec(), dm.createGlobalVec()
     local.setArray(marks)
@@ -43,7 +43,7 @@ class LevelTransfer:
     """Prolongation from a coarse level to the next finer one, and its transpose, between T-vectors.
 
     Args:
-        between: (fine num_local, coarse num_local), coarse functions in the finer space.
+        between: (fine num_local, coarse num_local), coarse functions in the finer space, by positions in the spaces' own L-vectors.
         finer: what is prescribed there; prolonged functions are zero at it.
         coarser: what is prescribed on the coarse level, whose dofs count as zero.
         transfer: between T- and L-vectors of the coarse level.
@@ -66,6 +66,9 @@ class LevelTransfer:
         prescribed_rows = np.repeat(finer.mask()[numbering.local_of_owned] != 0, np.diff(up.indptr))
         up.data[prescribed_rows | (coarser.mask() != 0)[up.indices]] = 0
         up.eliminate_zeros()
+        # What L-vectors hold behind those entries counts for nothing on the way up and is zero on the way down.
+        count = coarser.storage.num_local
+        up.resize(up.shape[0], count)
         # An L-vector is passed over where it has the entries of a T-vector, though in another precision.
         self._direct = coarser.space.numbering.is_identity and transfer.halo is None
         values = C_TYPES[owned.name]
@@ -73,7 +76,7 @@ class LevelTransfer:
         self._up = SparseMatrix(runtime, up, coarse, values, values)
         self._down = SparseMatrix(runtime, csr_array(up.T), values, coarse, values)
         self._transfer = transfer
-        self._local = None if self._direct else runtime.empty(local.itemsize * coarser.space.num_local)
+        self._local = None if self._direct else runtime.empty(local.itemsize * count)
 
     def restrict(self, fine: Any, coarse: Any) -> None:
         """Coarse = transposed prolongation of fine; zero on prescribed dofs."""

@@ -97,7 +97,7 @@ class SparseLevel:
             self._direct = self.exchange.same and self.exchange.halo is None
             free = rows.mask() == 0
             columns = Columns(0, count, np.empty(0, np.int64), np.where(free, np.arange(count), -1).astype(np.int32))
-            self._assembly = Assembly(source, Groups(self.space), columns)
+            self._assembly = Assembly(source, Groups(self.space.storage(False)), columns)
             indices, pattern = self._assembly.indices[0], self._assembly.pattern
             del self._assembly.indices
             numbers = np.arange(count, dtype=np.int32)

@@ -27,10 +27,12 @@ class BoundaryRows:
     Args:
         space: the space.
         bcs: the conditions, or a single one; where two prescribe one dof, the later rules. None: none.
-        more: positions in the L-vector of more dofs, prescribed at zero.
+        more: positions in the space's L-vector of more dofs, prescribed at zero.
+        wide: what the form's L-vectors hold, see `Form.wide`.
 
     Attributes:
         bcs: the conditions.
+        storage: how L-vectors hold the dofs.
         local: (n,) int32 positions in the L-vector, ghosts and dofs that the section constrains included.
         owned: (m,) int32 positions in this rank's T-vector; dofs constrained by the section have none.
         values: (n,) float64 at `local`.
@@ -38,7 +40,7 @@ class BoundaryRows:
         num_conflicts: of the owned, those for which two conditions had different values when last evaluated.
     """
 
-    def __init__(self, space: Space, bcs: Conditions, more: npt.NDArray[np.int32] | None = None):
+    def __init__(self, space: Space, bcs: Conditions, more: npt.NDArray[np.int32] | None = None, wide: bool = False):
         self.bcs = as_tuple(bcs)
         for bc in self.bcs:
             if bc.space.root is not space:
@@ -46,10 +48,12 @@ class BoundaryRows:
                     f"a boundary condition is on another space ({bc.space}) than the unknown ({space}); expected the very object: "
                     "DirichletBC(u.space, ...), or u.space.sub(name)"
                 )
-        self.space = space
-        numbering = space.numbering
-        rows = [bc.local_rows for bc in self.bcs] + [numbering.constrained] + ([] if more is None else [more])
-        self.local = np.unique(np.concatenate(rows)).astype(np.int32)
+        self.space, self.storage = space, space.storage(wide)
+        marked = np.zeros(space.num_local, np.uint8)
+        for rows in [bc.local_rows for bc in self.bcs] + [space.numbering.constrained] + ([] if more is None else [more]):
+            marked[rows] = 1
+        self.local = np.flatnonzero(self.storage.extend(marked)).astype(np.int32)
+        numbering = self.storage.numbering
         numbers = numbering.global_of_local[self.local] - numbering.first
         self._is_owned = (numbering.global_of_local[self.local] >= 0) & (numbers >= 0) & (numbers < numbering.num_owned)
         self.owned = numbers[self._is_owned].astype(np.int32)
@@ -63,9 +67,14 @@ class BoundaryRows:
 
     def mask(self) -> npt.NDArray[np.uint8]:
         """(num_local,) 1 at the prescribed entries of an L-vector, 0 elsewhere."""
-        mask = np.zeros(self.space.num_local, np.uint8)
+        mask = np.zeros(self.storage.num_local, np.uint8)
         mask[self.local] = 1
         return mask
+
+    @property
+    def of_space(self) -> npt.NDArray[np.int32]:
+        """(m,) int32 those of `local` that are positions in the space's own L-vector."""
+        return self.local[: np.searchsorted(self.local, self.space.num_local)]
 
     def evaluate(self) -> None:
         """Evaluates the conditions anew; collective.
@@ -86,8 +95,8 @@ class BoundaryRows:
             size = max(np.abs(values).max(initial=0), np.abs(dense[rows]).max(initial=0))
             conflict[rows] |= given[rows] & (np.abs(dense[rows] - values) > _ROUNDING * size)
             given[rows], dense[rows] = True, values
-        self.values = dense[self.local]
-        self.num_conflicts = int(conflict[self.local][self._is_owned].sum())
+        self.values = self.storage.extend(dense)[self.local]
+        self.num_conflicts = int(conflict[self.local[self._is_owned]].sum())
 
 
 class Transfer:
@@ -107,7 +116,7 @@ class Transfer:
     """
 
     def __init__(self, space: Space, rows: BoundaryRows, precision: str, runtime: Runtime, single: bool = False):
-        numbering = space.numbering
+        numbering = rows.storage.numbering
         self.rows = rows
         self.runtime = runtime
         self.num_owned = numbering.num_owned

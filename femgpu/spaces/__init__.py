@@ -12,6 +12,7 @@ from femgpu.spaces.modes import constant_modes, rigid_body_modes
 from femgpu.spaces.numbering import Numbering
 from femgpu.spaces.rate import is_rate, rate_of, time_derivative, time_shift
 from femgpu.spaces.space import SingleSpace, Space, coordinates, mesh_of, ufl_mesh
+from femgpu.spaces.storage import Storage
 
 __all__ = [
     "CELL_MAPS",
@@ -25,6 +26,7 @@ __all__ = [
     "MixedSpace",
     "SingleSpace",
     "Space",
+    "Storage",
     "SubFunction",
     "SubSpace",
     "cell_quantity",

@@ -1,0 +1,144 @@
+"""dS on several ranks: numbers that do not depend on how cells and dofs are numbered are those of one rank."""
+
+import numpy as np
+import pytest
+import ufl
+from mpi4py import MPI
+from petsc4py import PETSc
+from ufl import avg, div, dot, dS, ds, dx, grad, inner, jump
+
+import femgpu
+from femgpu import Constant, DirichletBC, Function, FunctionSpace, MixedSpace, NonlinearProblem
+from femgpu.errors import MeshError
+from femgpu.mesh import Mesh
+
+
+def waves(*numbers):
+    """A periodic function of x, with a component for each number."""
+    return lambda x: np.array(
+        [1 + 0.3 * np.sin(2 * np.pi * (k * x[0] - x[1])) + 0.2 * np.cos(2 * np.pi * k * x[1]) for k in numbers]
+    )
+
+
+def materials(comm):
+    """Two fields, one of them continuous, and two materials that meet at an interface, in a periodic box."""
+    dm = femgpu.mesh.box((4, 3), "quadrilateral", comm=comm, periodic=(True, False))
+    femgpu.mesh.mark(dm, "interface", lambda x: abs(x[0] - 0.5) < 1e-9, dim=1)
+    M = MixedSpace({"velocity": FunctionSpace(dm, "DG", 1, 2), "pressure": FunctionSpace(dm, "Lagrange", 2)})
+    w, k = Function(M), Function(FunctionSpace(dm, "DG", 0))
+    k.interpolate(lambda x: np.where(x[0] < 0.5, 1.0, 3.0))
+    (u, p), (v, q), n = ufl.split(w), ufl.TestFunctions(M), ufl.FacetNormal(M.ufl_domain())
+    F = inner(u, v) * dx(degree=4) + p * q * dx(degree=4) + jump(grad(p), n) * inner(avg(u), avg(v)) * dS("interface", degree=6)
+    F += avg(k) * dot(jump(u), jump(u)) * inner(jump(u), jump(v)) * dS(degree=6)
+    return F + k("+") * k("-") * dot(avg(u), avg(u)) * jump(grad(q), n) * dS(degree=6), w, None
+
+
+def biharmonic(comm, cell="triangle", counts=(3, 3)):
+    """C0 interior penalty, whose dofs on the boundary are prescribed, on cells of this rank and of others."""
+    dm = femgpu.mesh.box(counts, cell, comm=comm)
+    u = Function(FunctionSpace(dm, "Lagrange", 2))
+    v, n, h = ufl.TestFunction(u.space), ufl.FacetNormal(u.space.ufl_domain()), ufl.CellDiameter(u.space.ufl_domain())
+    F = div(grad(u)) * div(grad(v)) * dx(degree=3) - avg(div(grad(u))) * jump(grad(v), n) * dS(degree=4)
+    F += 8 / avg(h) * jump(grad(u), n) * jump(grad(v), n) * dS(degree=4)
+    return F, u, DirichletBC(u.space, femgpu.coordinates(dm)[0], "boundary")
+
+
+def interpolated(space, *numbers):
+    """A function of a space, the same on all ranks."""
+    found = Function(space)
+    for field in femgpu.spaces.fields_of(found):
+        field.interpolate(waves(*numbers[: field.space.num_comp]))
+    return found
+
+
+def numbers(problem, u):
+    """What residual, Jacobian, its transpose, diagonal and matrix come to at a state."""
+    v, w = interpolated(u.space, 2, 3), interpolated(u.space, 1, 2)
+    interpolated(u.space, 1, 3).vec.copy(u.vec)
+    result, found = u.vec.duplicate(), []
+    problem.residual(u.vec, result)
+    found += [result.norm(), result.dot(v.vec)]
+    matrix = problem.jacobian
+    matrix.mult(w.vec, result)
+    found += [result.norm(), result.dot(v.vec)]
+    matrix.multTranspose(v.vec, result)
+    found += [result.norm(), result.dot(w.vec)]
+    matrix.getDiagonal(result)
+    found += [result.norm(), result.sum()]
+    return [*found, matrix.norm()] if matrix.getType().endswith("aij") else found
+
+
+def solved(comm, make, **options):
+    """The numbers of a problem, and what it has."""
+    F, u, bcs = make(comm)
+    problem = NonlinearProblem(F, u, bcs, petsc_options=options)
+    return numbers(problem, u), problem, u
+
+
+def compare(make, rtol=1e-12, **options):
+    """On all ranks and on this one."""
+    (one, *_), (ranks, *rest) = (solved(comm, make, **options) for comm in (PETSc.COMM_SELF, PETSc.COMM_WORLD))
+    np.testing.assert_allclose(ranks, one, rtol=rtol)
+    return rest
+
+
+@pytest.mark.parallel([2, 3])
+@pytest.mark.parametrize("make", [materials, biharmonic])
+def test_operators(make):
+    compare(make, femgpu_qdata="store")
+
+
+@pytest.mark.parallel([3])
+@pytest.mark.parametrize("scatter", ["atomic", "gather"])
+@pytest.mark.parametrize("make", [materials, biharmonic])
+def test_matrices(make, scatter):
+    compare(make, femgpu_jacobian="assembled", femgpu_scatter=scatter)
+
+
+@pytest.mark.parallel([2])
+def test_single_precision():
+    compare(biharmonic, 1e-5, femgpu_precision="single")
+
+
+@pytest.mark.parallel([3])
+def test_ranks_without_cells():
+    _, u = compare(lambda comm: biharmonic(comm, counts=(1, 1)), femgpu_jacobian="assembled")
+    assert PETSc.COMM_WORLD.tompi4py().allreduce(u.space.mesh.num_cells, op=MPI.MIN) == 0
+
+
+@pytest.mark.parallel([2])
+def test_a_mesh_that_moves():
+    """Coordinates of other ranks' cells follow, also where affine cells begin to bend."""
+    found = []
+    for comm in (PETSc.COMM_SELF, PETSc.COMM_WORLD):
+        before, problem, u = solved(comm, lambda comm: biharmonic(comm, "quadrilateral"))
+        x = u.space.mesh.dm.getCoordinatesLocal()
+        x.setArray(x.array_r + 0.05 * np.sin(3 * x.array_r.reshape(-1, 2)[:, ::-1].ravel()))
+        found.append([before, numbers(problem, u)])
+    np.testing.assert_allclose(*found, rtol=1e-12)
+    assert abs(found[0][0][0] - found[0][1][0]) > 1e-3 * found[0][0][0]
+
+
+@pytest.mark.parallel([3])
+def test_regions_and_functionals():
+    """Each facet counts once, whichever rank a region was marked on; a constant on a form without a space, too."""
+    dm = femgpu.mesh.box((4, 4), "quadrilateral")
+    femgpu.mesh.mark(dm, "interface", lambda x: abs(x[0] - 0.5) < 1e-9, dim=1)
+    mesh, one = Mesh.of(dm), Constant(dm, 1.0)
+    for form, value in ((one * dS, 6.0), (one * dS("interface"), 1.0), (one * dS + one * ds, 10.0)):
+        assert abs(femgpu.assemble(form) - value) < 1e-13
+    shared = mesh.interior.ghosts.here.points
+    assert mesh.mpi.allreduce(len(shared)) > 0
+    # PETSc's labels know what each rank was told: the rank that does not integrate says it here.
+    dm.createLabel("told")
+    start, end = dm.getHeightStratum(1)
+    for point in set(range(start, end)) - set(mesh.interior.points) - set(mesh.exterior.points):
+        dm.setLabelValue("told", point, 1)
+    assert abs(femgpu.assemble(one * dS("told")) - 0.25 * mesh.mpi.allreduce(len(shared))) < 1e-13
+    u = Function(FunctionSpace(dm, "DG", 1))
+    slope = Function(FunctionSpace(dm, "DG", 0))
+    slope.interpolate(lambda x: np.where(x[0] < 0.5, 1.0, 3.0))
+    u.interpolate(slope * femgpu.coordinates(dm)[0])
+    assert abs(femgpu.assemble(jump(u) ** 2 * dS) - 1) < 1e-12
+    with pytest.raises(MeshError, match="marks no facet between two cells"):
+        femgpu.assemble(one * dS(2))
