@@ -14,6 +14,7 @@ from femgpu.element import arrangements, reference_cell, relative_turns
 from femgpu.errors import MeshError, collective
 from femgpu.mesh.block import Block
 from femgpu.mesh.ghost_cells import CellFacets, GhostCells
+from femgpu.mesh.motion import Motion
 from femgpu.mesh.regions import FACET_LABEL, Region
 from femgpu.mesh.shared_points import any_rank
 from femgpu.mesh.topology import TYPE_NAMES, cone_offsets, point_types
@@ -45,7 +46,7 @@ class InteriorFacets(NamedTuple):
         return self.ghosts.blocks
 
 
-def interior_facets(dm: PETSc.DMPlex, blocks: Sequence[Block], mpi: Any) -> InteriorFacets:
+def interior_facets(dm: PETSc.DMPlex, blocks: Sequence[Block], motion: Motion, mpi: Any) -> InteriorFacets:
     """Finds the facets between two cells that this rank integrates over; collective.
 
     Raises:
@@ -54,6 +55,7 @@ def interior_facets(dm: PETSc.DMPlex, blocks: Sequence[Block], mpi: Any) -> Inte
     with collective(mpi):
         inside, alone = _cell_facets(dm)
     ghosts = GhostCells(dm, alone, blocks, mpi)
+    motion.followers.append(ghosts.follow)
     first, second = (
         CellFacets(*map(np.concatenate, zip(inside.part(slice(side, None, 2)), far, strict=True)))
         for side, far in enumerate((ghosts.here, ghosts.there))

@@ -251,9 +251,7 @@ class Mesh:
     @cached_property
     def interior(self) -> InteriorFacets:
         """The facets between two cells that this rank integrates over; collective on first use."""
-        found = interior_facets(self.dm, self.blocks, self.mpi)
-        self.motion.followers.append(found.ghosts.follow)
-        return found
+        return interior_facets(self.dm, self.blocks, self.motion, self.mpi)
 
     def facets_inside(self, region: regions.Region) -> npt.NDArray[np.int64]:
         """(num,) which of `interior` lie in a region; collective; arguments and errors as for `facets`."""

@@ -83,7 +83,7 @@ class Space(ufl.FunctionSpace):
         self._dm = dm
         self.fields = fields
         self.num_local = num_local
-        self._storages: dict[bool, Storage] = {}
+        self._wide: WideStorage | None = None
         super().__init__(ufl_mesh(mesh), element)
 
     @property
@@ -107,9 +107,11 @@ class Space(ufl.FunctionSpace):
         Args:
             wide: with those of other ranks' cells that facets of this rank lead to, see `Form.wide`.
         """
-        if wide not in self._storages:
-            self._storages[wide] = WideStorage(self) if wide else Storage(self)
-        return self._storages[wide]
+        if not wide:
+            return Storage(self)
+        if self._wide is None:
+            self._wide = WideStorage(self)
+        return self._wide
 
     @cached_property
     def both_sides(self) -> tuple[Field, ...]:

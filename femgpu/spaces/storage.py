@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+from petsc4py import PETSc
 
+from femgpu.mesh import Mesh
 from femgpu.mesh.cell_dofs import type_dofs
 from femgpu.mesh.coordinates import section_offsets
 from femgpu.mesh.ghost_cells import swap
@@ -16,10 +18,23 @@ from femgpu.mesh.topology import point_types
 from femgpu.spaces.field import Field
 from femgpu.spaces.numbering import Numbering
 
-if TYPE_CHECKING:
-    from femgpu.spaces.space import Space
-
 _Longs = npt.NDArray[np.int64]
+
+
+class Numbered(Protocol):
+    """What is asked of a space; attributes are those of `Space`."""
+
+    mesh: Mesh
+    fields: tuple[Field, ...]
+    num_local: int
+
+    @property
+    def dm(self) -> PETSc.DMPlex:
+        """The DM with the section."""
+
+    @property
+    def numbering(self) -> Numbering:
+        """The T-L map."""
 
 
 class Storage:
@@ -33,10 +48,11 @@ class Storage:
         num_local: their length.
     """
 
-    def __init__(self, space: Space):
-        self._space = space
-        self.fields: tuple[Field, ...] = space.fields
-        self.num_local = space.num_local
+    fields: tuple[Field, ...]
+    num_local: int
+
+    def __init__(self, space: Numbered):
+        self._space, self.fields, self.num_local = space, space.fields, space.num_local
 
     @property
     def numbering(self) -> Numbering:
@@ -57,8 +73,8 @@ class WideStorage(Storage):
     A dof is known by the rank that owns it and its position there: those that a section constrains have no global numbers.
     """
 
-    def __init__(self, space: Space):
-        super().__init__(space)
+    def __init__(self, space: Numbered):
+        # The space keeps this, which must not keep the space.
         mpi, ghosts = space.mesh.mpi, space.mesh.interior.ghosts
         self._mpi = mpi
         counts = np.array(mpi.allgather(space.num_local), np.int64)
@@ -72,7 +88,7 @@ class WideStorage(Storage):
             np.concatenate([_components(part, field) for field, parts in zip(space.fields, copies, strict=True) for part in parts])
         )
         more = every[~np.isin(every, here)]
-        self.num_local += len(more)
+        self.num_local = space.num_local + len(more)
         # Dofs of one point stand together at its owner, and so they do here.
         known = np.concatenate([here, more])
         order = np.argsort(known)
@@ -105,7 +121,7 @@ class WideStorage(Storage):
         return np.concatenate([values, swap(self._mpi, values[self._positions], self._sent, self._received)])
 
 
-def _origins(space: Space, starts: _Longs) -> _Longs:
+def _origins(space: Numbered, starts: _Longs) -> _Longs:
     """(num_local,) the owner's position of each dof of an L-vector, counted over all ranks' L-vectors; collective.
 
     Args:
