@@ -5,10 +5,13 @@ import pytest
 import ufl
 from mpi4py import MPI
 from petsc4py import PETSc
+from petsc_offsets import constrained
+from random_meshes import random_mesh
 from ufl import avg, div, dot, dS, ds, dx, grad, inner, jump
 
 import femgpu
 from femgpu import Constant, DirichletBC, Function, FunctionSpace, MixedSpace, NonlinearProblem
+from femgpu.element import LagrangeElement
 from femgpu.errors import MeshError
 from femgpu.mesh import Mesh
 
@@ -142,3 +145,47 @@ def test_regions_and_functionals():
     assert abs(femgpu.assemble(jump(u) ** 2 * dS) - 1) < 1e-12
     with pytest.raises(MeshError, match="marks no facet between two cells"):
         femgpu.assemble(one * dS(2))
+
+
+@pytest.mark.parallel([2])
+def test_multigrid(folder):
+    """Of degrees; refined meshes have nothing to add, for the matrices of facets are of no coarser cell."""
+    counts = []
+    for comm in (PETSc.COMM_SELF, PETSc.COMM_WORLD):
+        dm = femgpu.mesh.refine(femgpu.mesh.box((4, 4), "triangle", comm=comm))
+        u = Function(FunctionSpace(dm, "Lagrange", 2))
+        v, n, h = ufl.TestFunction(u.space), ufl.FacetNormal(u.space.ufl_domain()), ufl.CellDiameter(u.space.ufl_domain())
+        F = (inner(grad(u), grad(v)) - v) * dx + 0.01 * avg(h) ** 2 * jump(grad(u), n) * jump(grad(v), n) * dS
+        solver = {"ksp_type": "cg", "pc_type": "python", "pc_python_type": "femgpu.PMG", "ksp_rtol": 1e-8}
+        problem = NonlinearProblem(F, u, DirichletBC(u.space, 0.0, "boundary"), petsc_options=solver)
+        problem.solve()
+        counts.append((problem.snes.getLinearSolveIterations(), u.vec.norm()))
+        text = folder / f"{comm.size} {MPI.COMM_WORLD.rank if comm.size == 1 else 0}"
+        problem.snes.ksp.pc.view(PETSc.Viewer().createASCII(str(text), comm=comm))
+        comm.barrier()
+        assert "no levels on coarser meshes: matrices of facets" in text.read_text()
+    # Aggregates of GAMG are those of a rank.
+    (one, size), (ranks, norm) = counts
+    assert abs(one - ranks) <= 1 and ranks < 20 and norm == pytest.approx(size, rel=1e-7)
+
+
+@pytest.mark.parallel([3])
+@pytest.mark.parametrize("cell", ["triangle", "hexahedron"])
+def test_nodes_of_other_ranks_cells(cell):
+    """Values come from where the nodes are, also in sections that constrain dofs and are numbered in another order."""
+    mesh = Mesh.of(random_mesh(cell, (3, 2) if cell == "triangle" else (2, 2, 1), 5, turned=True))
+    mesh.dm.createLabel("marker")
+    mesh.dm.markBoundaryFaces("marker", 1)
+    mesh.dm.labelComplete(mesh.dm.getLabel("marker"))
+    dm, _ = constrained(mesh, LagrangeElement(cell, 2).petsc_fe(mesh.dim, mesh.comm))
+    spaces = (FunctionSpace(dm), FunctionSpace(mesh.dm, "Lagrange", 3, mesh.dim), FunctionSpace(mesh.dm, "DG", 1, mesh.dim))
+    for space in spaces:
+        storage, local = space.storage(True), np.zeros(space.num_local)
+        components = np.arange(mesh.dim)
+        local[space.offsets[..., None] + components] = mesh.block.physical_points(space.element.nodes)
+        (block,), (field,) = mesh.interior.blocks, storage.fields
+        found = storage.extend(local)[field.offsets[0][..., None] + components]
+        np.testing.assert_allclose(found, block.physical_points(space.element.nodes), atol=1e-12)
+        assert storage.num_local == len(storage.extend(local)) == storage.numbering.num_local
+        far = mesh.mpi.allreduce(block.num_cells - mesh.num_cells)
+        assert far == mesh.mpi.allreduce(len(mesh.interior.ghosts.here.points)) > 0
