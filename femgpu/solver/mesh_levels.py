@@ -12,6 +12,7 @@ from petsc4py import PETSc
 from scipy.sparse import csr_array
 
 from femgpu.errors import MeshError, collective
+from femgpu.forms import Form
 from femgpu.kernels import vector_kernels
 from femgpu.krylov import Operator, Vectors
 from femgpu.krylov.vectors import C_TYPES
@@ -29,16 +30,19 @@ from femgpu.spaces import Space, embedding, refined_embedding
 Ladder = list[tuple[Space, csr_array]]
 
 
-def ladder(space: Space) -> tuple[Ladder, str]:
+def ladder(space: Space, form: Form | None = None) -> tuple[Ladder, str]:
     """The spaces on the meshes that a space's mesh refines, the finest first; collective.
 
     Args:
         space: of degree 1.
+        form: whose matrices are wanted there; None: it does not matter.
 
     Returns:
         The spaces, as many as serve, and why there are no more where the mesh refines another one; else nothing.
     """
     found: Ladder = []
+    if form is not None and any(integral.sides == 2 for integral in form.integrals):
+        return found, "matrices of facets between two cells are no sums over a coarser cell's children"
     try:
         while (mesh := space.mesh.coarser) is not None:
             coarse = coarse_space(space, 1, mesh.clone_dm())

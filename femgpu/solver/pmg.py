@@ -195,8 +195,6 @@ class PMG(Ahead):
         vectors = [Vectors(operator.local.runtime, space.numbering.num_owned, space.mesh.mpi)]
         self._given, self._found = vectors[0].empty(), vectors[0].empty()
         refines = self._options.geometric == "auto" and space.mesh.coarser is not None
-        between = refines and any(integral.sides == 2 for integral in operator.local.form.integrals)
-        refines = refines and not between
         if single and (degrees or not refines):
             self._followers.append(in_single_precision(operator))
             finer, vectors = self._followers[0].operator, [self._followers[0].vectors]
@@ -212,8 +210,7 @@ class PMG(Ahead):
         for level, its in zip(self._operators[:-1], vectors, strict=False):
             first = level.local.space.numbering.first
             self._levels.append(self._level(its, product(level), partial(noise, first, first + its.num_owned)))
-        refusal = "matrices of facets between two cells are no sums over a coarser cell's children" if between else ""
-        steps, self._refusal = ladder(finer.local.space) if refines else ([], refusal)
+        steps, self._refusal = ladder(finer.local.space, finer.local.form) if refines else ([], "")
         self._create_inner(pc, mat.getNearNullSpace(), prefix + "pmg_coarse_", steps)
 
     def _level(self, vectors: Vectors, operator: Operator, rough: Any) -> Level:
