@@ -10,8 +10,7 @@ Weak form: find u, a polynomial in each cell, such that for all such v
         + int sigma {nu} [u n] . [v n] dS = int f v dx
 
 where dS are the facets between two cells, {w} is the mean of both sides, [w n] = w+ n+ + w- n-, and sigma = penalty degree^2 / h,
-h the mean of the diameters of both cells. On the boundary the same terms hold u at its values: no dof is prescribed. dS runs on one
-rank.
+h the mean of the diameters of both cells. On the boundary the same terms hold u at its values: no dof is prescribed.
 
 -solution   smooth        u = prod_i sin(pi s_i + 0.3), s_i from 0 to 1 over the mesh's bounding box; nu = 1 + s_0
             interface     nu jumps from 1 to -contrast at s_0 = 1/2, and with it the slope of u; cells must not be cut by that line
@@ -26,7 +25,8 @@ Run lines:
     python drivers/dg_poisson.py -dm_plex_box_faces 16,16 -petscspace_degree 2 -ksp_type cg -pc_type jacobi -ksp_converged_reason
     python drivers/dg_poisson.py -dm_plex_simplex 0 -dm_plex_box_faces 16,16 -solution interface -petscspace_degree 3 \
         -ksp_type cg -pc_type lu -femgpu_jacobian assembled -picture dg.png
-    python drivers/dg_poisson.py -dm_plex_dim 3 -dm_plex_box_faces 4,4,4 -petscspace_degree 1 -ksp_type cg -pc_type jacobi
+    mpiexec -n 2 python drivers/dg_poisson.py -dm_plex_dim 3 -dm_plex_box_faces 4,4,4 -petscspace_degree 1 -ksp_type cg \
+        -pc_type jacobi
     python drivers/dg_poisson.py -dm_plex_dim 3 -dm_plex_simplex 0 -dm_plex_box_faces 4,4,4 -method nipg -penalty 1 -pc_type ilu \
         -femgpu_jacobian assembled -output dg.vtu
 """

@@ -15,6 +15,7 @@ sys.path.insert(0, str(FOLDER))
 import advection_diffusion  # noqa: E402
 import bratu  # noqa: E402
 import common  # noqa: E402
+import dg_advection  # noqa: E402
 import dg_poisson  # noqa: E402
 import elasticity  # noqa: E402
 import heat  # noqa: E402
@@ -35,6 +36,7 @@ __all__ = [
     "advection_diffusion",
     "bratu",
     "common",
+    "dg_advection",
     "dg_poisson",
     "elasticity",
     "heat",

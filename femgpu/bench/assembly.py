@@ -210,7 +210,7 @@ def _time(runtime: Runtime, form: str, cell: str, degree: int, num_comp: int, fa
 def _two_steps(assembly: Assembly, local: FormOperator) -> Callable[[Iterable[tuple[Term, int, int, Any]]], None]:
     """What zeroes the values and adds element matrices to them, chunk by chunk."""
     runtime = local.runtime
-    entries = EntrySum(runtime, assembly.pattern, Groups(local.space), assembly.values)
+    entries = EntrySum(runtime, assembly.pattern, Groups(local.storage), assembly.values)
 
     def add(chunks: Iterable[tuple[Term, int, int, Any]]) -> None:
         runtime.zero(assembly.values, 8 * assembly.pattern.num_values)

@@ -33,6 +33,7 @@ DEGREES = (1, 2, 3, 4)
 SCRIPTS = (
     "drivers/poisson.py -variable_coefficient nonlinear -exact trigonometric",
     "drivers/dg_poisson.py",
+    "drivers/dg_advection.py",
     "drivers/bratu.py",
     "drivers/plaplace.py",
     "drivers/helmholtz.py",

@@ -188,6 +188,12 @@ class Form(Lowered):
     has_jacobian: bool = True
     mesh: Any = None
 
+    @property
+    def wide(self) -> bool:
+        """Whether it reads cells of other ranks, behind facets between two cells: its L-vectors hold their dofs, too."""
+        mesh = self.mesh if self.space is None else self.space.mesh
+        return mesh is not None and mesh.mpi.size > 1 and any(integral.sides == 2 for integral in self.integrals)
+
 
 @dataclass(frozen=True)
 class Expression(Lowered):

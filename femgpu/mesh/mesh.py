@@ -250,13 +250,12 @@ class Mesh:
 
     @cached_property
     def interior(self) -> InteriorFacets:
-        """The facets between two cells of this rank; collective on first use."""
-        with collective(self.mpi):
-            return interior_facets(self.dm)
+        """The facets between two cells that this rank integrates over; collective on first use."""
+        return interior_facets(self.dm, self.blocks, self.motion, self.mpi)
 
     def facets_inside(self, region: regions.Region) -> npt.NDArray[np.int64]:
         """(num,) which of `interior` lie in a region; collective; arguments and errors as for `facets`."""
-        return labelled_interior(self.mpi, self.interior, self.points(region), region)
+        return labelled_interior(self.dm, self.mpi, self.interior, self.points(region), region)
 
     def find_points(self, points: npt.ArrayLike) -> FoundPoints:
         """Finds the cells that points lie in; collective.

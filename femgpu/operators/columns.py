@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from femgpu.element import LagrangeElement
 from femgpu.operators.term import Term
-from femgpu.spaces import Numbering, Space
+from femgpu.spaces import Numbering, Storage
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Groups:
     """Dofs that no cell has apart: those of one field on one point of the mesh, which stand together in the L-vector.
 
     Args:
-        space: the space.
+        space: how L-vectors hold the dofs of the space.
 
     Attributes:
         members: for each field and block (num_cells, num_parts) int32, the groups of each cell.
@@ -85,7 +85,7 @@ class Groups:
         count: groups.
     """
 
-    def __init__(self, space: Space):
+    def __init__(self, space: Storage):
         width = np.zeros(space.num_local, np.int32)
         firsts = []
         self.parts = tuple(tuple(map(node_parts, field.elements)) for field in space.fields)

@@ -12,6 +12,7 @@ from femgpu.element import FacetQuadrature, LagrangeElement, choose_rules
 from femgpu.errors import FormError
 from femgpu.forms import Form, Integral, check_inputs
 from femgpu.mesh import Block, Mesh
+from femgpu.mesh.block import places
 from femgpu.operators.term import Pairs, Term, read_fields
 from femgpu.options import Settings
 from femgpu.spaces import Field
@@ -37,10 +38,12 @@ def make_terms(form: Form, settings: Settings) -> list[Term]:
 
     Raises:
         MeshError: for a subdomain that the mesh lacks.
-        FormError: for coefficients and constants that have no values, and facets between cells on several ranks.
+        FormError: for coefficients and constants that have no values.
     """
     check_inputs(form)
     mesh = form_mesh(form)
+    for function in (*form.coefficients, *(() if form.unknown is None else (form.unknown,))):
+        function.space.storage(form.wide)
     order = settings.default_quadrature_order
     terms: list[Term] = []
     for integral in form.integrals:
@@ -85,25 +88,17 @@ def _degree(integral: Integral, affine: bool, *blocks: Block) -> int | None:
 
 
 def _terms_between(form: Form, integral: Integral, mesh: Mesh, order: int) -> Iterable[Term]:
-    """The terms of one integral over facets between two cells: for each pair of cell types and each type of facet.
-
-    Raises:
-        FormError: on several ranks.
-    """
-    if mesh.mpi.size > 1:
-        raise FormError(
-            f"an integral over facets between two cells (dS) on {mesh.mpi.size} ranks is not supported: those between cells of two "
-            "ranks would be missing; run it on one rank"
-        )
+    """The terms of one integral over facets between two cells: for each pair of cell types and each type of facet."""
     interior = mesh.interior
     chosen = np.concatenate([mesh.facets_inside(region) for region in integral.subdomain] or [np.arange(len(interior.points))])
     facets, turns = interior.local_facets, interior.turns
-    numbers, indices = mesh.locate(interior.cells)
-    straight = np.zeros(mesh.num_cells, bool)
-    for block in mesh.blocks:
+    # Cells of other ranks are numbered behind this one's.
+    numbers, indices = (found[interior.cells] for found in places(interior.blocks))
+    straight = np.zeros(sum(block.num_cells for block in interior.blocks), bool)
+    for block in interior.blocks:
         straight[block.ids] = block.affine
     both_straight = np.asarray(straight[interior.cells].all(axis=1))
-    for blocks in product(mesh.blocks, repeat=2):
+    for blocks in product(interior.blocks, repeat=2):
         here = (numbers == [block.index for block in blocks]).all(axis=1)
         among = np.cumsum(here, dtype=np.int32) - 1
         for affine in (True, False):
@@ -116,12 +111,12 @@ def _terms_between(form: Form, integral: Integral, mesh: Mesh, order: int) -> It
             for pair in product(*rules):
                 first, second = cast(tuple[FacetQuadrature, FacetQuadrature], pair)
                 if first.kind == second.kind:
-                    places = first.places(facets[fits, 0], turns[fits, 0])
-                    mine, places = fits[places >= 0], places[places >= 0]
+                    ours = first.places(facets[fits, 0], turns[fits, 0])
+                    mine, ours = fits[ours >= 0], ours[ours >= 0]
                     theirs = second.places(facets[mine, 1], turns[mine, 1])
                     pairs = Pairs(indices[here, 0], indices[here, 1], among[mine])
                     behind = Term(form, integral, mesh, blocks[1], indices[mine, 1], affine, second, theirs)
-                    yield Term(form, integral, mesh, blocks[0], indices[mine, 0], affine, first, places, behind, pairs)
+                    yield Term(form, integral, mesh, blocks[0], indices[mine, 0], affine, first, ours, behind, pairs)
 
 
 def _cells(integral: Integral, mesh: Mesh, block: Block) -> tuple[Any, Any]:

@@ -51,6 +51,7 @@ class FormOperator:
         out: result.
         inputs: coefficients, constants and rates.
         assembly_target: what fills sparse matrices: "entries", which are added to their values as they are computed, or "matrix".
+        storage: how L-vectors hold the dofs of the test space.
         terms: what is integrated where.
         arrays: over their cells, on the device.
         applications: the launches of each target built so far, with those of `STATES` that fill what actions read at the points.
@@ -63,7 +64,8 @@ class FormOperator:
         self.form, self.settings, self.runtime = form, settings, runtime
         self.space, self.mesh, self.mpi = form.space, form.space.mesh, form.space.mesh.mpi
         self.scalar = np.dtype(scalar_type(settings.precision))
-        self.num_local, self._prescribed = self.space.num_local, prescribed
+        self.storage = form.space.storage(form.wide)
+        self.num_local, self._prescribed = self.storage.num_local, prescribed
         self.assembly_target = "entries" if scatter_mode(settings, runtime.device.limits) == "atomic" else "matrix"
         self.mesh.update()
         self._divide()
@@ -275,8 +277,7 @@ class FormOperator:
     def _application(self, term: Term, pointwise: Pointwise, choice: Choice, state: dict[tuple, Any] | None = None) -> Application:
         """Everything bound; what is written to an E-vector goes to the term's segments."""
         self.refusals |= dict.fromkeys(choice.refusals)
-        work = choice.plan.work
-        at_residual = work.target == "residual"
+        work, at_residual = choice.plan.work, choice.plan.work.target == "residual"
         buffers = dict(self.inputs.buffers if at_residual else self.inputs.at_base())
         buffers |= {("vector", "u"): self.u if at_residual else self.base, ("vector", "w"): self.w, **(state or {})}
         buffers["out",] = self._matrix if work.target == "matrix" else self.out
@@ -294,7 +295,6 @@ class FormOperator:
         """The sums over the E-vector's segments of some terms; targets with the same terms share the lists."""
         chosen = tuple((self.terms.index(application.term), application.plan.node_layout) for application in applications)
         if chosen not in self._sums:
-            self._sums[chosen] = GatherSum(
-                self.runtime, self.terms, chosen, self._e_vector(), self.settings.precision, self._prescribed, self.mask
-            )
+            given = self._e_vector(), self.settings.precision, self._prescribed, self.mask
+            self._sums[chosen] = GatherSum(self.runtime, self.terms, chosen, *given)
         return self._sums[chosen]

@@ -41,10 +41,11 @@ def integrate(form: Any, options_prefix: str = "") -> float:
     settings = options.read(options_prefix)
     mesh = form_mesh(lowered)
     runtime = choose_runtime(settings, [function.vec for function in lowered.coefficients], mesh.mpi)
+    mesh.update()
+    terms = make_terms(lowered, settings)
     with collective(mesh.mpi):
         inputs = Inputs(lowered, settings.precision, runtime, mesh)
     inputs.update()
-    terms = make_terms(lowered, settings)
     arrays, kind = CellArrays(runtime), scalar_type(settings.precision)
     planner = Planner(terms, settings, runtime, mesh.mpi)
     planner.start(["functional"])

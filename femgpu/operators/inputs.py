@@ -14,7 +14,7 @@ from femgpu.forms import Form
 from femgpu.mesh import Mesh
 from femgpu.operators.arrays import real_type, scalar_type
 from femgpu.runtime import Runtime
-from femgpu.spaces import rate_of
+from femgpu.spaces import Function, Storage, rate_of
 
 
 class Inputs:
@@ -44,11 +44,11 @@ class Inputs:
         self._constants = np.full(max(form.constant_offsets[-1], 1), np.nan)
         self.buffers: dict[tuple, Any] = {("constants",): runtime.empty(self._constants.size * self._real.itemsize)}
         for i, function in enumerate(form.coefficients):
-            self.buffers["vector", f"a{i}"] = runtime.empty(function.space.num_local * self._scalar.itemsize)
+            self.buffers["vector", f"a{i}"] = runtime.empty(self._storage(function).num_local * self._scalar.itemsize)
         rate = None if form.unknown is None else rate_of(form.unknown)
         self._rate_name = f"a{form.coefficients.index(rate)}" if rate in form.coefficients else ""
         self.rate = self.buffers.get(("vector", self._rate_name))
-        self._rate_bytes = form.space.num_local * self._scalar.itemsize if self.rate is not None else 0
+        self._rate_bytes = 0 if rate is None or self.rate is None else self._storage(rate).num_local * self._scalar.itemsize
         self.base_rate = None if self.rate is None else runtime.empty(self._rate_bytes)
         self._states: list[int | None] = [None] * len(form.coefficients)
 
@@ -82,6 +82,10 @@ class Inputs:
             self._states[i] = states[i]
         return fresh or bool(changed.any())
 
+    def _storage(self, function: Function) -> Storage:
+        """How the buffer of a coefficient holds its dofs."""
+        return function.space.storage(self.form.wide)  # type: ignore[no-any-return]
+
     def _update_coefficient(self, i: int) -> None:
         """Brings coefficient i to the device; collective."""
         function = self.form.coefficients[i]
@@ -89,7 +93,8 @@ class Inputs:
             local = function.local_array()
             with collective(self.mpi):
                 check_finite(local, f"coefficient {function.name}")
-            self.runtime.write(self.buffers["vector", f"a{i}"], local.astype(self._scalar))
+            wide = self._storage(function).extend(local)
+            self.runtime.write(self.buffers["vector", f"a{i}"], wide.astype(self._scalar))
             if f"a{i}" == self._rate_name:
                 self.runtime.copy(self.rate, self.base_rate, self._rate_bytes)
 

@@ -30,10 +30,11 @@ def least_bytes(
         settings: the options.
     """
     form = terms[0].form
-    space, scalar = form.space, np.dtype(scalar_type(settings.precision)).itemsize
+    scalar = np.dtype(scalar_type(settings.precision)).itemsize
+    storage, *others = (space.storage(form.wide) for space in (form.space, *(function.space for function in form.coefficients)))
     # State, linearisation point, direction and result; two T-vectors to stage PETSc's.
-    total = 4 * scalar * space.num_local + 2 * 8 * space.numbering.num_owned
-    total += sum(scalar * function.space.num_local for function in form.coefficients)
+    total = 4 * scalar * storage.num_local + 2 * 8 * storage.numbering.num_owned
+    total += sum(scalar * other.num_local for other in others)
     cells: dict = {}
     for term, pointwise, choice in residual:
         cells |= arrays.missing(term, choice.plan, field_names(term, pointwise))

@@ -163,7 +163,7 @@ class Term:
     def of_whole(self, arrays: Sequence[np.ndarray], side: int) -> np.ndarray:
         """Rows of an array over cells, given by block, for all that `numbers` counts."""
         rows = arrays[self.blocks[side]]
-        return rows if self.pairs is None else rows[self.pairs[side]]
+        return rows[: self.num_whole] if self.pairs is None else rows[self.pairs[side]]
 
     @property
     def rows(self) -> tuple[Field, ...]:

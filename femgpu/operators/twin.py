@@ -101,7 +101,7 @@ def element_matrices(term: Term, pointwise: Pointwise, vectors: Vectors, constan
 
 def scatter(term: Term, element: np.ndarray) -> npt.NDArray[np.float64]:
     """E-vector (num_cells, num_rows) summed into an L-vector (num_local,)."""
-    out = np.zeros(term.form.space.num_local)
+    out = np.zeros(term.form.space.storage(term.form.wide).num_local)
     np.add.at(out, term.dofs().ravel(), element.ravel())
     return out
 

@@ -108,7 +108,7 @@ class LevelOperator:
 def in_single_precision(problem: GlobalOperator) -> LevelOperator:
     """The Jacobian of a problem on vectors in single precision."""
     local = problem.local
-    rows = BoundaryRows(local.space, None, problem.rows.local)
+    rows = BoundaryRows(local.space, None, problem.rows.of_space, local.form.wide)
     settings = replace(local.settings, precision="single")
     if settings.geometry == "auto":
         # Jacobians of rounded coordinates are good enough for a smoother, and cost neither memory nor the host's time.
@@ -149,8 +149,9 @@ class CoarseOperator(LevelOperator):
         runtime, settings = source.local.runtime, source.local.settings
         with collective(space.mesh.mpi):
             nesting = Nesting(runtime, nested(space, fine), space.num_local, fine.num_local)
-        rows = BoundaryRows(space, None, prescribed(space, nesting, finer.rows.mask()))
-        super().__init__(source, coarse_form(finer.local.form, space), rows, settings, finer.device.single, targets)
+        form = coarse_form(finer.local.form, space)
+        rows = BoundaryRows(space, None, prescribed(space, nesting, finer.rows.mask()), form.wide)
+        super().__init__(source, form, rows, settings, finer.device.single, targets)
         with collective(space.mesh.mpi):
             kinds, atomic = (
                 (self.vectors.dtype, self.operator.local.scalar),

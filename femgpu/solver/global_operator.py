@@ -59,7 +59,7 @@ class GlobalOperator:
         single: bool = False,
     ):
         runtime.build_ahead([(vector_kernels(settings.precision, "float" if single else "double"), "vectors")])
-        self.rows = bcs if isinstance(bcs, BoundaryRows) else BoundaryRows(form.space, bcs)
+        self.rows = bcs if isinstance(bcs, BoundaryRows) else BoundaryRows(form.space, bcs, wide=form.wide)
         self.device = DeviceOperator(form, self.rows, settings, runtime, single)
         self.local, self.transfer = self.device.local, self.device.transfer
         self._mpi = form.space.mesh.mpi

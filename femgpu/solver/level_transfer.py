@@ -22,7 +22,7 @@ def prescribed(space: Space, nesting: Nesting, mask: npt.NDArray[np.uint8]) -> n
     Args:
         space: the coarse one.
         nesting: of its functions in the finer space.
-        mask: (fine.num_local,) what is prescribed there.
+        mask: what is prescribed there, over an L-vector that begins with the space's own entries.
 
     Returns:
         Their positions in the L-vector, the same on all ranks.
@@ -67,15 +67,16 @@ class LevelTransfer:
         numbering = finer.space.numbering
         rows = np.full(numbering.num_local, ABSENT)
         rows[numbering.local_of_owned] = np.arange(numbering.num_owned, dtype=np.int32)
-        mine = finer.local[rows[finer.local] != ABSENT]
+        mine = finer.of_space[rows[finer.of_space] != ABSENT]
         rows[mine] = ~rows[mine]
+        # What coarse L-vectors hold behind the space's own entries counts for nothing on the way up and is zero on the way down.
         # An L-vector is passed over where it has the entries of a T-vector, though in another precision.
         self._direct = coarser.space.numbering.is_identity and transfer.halo is None
         values = C_TYPES[owned.name]
         types = values, values if self._direct else C_TYPES[local.name]
         self._between = Interpolation(nesting, rows, coarser.mask(), types, atomic)
         self._transfer = transfer
-        self._local = None if self._direct else transfer.runtime.empty(local.itemsize * coarser.space.num_local)
+        self._local = None if self._direct else transfer.runtime.empty(local.itemsize * coarser.storage.num_local)
 
     def restrict(self, fine: Any, coarse: Any) -> None:
         """Coarse = transposed prolongation of fine; zero on prescribed dofs."""

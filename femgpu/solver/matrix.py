@@ -168,11 +168,11 @@ class AssembledJacobian:
     def __init__(self, operator: GlobalOperator, template: PETSc.Vec, kind: str = ""):
         self.operator = operator
         local = operator.local
-        prescribed, groups = operator.rows.mask(), Groups(local.space)
+        prescribed, groups = operator.rows.mask(), Groups(local.storage)
         local.prepare(local.assembly_target)
         self._shared = SharedRows(local, groups, prescribed) if local.mpi.size > 1 else None
         with collective(local.mpi):
-            columns = Columns.of(local.space.numbering, prescribed) if self._shared is None else self._shared.columns
+            columns = Columns.of(local.storage.numbering, prescribed) if self._shared is None else self._shared.columns
             self.assembly = Assembly(local, groups, columns, None if self._shared is None else self._shared.rows)
         self._sizes, rows = [len(indices) for indices in self.assembly.indices], self._rows(columns)
         del self.assembly.indices

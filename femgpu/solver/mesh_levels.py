@@ -12,6 +12,7 @@ from petsc4py import PETSc
 from scipy.sparse import csr_array
 
 from femgpu.errors import MeshError, collective
+from femgpu.forms import Form
 from femgpu.krylov import Operator, Vectors
 from femgpu.krylov.vectors import C_TYPES
 from femgpu.multigrid import FILE, Bind, Calls, Level, SparseMatrix
@@ -27,16 +28,19 @@ from femgpu.spaces import NestedCells, Space, injection, nested, refined
 Ladder = list[tuple[Space, list[NestedCells]]]
 
 
-def ladder(space: Space) -> tuple[Ladder, str]:
+def ladder(space: Space, form: Form | None = None) -> tuple[Ladder, str]:
     """The spaces on the meshes that a space's mesh refines, the finest first; collective.
 
     Args:
         space: of degree 1.
+        form: whose matrices are wanted there; None: it does not matter.
 
     Returns:
         The spaces, as many as serve, and why there are no more where the mesh refines another one; else nothing.
     """
     found: Ladder = []
+    if form is not None and any(integral.sides == 2 for integral in form.integrals):
+        return found, "matrices of facets between two cells are no sums over a coarser cell's children"
     try:
         while (mesh := space.mesh.coarser) is not None:
             coarse = coarse_space(space, 1, mesh.clone_dm())
@@ -91,7 +95,7 @@ class SparseLevel:
             self._direct = self.exchange.same and self.exchange.halo is None
             free = rows.mask() == 0
             columns = Columns(0, count, np.empty(0, np.int64), np.where(free, np.arange(count), -1).astype(np.int32))
-            self._assembly = Assembly(source, Groups(self.space), columns)
+            self._assembly = Assembly(source, Groups(self.space.storage(False)), columns)
             indices, pattern = self._assembly.indices[0], self._assembly.pattern
             del self._assembly.indices
             starts = np.append(pattern.starts[:, 0], np.int32(len(indices)))

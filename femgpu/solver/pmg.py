@@ -207,7 +207,7 @@ class PMG(Ahead):
         self._followers += self._coarse
         for level, its in zip(self._operators[:-1], vectors, strict=False):
             self._levels.append(self._level(its, product(level), level.local.space.numbering.first))
-        steps, self._refusal = ladder(finer.local.space) if refines else ([], "")
+        steps, self._refusal = ladder(finer.local.space, finer.local.form) if refines else ([], "")
         self._create_inner(pc, mat.getNearNullSpace(), prefix + "pmg_coarse_", steps)
 
     def _level(self, vectors: Vectors, operator: Operator, first: int) -> Level:

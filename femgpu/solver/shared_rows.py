@@ -29,7 +29,7 @@ class SharedRows:
 
     def __init__(self, operator: FormOperator, groups: Groups, prescribed: npt.NDArray[np.uint8]):
         self._comm, self._runtime = operator.mpi, operator.runtime
-        numbering = operator.space.numbering
+        numbering = operator.storage.numbering
         with collective(self._comm):
             columns = Columns.of(numbering, prescribed)
             pattern = Pattern(operator.runtime, operator.terms, groups, columns, shares_only=True)

@@ -29,10 +29,12 @@ class BoundaryRows:
     Args:
         space: the space.
         bcs: the conditions, or a single one; where two prescribe one dof, the later rules. None: none.
-        more: positions in the L-vector of more dofs, prescribed at zero.
+        more: positions in the space's L-vector of more dofs, prescribed at zero.
+        wide: what the form's L-vectors hold, see `Form.wide`.
 
     Attributes:
         bcs: the conditions.
+        storage: how L-vectors hold the dofs.
         local: (n,) int32 positions in the L-vector, ghosts and dofs that the section constrains included.
         owned: (m,) int32 positions in this rank's T-vector; dofs constrained by the section have none.
         values: (n,) float64 at `local`.
@@ -40,7 +42,7 @@ class BoundaryRows:
         num_conflicts: of the owned, those for which two conditions had different values when last evaluated.
     """
 
-    def __init__(self, space: Space, bcs: Conditions, more: npt.NDArray[np.int32] | None = None):
+    def __init__(self, space: Space, bcs: Conditions, more: npt.NDArray[np.int32] | None = None, wide: bool = False):
         self.bcs = as_tuple(bcs)
         for bc in self.bcs:
             if bc.space.root is not space:
@@ -48,10 +50,12 @@ class BoundaryRows:
                     f"a boundary condition is on another space ({bc.space}) than the unknown ({space}); expected the very object: "
                     "DirichletBC(u.space, ...), or u.space.sub(name)"
                 )
-        self.space = space
-        numbering = space.numbering
-        rows = [bc.local_rows for bc in self.bcs] + [numbering.constrained] + ([] if more is None else [more])
-        self.local = np.unique(np.concatenate(rows)).astype(np.int32)
+        self.space, self.storage, self._wide = space, space.storage(wide), wide
+        marked = np.zeros(space.num_local, np.uint8)
+        for rows in [bc.local_rows for bc in self.bcs] + [space.numbering.constrained] + ([] if more is None else [more]):
+            marked[rows] = 1
+        self.local = np.flatnonzero(self.storage.extend(marked)).astype(np.int32)
+        numbering = self.storage.numbering
         numbers = numbering.global_of_local[self.local] - numbering.first
         self._is_owned = (numbering.global_of_local[self.local] >= 0) & (numbers >= 0) & (numbers < numbering.num_owned)
         self.owned = numbers[self._is_owned].astype(np.int32)
@@ -66,9 +70,14 @@ class BoundaryRows:
 
     def mask(self) -> npt.NDArray[np.uint8]:
         """(num_local,) 1 at the prescribed entries of an L-vector, 0 elsewhere."""
-        mask = np.zeros(self.space.num_local, np.uint8)
+        mask = np.zeros(self.storage.num_local, np.uint8)
         mask[self.local] = 1
         return mask
+
+    @property
+    def of_space(self) -> npt.NDArray[np.int32]:
+        """(m,) int32 those of `local` that are positions in the space's own L-vector."""
+        return self.local[: np.searchsorted(self.local, self.space.num_local)]
 
     def evaluate(self) -> None:
         """Evaluates the conditions anew; collective.
@@ -76,12 +85,12 @@ class BoundaryRows:
         Raises:
             DataError: when values have the wrong shape or are not finite.
         """
-        found = np.zeros(len(self.local))
+        found = np.zeros(len(self.of_space))
         if self.space.numbering.any_constrained:
             vector = self.space.dm.getLocalVec()
             vector.set(0)
             petsc_c.insert_boundary_values(self.space.dm, vector)
-            found[:] = vector.array_r[self.local]
+            found[:] = vector.array_r[self.of_space]
             self.space.dm.restoreLocalVec(vector)
         given, conflict = np.zeros(len(found), bool), np.zeros(len(found), bool)
         for bc, places in zip(self.bcs, self._places, strict=True):
@@ -89,8 +98,12 @@ class BoundaryRows:
             size = max(np.abs(values).max(initial=0), np.abs(found[places]).max(initial=0))
             conflict[places] |= given[places] & (np.abs(found[places] - values) > _ROUNDING * size)
             given[places], found[places] = True, values
+        self.num_conflicts = int(conflict[self._is_owned[: len(found)]].sum())
+        if self._wide:
+            dense = np.zeros(self.space.num_local)
+            dense[self.of_space] = found
+            found = self.storage.extend(dense)[self.local]
         self.values = found
-        self.num_conflicts = int(conflict[self._is_owned].sum())
 
 
 class Transfer:
@@ -110,7 +123,7 @@ class Transfer:
     """
 
     def __init__(self, space: Space, rows: BoundaryRows, precision: str, runtime: Runtime, single: bool = False):
-        numbering = space.numbering
+        numbering = rows.storage.numbering
         self.rows = rows
         self.runtime = runtime
         self.num_owned = numbering.num_owned

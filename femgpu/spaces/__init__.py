@@ -12,6 +12,7 @@ from femgpu.spaces.nesting import NestedCells, injection, nested, refined
 from femgpu.spaces.numbering import Numbering
 from femgpu.spaces.rate import is_rate, rate_of, time_derivative, time_shift
 from femgpu.spaces.space import SingleSpace, Space, coordinates, mesh_of, ufl_mesh
+from femgpu.spaces.storage import Storage
 
 __all__ = [
     "CELL_MAPS",
@@ -26,6 +27,7 @@ __all__ = [
     "NestedCells",
     "SingleSpace",
     "Space",
+    "Storage",
     "SubFunction",
     "SubSpace",
     "cell_quantity",

@@ -18,6 +18,7 @@ from femgpu.mesh import Mesh
 from femgpu.mesh.geometry import chunks
 from femgpu.spaces.field import Field
 from femgpu.spaces.numbering import Numbering
+from femgpu.spaces.storage import Storage, WideStorage
 from femgpu.spaces.ufl_element import UFLLagrange
 
 _ufl_meshes: weakref.WeakKeyDictionary[Mesh, ufl.Mesh] = weakref.WeakKeyDictionary()
@@ -82,6 +83,7 @@ class Space(ufl.FunctionSpace):
         self._dm = dm
         self.fields = fields
         self.num_local = num_local
+        self._wide: WideStorage | None = None
         super().__init__(ufl_mesh(mesh), element)
 
     @property
@@ -99,10 +101,23 @@ class Space(ufl.FunctionSpace):
         """Components of a value, all fields together."""
         return sum(field.num_comp for field in self.fields)
 
+    def storage(self, wide: bool) -> Storage:
+        """How a form's L-vectors hold the space's dofs; collective at first.
+
+        Args:
+            wide: with those of other ranks' cells that facets of this rank lead to, see `Form.wide`.
+        """
+        if not wide:
+            return Storage(self)
+        if self._wide is None:
+            self._wide = WideStorage(self)
+        return self._wide
+
     @cached_property
     def both_sides(self) -> tuple[Field, ...]:
         """The fields as a facet between two cells has them: those of the first cell, then those of the second one."""
-        return (*self.fields, *(replace(field, offset=field.offset + self.num_comp, side=1) for field in self.fields))
+        fields = self.storage(self.mesh.mpi.size > 1).fields
+        return (*fields, *(replace(field, offset=field.offset + self.num_comp, side=1) for field in fields))
 
     @property
     def degree(self) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from petsc4py import PETSc
-from petsc_offsets import local_offsets
+from petsc_offsets import constrained, local_offsets
 from random_meshes import CELLS, random_mesh
 
 from femgpu import FunctionSpace
@@ -57,33 +57,6 @@ def test_random_meshes_turn_parts_in_all_ways(cell):
     for size in {len(entity) for entity in mesh.reference.entities[1:]}:
         parts = [number for number, entity in enumerate(mesh.reference.entities[1:]) if len(entity) == size]
         np.testing.assert_array_equal(np.unique(turns[:, parts]), np.arange(len(arrangements(size))))
-
-
-def constrained(mesh, fe):
-    """A DM whose section, numbered backwards, constrains the first dof of each vertex on the boundary; and PETSc's own section."""
-    dm = mesh.clone_dm()
-    dm.setField(0, fe)
-    dm.createDS()
-    plain, own = dm.getLocalSection(), PETSc.Section().create(dm.comm)
-    first, last = dm.getDepthStratum(0)
-    chosen = [int(point) for point in mesh.points("boundary" if mesh.dim == 1 else ("marker", 1)) if first <= point < last]
-    start, end = plain.getChart()
-    own.setNumFields(1)
-    own.setFieldComponents(0, fe.getNumComponents())
-    own.setChart(start, end)
-    own.setPermutation(PETSc.IS().createGeneral(np.arange(end - start, dtype=PETSc.IntType)[::-1], comm=PETSc.COMM_SELF))
-    for point in range(start, end):
-        own.setDof(point, plain.getDof(point))
-        own.setFieldDof(point, 0, plain.getDof(point))
-    for point in chosen:
-        own.setConstraintDof(point, 1)
-        own.setFieldConstraintDof(point, 0, 1)
-    own.setUp()
-    for point in chosen:
-        own.setConstraintIndices(point, [0])
-        own.setFieldConstraintIndices(point, 0, [0])
-    dm.setLocalSection(own)
-    return dm, plain
 
 
 @parallel

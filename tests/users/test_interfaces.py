@@ -1,15 +1,13 @@
-"""dS as users write it: regions between cells, quantities of facets, and what is refused."""
+"""dS as users write it: regions between cells, quantities of facets, and meshes that move."""
 
 import numpy as np
 import pytest
 import ufl
-from mpi4py import MPI
 from petsc4py import PETSc
-from ufl import avg, dot, dS, ds, dx, grad, jump
+from ufl import avg, dot, dS, ds, grad, jump
 
 import femgpu
 from femgpu import Constant, Function, FunctionSpace, NonlinearProblem
-from femgpu.errors import FormError
 
 
 @pytest.fixture(scope="module")
@@ -107,12 +105,3 @@ def compute(problem, u):
 def test_a_form_of_facets_alone_where_there_are_none():
     dm = femgpu.mesh.box((1, 1), "quadrilateral", comm=PETSc.COMM_SELF)
     assert femgpu.assemble(Constant(dm, 1.0) * dS) == 0
-
-
-@pytest.mark.parallel([2])
-def test_several_ranks_are_refused_together():
-    dm = femgpu.mesh.box((4, 4), "triangle", comm=MPI.COMM_WORLD)
-    V = FunctionSpace(dm, "DG", 1)
-    u, v = Function(V), ufl.TestFunction(V)
-    with pytest.raises(FormError, match=r"between two cells \(dS\) on 2 ranks is not supported"):
-        NonlinearProblem(u * v * dx + jump(u) * jump(v) * dS, u)
