@@ -33,20 +33,15 @@ def choose(snes: PETSc.SNES, operator: GlobalOperator, vec: PETSc.Vec) -> str:
     prefix, database = snes.getOptionsPrefix() or "", PETSc.Options()
     if any(database.hasName(prefix + name) for name in ("ksp_type", "pc_type")):
         return ""
-    refusal = _refusal(snes, operator, vec)
-    form = operator.local.form
-    kind = character(form)
-    symmetric = is_symmetric(form)
-    multigrid = (
-        kind.elliptic
-        and (symmetric or not kind.advective)
-        and all(field.continuous and field.degree == form.space.degree for field in form.space.fields)
-    )
-    mass = kind.algebraic and kind.positive and symmetric
-    if not refusal and not multigrid and not mass:
-        refusal = "the Jacobian is not known to be elliptic, without advection, on continuous fields of one degree"
-    if refusal:
+    if refusal := _refusal(snes, operator, vec):
         return f"PETSc's defaults: {refusal}"
+    form = operator.local.form
+    kind, symmetric = character(form), is_symmetric(form)
+    nested = all(field.continuous and field.degree == form.space.degree for field in form.space.fields)
+    multigrid = kind.elliptic and nested and (symmetric or not kind.advective)
+    mass = kind.algebraic and kind.positive and symmetric
+    if not multigrid and not mass:
+        return "PETSc's defaults: the Jacobian is not known to be elliptic, without advection, on continuous fields of one degree"
     method = "CG" if symmetric and kind.positive else "GMRES"
     ksp, pc = snes.getKSP(), snes.getKSP().getPC()
     ksp.setType(PETSc.KSP.Type.PYTHON)
