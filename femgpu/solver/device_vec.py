@@ -37,7 +37,8 @@ class Staging:
         return self.runtime.empty(8 * self.num_owned)
 
     @cached_property
-    def _output(self) -> Any:
+    def output(self) -> Any:
+        """The buffer that `writing` hands out for vectors of the host; free before and after."""
         return self.runtime.empty(8 * self.num_owned)
 
     def reading(self, vec: PETSc.Vec) -> Any:
@@ -61,14 +62,14 @@ class Staging:
     def writing(self, vec: PETSc.Vec) -> Any:
         """A buffer whose values become the vector's by `written`; raises as `reading`."""
         self.check(vec)
-        return self.runtime.wrap(vec.getCLMemHandle("w")) if on_device(vec) else self._output
+        return self.runtime.wrap(vec.getCLMemHandle("w")) if on_device(vec) else self.output
 
     def written(self, vec: PETSc.Vec) -> None:
         """Makes what the buffer of `writing` holds the vector's values."""
         if on_device(vec):
             vec.restoreCLMemHandle()
         else:
-            store(self.runtime, self._output, vec)
+            store(self.runtime, self.output, vec)
 
     def check(self, vec: Any) -> None:
         """Refuses other vectors than T-vectors, see `check_vector`."""

@@ -164,7 +164,7 @@ class GlobalOperator:
         """Takes s, the factor of the boundary rows, from the diagonal at the state of the Jacobian; collective."""
         if not self.any_rows or not self.local.form.has_jacobian:
             return
-        diagonal = self.local.runtime.empty(self.transfer.num_bytes)
+        diagonal = self.staging.output
         # Boundary rows add nothing to the sums.
         self.transfer.scale = 0.0
         self.device.diagonal(diagonal)

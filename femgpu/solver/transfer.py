@@ -155,6 +155,7 @@ class Transfer:
         self._fill_rows = kernel("fill_rows", len(rows.owned), owned, self._scalars.buffer, vector)
         self._insert_rows = kernel("insert_rows", len(rows.owned), *given, zero, vector)
         self._rate_rows = kernel("rate_rows", len(rows.owned), *given, zero, vector, vector)
+        self._totals: tuple[Kernel, Any, npt.NDArray[np.float64]] | None = None
 
     @property
     def scale(self) -> float:
@@ -234,10 +235,17 @@ class Transfer:
 
     def totals(self, t: Any) -> npt.NDArray[np.float64]:
         """(2,) sums of the entries of a T-vector, and of their absolute values, on this rank."""
-        items, group = _SUMMING if self.runtime.device.is_gpu else (self.runtime.device.units, 1)
-        sums = self.runtime.upload(np.zeros((2, items)))
-        Kernel(self.runtime, self._source, "totals", [np.int32(self.num_owned), t, sums], items, group)()
-        return np.asarray(self.runtime.read(sums, np.empty((2, items))).sum(1))
+        if self._totals is None:
+            items, group = _SUMMING if self.runtime.device.is_gpu else (self.runtime.device.units, 1)
+            parts = np.zeros((2, items))
+            buffer = self.runtime.upload(parts)
+            given = [np.int32(self.num_owned), None, buffer]
+            self._totals = Kernel(self.runtime, self._source, "totals", given, items, group), buffer, parts
+        kernel, buffer, parts = self._totals
+        kernel.set(1, t)
+        kernel()
+        kernel.set(1, None)
+        return np.asarray(self.runtime.read(buffer, parts).sum(1))
 
     def insert(self, t: Any, fraction: float) -> None:
         """Boundary rows of a T-vector move to their values, or so far that a fraction of the way leads there."""
