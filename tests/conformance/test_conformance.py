@@ -39,9 +39,9 @@ AXES = dict(
     masked=(False, True),
     source=("lvector", "lvector", "evector"),
 )
-NUM_SAMPLES = 96
+NUM_SAMPLES = 60
 HIGH_AXES = AXES | dict(element=HIGH, kind=("residual", "action", "pulled"), num_comp=(1,), form=("simple",), points=("few",))
-NUM_HIGH = 12
+NUM_HIGH = 10
 HIGHEST_AXES = HIGH_AXES | dict(element=HIGHEST)
 NUM_HIGHEST = 2
 SMALL = [("interval", 1), ("interval", 2), ("triangle", 1), ("triangle", 2), ("quadrilateral", 1), ("tetrahedron", 1)]

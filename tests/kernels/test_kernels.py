@@ -24,7 +24,7 @@ from femgpu.operators import FormOperator
 from femgpu.options import Settings
 from femgpu.runtime import for_comm
 
-NUM_SAMPLES = 32
+NUM_SAMPLES = 24
 # Test functions times points times cells: what keeps a sample's twin under a second.
 WORK = 4_000_000
 FORMS = ("all", "mass", "stiffness", "gradients", "boundary", "fields", "second")

@@ -28,7 +28,7 @@ def test_interior_penalty(set_options, cell, degree, solution):
     assert math.log(errors[0] / errors[1]) / math.log(counts[1] / counts[0]) > degree + 0.85
 
 
-@pytest.mark.parallel([2, 3])
+@pytest.mark.parallel([3])
 def test_interior_penalty_on_ranks(set_options):
     """Methods that know no ranks take the same steps to the same error."""
     set_options(ksp_type="cg", pc_type="jacobi", ksp_rtol=1e-10)

@@ -97,7 +97,7 @@ def test_matrices(make, scatter):
     compare(make, femgpu_jacobian="assembled", femgpu_scatter=scatter)
 
 
-@pytest.mark.parallel([1, 2])
+@pytest.mark.parallel([2])
 def test_single_precision():
     compare(biharmonic, 1e-5, femgpu_precision="single")
 
@@ -146,7 +146,7 @@ def test_regions_and_functionals():
         femgpu.assemble(one * dS(2))
 
 
-@pytest.mark.parallel([1, 2])
+@pytest.mark.parallel([2])
 def test_multigrid(folder):
     """Of degrees; refined meshes have nothing to add, for the matrices of facets are of no coarser cell."""
     counts = []
