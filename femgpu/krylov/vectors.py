@@ -77,6 +77,15 @@ class Vectors:
         items, given = _items(file, self._group), [np.int32(self.num_owned), *arguments]
         return Kernel(self.runtime, self._sources[file], name, given, self.num_groups * items, items)
 
+    def fill_noise(self, buffer: Any, first: int) -> None:
+        """Fills a vector with PETSc's noise for estimates: numbers between -1.1 and 1.1 from those of its entries.
+
+        Args:
+            buffer: of the vector.
+            first: number of the first entry on this rank.
+        """
+        self.kernel("noise", np.uint32(first), buffer)()
+
     def complete(self, sums: Any, first: int, last: int) -> None:
         """Makes sums number `first` to `last` - 1 of a buffer those over all ranks; does nothing on one."""
         if self.mpi.size == 1:

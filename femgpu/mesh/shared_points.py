@@ -98,7 +98,4 @@ def any_rank(dm: PETSc.DMPlex, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bo
     sf = dm.getPointSF()
     sf.reduceBegin(MPI.INT, leaves, roots, MPI.MAX)
     sf.reduceEnd(MPI.INT, leaves, roots, MPI.MAX)
-    leaves[:] = roots
-    sf.bcastBegin(MPI.INT, roots, leaves, MPI.REPLACE)
-    sf.bcastEnd(MPI.INT, roots, leaves, MPI.REPLACE)
-    return leaves[start:] > 0
+    return from_owners(dm, roots[start:]) > 0

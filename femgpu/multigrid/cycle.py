@@ -87,7 +87,7 @@ class Level:
         """
         vectors = self.vectors
         # The correction is free between cycles.
-        fill_noise(vectors, self.p, self._first)
+        vectors.fill_noise(self.p, self._first)
         ends = Spectrum(vectors, self._estimate).estimate(self.operator, self.p, Preconditioner(self._inverse))
         if isinstance(ends, str):
             return ends
@@ -140,17 +140,6 @@ class Level:
         if operator.bind is None:
             return [partial(operator.apply, self.p, self._q)]
         return list(operator.bind(self.p, self._q))
-
-
-def fill_noise(vectors: Vectors, buffer: Any, first: int) -> None:
-    """Fills a vector with PETSc's noise for estimates: numbers between -1.1 and 1.1 from those of its entries.
-
-    Args:
-        vectors: kernels and lengths.
-        buffer: of the vector.
-        first: number of the first entry on this rank.
-    """
-    vectors.kernel("noise", np.uint32(first), buffer, file=FILE)()
 
 
 class Cycle:

@@ -54,7 +54,7 @@ class SparseMatrix:
         given = [np.int32(num_rows), *structure, self.values, placeholder]
         source = _source(runtime.device, (value_type, source_type, target_type), lanes > 1)
         self._kernel = Kernel(runtime, source, "multiply_sparse", [*given, placeholder, np.int32(lanes)], num_rows * lanes, _GROUP)
-        self._diagonal = Kernel(runtime, source, "take_diagonal", given, num_rows, _GROUP)
+        self._diagonal = Kernel(runtime, source, "diagonal_of", given, num_rows, _GROUP)
 
     def multiply(self, x: Any, y: Any) -> None:
         """Makes y = A x."""

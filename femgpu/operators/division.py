@@ -42,6 +42,7 @@ def make_terms(form: Form, settings: Settings) -> list[Term]:
     """
     check_inputs(form)
     mesh = form_mesh(form)
+    # Made here, where all ranks are: the longer ones are collective.
     for function in (*form.coefficients, *(() if form.unknown is None else (form.unknown,))):
         function.space.storage(form.wide)
     order = settings.default_quadrature_order

@@ -125,14 +125,16 @@ def _compile(
 ) -> cl.Program:
     if compilers is None:
         return _compile_here(context, source, name, digest, dump_folder)
-    with compilers.turn() as process:
-        binary, log = compilers.compile(process, source)
+    with compilers.turn() as child:
+        binary, log = compilers.compile(child, source)
+        if binary:
+            with contextlib.suppress(cl.Error):
+                program = _of_binary(context, binary)
+                if dump_folder:
+                    _dump(Path(dump_folder) / f"{name}-{digest[:12]}.log", log)
+                return program
         # What another process cannot do is done here, and what is wrong with the source is said here.
-        if not binary:
-            return _compile_here(context, source, name, digest, dump_folder)
-    if dump_folder:
-        _dump(Path(dump_folder) / f"{name}-{digest[:12]}.log", log)
-    return _of_binary(context, binary)
+        return _compile_here(context, source, name, digest, dump_folder)
 
 
 def _compile_here(context: cl.Context, source: str, name: str, digest: str, dump_folder: str) -> cl.Program:

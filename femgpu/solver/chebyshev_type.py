@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from petsc4py import PETSc
 
 from femgpu import krylov
@@ -83,7 +82,7 @@ class Chebyshev(KrylovType):
         """The method; at set-up."""
         if self.eigenvalues is None:
             self._spectrum, self._noise = krylov.Spectrum(vectors, self.steps), vectors.empty()
-            vectors.runtime.write(self._noise, noise(*ksp.getOperators()[0].getOwnershipRange()))
+            vectors.fill_noise(self._noise, ksp.getOperators()[0].getOwnershipRange()[0])
         self._states: tuple[int, ...] = ()
         return krylov.Chebyshev(vectors, check)
 
@@ -141,12 +140,3 @@ class Chebyshev(KrylovType):
             return Outcome(0, float("nan"), ends)
         method.least, method.most = (float(end) for end in self.transform @ ends)
         return None if method.most else Outcome(0, float("nan"), krylov.BREAKDOWN)
-
-
-def noise(first: int, last: int) -> npt.NDArray[np.float64]:
-    """PETSc's noise for estimates: numbers between -1.1 and 1.1 from those of rows `first` to `last` - 1."""
-    x = np.arange(first, last, dtype=np.uint32)
-    for _ in range(2):
-        x = ((x >> np.uint32(16)) ^ x) * np.uint32(0x45D9F3B)
-    x = (x >> np.uint32(16)) ^ x
-    return (x.astype(np.float64) - 2.0**31) * 5e-10

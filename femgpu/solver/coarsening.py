@@ -12,7 +12,7 @@ from petsc4py import PETSc
 from femgpu.errors import collective
 from femgpu.forms import Form, Integral
 from femgpu.krylov import Operator, Vectors
-from femgpu.multigrid import FILE, Calls, fill_noise
+from femgpu.multigrid import FILE, Calls
 from femgpu.operators import Nesting
 from femgpu.operators.ways import scatter_mode
 from femgpu.options import Settings
@@ -95,7 +95,7 @@ class LevelOperator:
         runtime, mpi = vectors.runtime, self.space.mesh.mpi
         given, product = (runtime.empty(8 * numbering.num_owned) for _ in range(2))
         own, its = vectors.empty(), vectors.empty()
-        fill_noise(vectors, own, numbering.first)
+        vectors.fill_noise(own, numbering.first)
         vectors.kernel("give", None, own, given, file=FILE)()
         source.device.action(given, product)
         self.operator.device.action(own, its)
@@ -153,11 +153,8 @@ class CoarseOperator(LevelOperator):
         rows = BoundaryRows(space, None, prescribed(space, nesting, finer.rows.mask()), form.wide)
         super().__init__(source, form, rows, settings, finer.device.single, targets)
         with collective(space.mesh.mpi):
-            kinds, atomic = (
-                (self.vectors.dtype, self.operator.local.scalar),
-                scatter_mode(settings, runtime.device.limits) == "atomic",
-            )
-            self.transfer = LevelTransfer(nesting, finer.rows, rows, self.operator.transfer, *kinds, atomic)
+            atomic, local = scatter_mode(settings, runtime.device.limits) == "atomic", self.operator.local.scalar
+            self.transfer = LevelTransfer(nesting, finer.rows, rows, self.operator.transfer, self.vectors.dtype, local, atomic)
 
 
 def restricted(near: PETSc.NullSpace, fine: Space, coarse: Space, places: npt.NDArray[np.int32]) -> PETSc.NullSpace:

@@ -55,6 +55,12 @@ def choose(snes: PETSc.SNES, operator: GlobalOperator, vec: PETSc.Vec) -> str:
     return f"femgpu.{method} with femgpu.PMG: the Jacobian is {of}"
 
 
+def types(snes: PETSc.SNES) -> tuple[str, ...]:
+    """The names of femgpu's types that a SNES has for KSP and PC; of PETSc's, which it finds late, nothing."""
+    ksp = snes.getKSP()
+    return tuple(solver.getPythonType() or "" for solver in (ksp, ksp.getPC()) if solver.getType() == PETSc.KSP.Type.PYTHON)
+
+
 def _refusal(snes: PETSc.SNES, operator: GlobalOperator, vec: PETSc.Vec) -> str:
     """Why PETSc's defaults stay, whatever the form is; empty where they need not."""
     settings, space, prefix = operator.local.settings, operator.local.space, snes.getOptionsPrefix() or ""

@@ -70,6 +70,7 @@ class JacobianPair:
         self.pmat = self.amat
         snes.getKSP().setDMActive(PETSc.KSP.DMActive.ALL, False)
         self.chosen = default_solver.choose(snes, operator, template) if own else ""
+        self._types = default_solver.types(snes)
 
     @property
     def assembled(self) -> bool:
@@ -116,12 +117,14 @@ class JacobianPair:
             self.amat = self.pmat
 
     def choose_anew(self, snes: PETSc.SNES) -> bool:
-        """Assembles where a program has named a preconditioner since `choose` that wants entries, which then were not; collective.
+        """Follows a program that has named a solver since `choose`: entries that were not wanted then are assembled; collective.
 
         Returns:
             Whether the matrices are others now, which the solver has to be given.
         """
         kind = snes.getKSP().getPC().getType() or "none"
+        if self._types != default_solver.types(snes):
+            self.chosen = ""
         if not self._known or self.assembled or self._settings.pmat == "none" or kind in _NO_ENTRIES:
             return False
         self.choose(snes)

@@ -69,13 +69,13 @@ class LevelTransfer:
         rows[numbering.local_of_owned] = np.arange(numbering.num_owned, dtype=np.int32)
         mine = finer.of_space[rows[finer.of_space] != ABSENT]
         rows[mine] = ~rows[mine]
-        # What coarse L-vectors hold behind the space's own entries counts for nothing on the way up and is zero on the way down.
         # An L-vector is passed over where it has the entries of a T-vector, though in another precision.
         self._direct = coarser.space.numbering.is_identity and transfer.halo is None
         values = C_TYPES[owned.name]
         types = values, values if self._direct else C_TYPES[local.name]
         self._between = Interpolation(nesting, rows, coarser.mask(), types, atomic)
         self._transfer = transfer
+        # What it holds behind the space's own entries counts for nothing on the way up and is zero on the way down.
         self._local = None if self._direct else transfer.runtime.empty(local.itemsize * coarser.storage.num_local)
 
     def restrict(self, fine: Any, coarse: Any) -> None:

@@ -99,7 +99,7 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool, is_zero: bool, chosen
             + ("" if known else " known to be")
             + f": take -{prefix}ksp_type gmres"
         )
-    if chosen:
+    if chosen.startswith("femgpu."):
         parts.append(f"no option names the linear solver, which is {chosen}: name -{prefix}ksp_type and -{prefix}pc_type (lu, say)")
     if not prescribed:
         parts.append("no dofs are prescribed: where the solution is known up to constants only, call problem.set_nullspace")

@@ -143,6 +143,7 @@ def test_a_program_may_name_another_afterwards():
         u.vec.set(0.0)
         made.solve()
         np.testing.assert_allclose(u.vec.array, expected, atol=1e-8)
+        assert made._pair.chosen == "" and "as the options or the program say" in made.report()
     own = PETSc.SNES().create(comm=V.comm)
     assert femgpu.NonlinearProblem(laplace(u, v), u, snes=own)._pair.chosen == ""
 

@@ -74,3 +74,14 @@ void cg_direction(const int n, const int flexible, __global const double *d_befo
   const double beta = ratio(total(d_now, flexible ? 3 : 0, s_sums), flexible ? -divisor : divisor);
   FOR_EACH(i, n) d_p[i] = d_z[i] + beta * d_p[i];
 }
+
+// PETSc's noise: numbers between -1.1 and 1.1 from those of the entries.
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+void noise(const int n, const uint first, __global real *restrict d_x) {
+  FOR_EACH(i, n) {
+    uint x = first + i;
+    for (int k = 0; k < 2; ++k) x = ((x >> 16) ^ x) * 0x45D9F3Bu;
+    x = (x >> 16) ^ x;
+    d_x[i] = (real)(((double)x - 2147483648.0) * 5e-10);
+  }
+}

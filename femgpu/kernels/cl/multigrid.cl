@@ -110,17 +110,6 @@ void take_diagonal(const int n, __global const real *restrict d_q, __global real
   write_part(d_parts, 0, changed, s_sums);
 }
 
-// PETSc's noise: numbers between -1.1 and 1.1 from those of the entries.
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void noise(const int n, const uint first, __global real *restrict d_x) {
-  FOR_EACH(i, n) {
-    uint x = first + i;
-    for (int k = 0; k < 2; ++k) x = ((x >> 16) ^ x) * 0x45D9F3Bu;
-    x = (x >> 16) ^ x;
-    d_x[i] = (real)(((double)x - 2147483648.0) * 5e-10);
-  }
-}
-
 // The sums |given - x|^2 and |given|^2.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void compare(const int n, __global const double *restrict d_given, __global const real *restrict d_x, __global double *d_parts) {

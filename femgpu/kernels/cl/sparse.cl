@@ -1,7 +1,7 @@
 // Products with a sparse matrix, rows one after the other. Vectors may be in other precisions than the values.
 
 // y = the diagonal of A, zero where a row has no such entry.
-__kernel void take_diagonal(const int num_rows, __global const int *d_starts, __global const int *d_columns,
+__kernel void diagonal_of(const int num_rows, __global const int *d_starts, __global const int *d_columns,
                             __global const VALUE *d_values, __global TARGET *d_y) {
   const int row = get_global_id(0);
   if (row >= num_rows) return;

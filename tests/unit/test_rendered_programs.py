@@ -1,0 +1,382 @@
+"""The programs that plans render to.
+
+`FEMGPU_UPDATE_GOLDEN=1 pytest tests/unit/test_rendered_programs.py` writes the programs in tests/golden anew; look at the
+difference before you keep it.
+"""
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from plan_works import cell, diffusion, field, matrix, sumfact, tiled, transposed
+
+from femgpu import runtime
+from femgpu.kernels import RowsWork, Table, render, vector_kernels
+from femgpu.kernels.schedules import (
+    SumfactGroupPlan,
+    SumfactPencilPlan,
+    SumfactPlanePlan,
+    TiledPlan,
+)
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+UPDATE = os.environ.get("FEMGPU_UPDATE_GOLDEN", "0") != "0"
+
+_POISSON = "const real s0 = R(0x1p+0 /* 1.0 */) + u[0] * u[0];\nf0[0] = -x[0];\nf1[0] = s0 * u_x[0];\nf1[1] = s0 * u_x[1];"
+_VECTOR = "f0[0] = w[0] * constants[0];\nf0[1] = w[1];\nfor (int i = 0; i < 4; ++i) f1[i] = a[0] * w_x[i];"
+_JACOBIAN = "g0[0] = constants[0];\ng3[0] = a[0];\ng3[3] = a[0];"
+
+CASES = {
+    "cell_residual_p1_double": (cell(num_qpts=3, reads=frozenset({"x"})), _POISSON),
+    "transposed_residual_p1_single_nvidia": (
+        transposed(
+            unroll=3072,
+            precision="single",
+            scatter="atomic",
+            atomics="ptx",
+            num_blocks=16,
+            num_batches=24,
+            num_aux=1,
+            tables=(Table(3), Table(1)),
+            fields=(field("u", "u", 3, value=False), field("a0", "a", 1, table=1, gradient=False)),
+        ),
+        "f0[0] = R(0x1p+2 /* 4.0 */);\nfor (int d = 0; d < dim; ++d) f1[d] = a[0] * u_x[d];",
+    ),
+    "transposed_action_q1_vector_mixed": (
+        transposed(
+            4,
+            2,
+            4,
+            target="action",
+            precision="mixed",
+            geometry="recomputed",
+            affine=False,
+            num_blocks=2,
+            num_batches=4,
+            num_aux=1,
+            fields=(field("w", "w", 4, 2, masked=True), field("a0", "a", 4, gradient=False)),
+        ),
+        _VECTOR,
+    ),
+    "diagonal_p2_gpu_double": (
+        cell(
+            6,
+            1,
+            3,
+            target="diagonal",
+            unroll=3072,
+            block=32,
+            scatter="atomic",
+            group_size=128,
+            num_aux=1,
+            tables=(Table(6), Table(1), Table(3)),
+            coord_table=2,
+            fields=(field("a0", "a", 1, table=1, gradient=False),),
+            rows=(RowsWork(0, 0, 6, 1, masked=True),),
+            writes=frozenset({"g0", "g3"}),
+        ),
+        _JACOBIAN,
+    ),
+    "matrix_q1_double": (
+        matrix(
+            4,
+            1,
+            4,
+            affine=False,
+            num_aux=1,
+            fields=(field("a0", "a", 4, gradient=False),),
+            tile_rows=4,
+            tile_columns=2,
+            cells=8,
+            points=4,
+        ),
+        _JACOBIAN,
+    ),
+    "entries_p1_fields_gpu_double": (
+        matrix(
+            3,
+            2,
+            1,
+            scatter="atomic",
+            atomics="ptx",
+            block=32,
+            fields=(),
+            rows=(RowsWork(0, 0, 3, 1, num_parts=3), RowsWork(1, 0, 3, 1, 3, num_parts=3)),
+            couples=frozenset({(0, 0), (0, 1)}),
+            place="ushort",
+            fresh=True,
+            tile_rows=3,
+            tile_columns=1,
+            cells=8,
+        ),
+        "g0[0] = 1;\ng0[1] = 1;",
+    ),
+    "between_residual_p1_p2_double": (
+        cell(
+            dim=2,
+            num_qpts=2,
+            facet=True,
+            affine=False,
+            geometry="recomputed",
+            fields=(field("u", "u", 3), replace(field("other_u", "u", 6, table=1, offset=1, vector="u"), side=1)),
+            rows=(RowsWork(0, 0, 3, 1), RowsWork(1, 1, 6, 1, first_row=3, side=1)),
+            tables=(Table(3), Table(6, side=1), Table(3, side=1)),
+            other_coord_table=2,
+            reads=frozenset({"n"}),
+        ),
+        "f0[0] = u[1] * n[0];\nf1[2] = u_x[0];",
+    ),
+    "facet_residual_q2_double": (
+        cell(
+            9,
+            1,
+            3,
+            facet=True,
+            reads=frozenset({"x", "n"}),
+            geometry="recomputed",
+            affine=False,
+            tables=(Table(9), Table(4)),
+            coord_table=1,
+            fields=(field("u", "u", 9, gradient=False),),
+            rows=(RowsWork(0, 0, 9, 1, gradient=False),),
+            writes=frozenset({"f0"}),
+        ),
+        "f0[0] = u[0] * (n[0] * x[0] + n[1] * x[1]);",
+    ),
+    "taylor_hood_action_double": (
+        cell(
+            target="action",
+            num_qpts=6,
+            scatter="atomic",
+            tables=(Table(6), Table(3)),
+            coord_table=1,
+            fields=(
+                field("w_velocity", "w", 6, 2, value=False, vector="w", masked=True),
+                field("w_pressure", "w", 3, table=1, offset=2, gradient=False, vector="w", masked=True),
+            ),
+            rows=(
+                RowsWork(0, 0, 6, 2, 0, value=False, masked=True, beside="w_velocity"),
+                RowsWork(2, 1, 3, 1, 12, gradient=False, masked=True, beside="w_pressure"),
+            ),
+        ),
+        "f0[2] = -(w_x[0] + w_x[3]);\nfor (int i = 0; i < 4; ++i) f1[i] = w_x[i];\nf1[0] -= w[2];\nf1[3] -= w[2];",
+    ),
+    "second_derivatives_matrix_q2_double": (
+        matrix(
+            9,
+            1,
+            9,
+            geometry="recomputed",
+            affine=False,
+            tables=(Table(9, second=True), Table(4, second=True)),
+            coord_table=1,
+            fields=(replace(field("u", "u", 9), hessian=True),),
+            writes=frozenset({"g3", "g5"}),
+            tile_rows=5,
+            tile_columns=2,
+            points=3,
+        ),
+        "g3[0] = u_xx[0];\ng3[3] = u_xx[3];\ng5[0] = u_x[0];",
+    ),
+    "stored_geometry_action_q1_gpu_double": (
+        cell(
+            4,
+            1,
+            4,
+            target="action",
+            reference=True,
+            affine=False,
+            unroll=3072,
+            block=32,
+            scatter="atomic",
+            num_state=3,
+            num_cell_state=1,
+            fields=(field("w", "w", 4, value=False),),
+            rows=(RowsWork(0, 0, 4, 1, value=False, beside="w"),),
+            writes=frozenset({"f1"}),
+        ),
+        "f1[0] = c[0] * (s[0] * w_x[0] + s[1] * w_x[1]);\nf1[1] = c[0] * (s[1] * w_x[0] + s[2] * w_x[1]);",
+    ),
+    "sumfact_action_q2_lanes_double": (
+        sumfact(
+            2,
+            3,
+            3,
+            2,
+            target="action",
+            coord_table=1,
+            affine=False,
+            geometry="recomputed",
+            scatter="atomic",
+            fields=(field("w", "w", 9, masked=True),),
+            rows=(RowsWork(0, 0, 9, 1, masked=True, beside="w"),),
+            lanes=4,
+            group_size=16,
+        ),
+        "f0[0] = w[0];\nfor (int i = 0; i < 2; ++i) f1[i] = w_x[i];",
+    ),
+    "sumfact_group_action_q2_affine_double": (
+        sumfact(
+            3,
+            3,
+            3,
+            2,
+            plan=SumfactGroupPlan,
+            target="action",
+            coord_table=1,
+            geometry="recomputed",
+            fields=(field("w", "w", 27, value=False),),
+            rows=(RowsWork(0, 0, 27, 1, value=False, beside="w"),),
+            writes=frozenset({"f1"}),
+            items=9,
+            cells=4,
+        ),
+        "for (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
+    ),
+    "sumfact_pencils_action_q2_gauss_double": (
+        sumfact(
+            3,
+            4,
+            3,
+            2,
+            plan=SumfactPencilPlan,
+            target="action",
+            coord_table=1,
+            affine=False,
+            geometry="recomputed",
+            scatter="atomic",
+            fields=(field("w", "w", 27),),
+            rows=(RowsWork(0, 0, 27, 1, beside="w"),),
+            derivatives=2,
+            unroll=2048,
+            cells=8,
+        ),
+        "f0[0] = w[0];\nfor (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
+    ),
+    "sumfact_planes_action_q2_gauss_double": (
+        sumfact(
+            3,
+            4,
+            3,
+            2,
+            plan=SumfactPlanePlan,
+            target="action",
+            coord_table=1,
+            affine=False,
+            scatter="atomic",
+            fields=(field("w", "w", 27),),
+            rows=(RowsWork(0, 0, 27, 1, beside="w"),),
+            derivatives=2,
+            unroll=2048,
+            cells=8,
+        ),
+        "f0[0] = w[0];\nfor (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
+    ),
+    "sumfact_planes_merged_action_q2_gauss_double": (
+        sumfact(
+            3,
+            4,
+            3,
+            2,
+            plan=SumfactPlanePlan,
+            target="action",
+            coord_table=1,
+            affine=False,
+            scatter="atomic",
+            fields=(field("w", "w", 27),),
+            rows=(RowsWork(0, 0, 27, 1, beside="w"),),
+            derivatives=2,
+            unroll=2048,
+            cells=8,
+            turned=True,
+            merged=True,
+        ),
+        "f0[0] = w[0];\nfor (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
+    ),
+    "tiled_action_p2_vector_gpu_single": (
+        tiled(
+            6,
+            2,
+            3,
+            target="action",
+            precision="single",
+            scatter="atomic",
+            atomics="ptx",
+            unroll=2048,
+            block=32,
+            num_aux=1,
+            tables=(Table(6), Table(3)),
+            coord_table=1,
+            fields=(field("w", "w", 6, 2, masked=True), field("a0", "a", 3, table=1, gradient=False)),
+            rows=(RowsWork(0, 0, 6, 2, masked=True, beside="w"),),
+            cells=64,
+            lanes=2,
+            parts=4,
+        ),
+        _VECTOR,
+    ),
+    "tiled_action_p4_matrix_instructions_double": (
+        TiledPlan(
+            diffusion(4, 24),
+            geometry="recomputed",
+            scatter="atomic",
+            atomics="ptx",
+            unroll=2048,
+            block=32,
+            cells=16,
+            lanes=2,
+            vectors=2,
+            parts=16,
+            mma=True,
+        ),
+        "for (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
+    ),
+    "state_p1_double": (
+        cell(
+            num_qpts=3,
+            target="state",
+            reference=True,
+            reads=frozenset({"K", "det"}),
+            num_state=1,
+            num_cell_state=1,
+            rows=(),
+            writes=frozenset({"s", "c"}),
+        ),
+        "s[0] = weight[0] * det[0] * u[0];\nc[0] = K[0] * K[3] - K[1] * K[2];",
+    ),
+}
+
+
+def program(plan, body):
+    # Numbers that print alike everywhere, where those of an element may differ in the last digit.
+    return render(plan, body, np.arange(plan.table_words)[None] / 64)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rendered_program(name):
+    text, path = program(*CASES[name]), GOLDEN / f"{name}.cl"
+    if UPDATE:
+        path.write_text(text)
+    assert text == path.read_text(), f"{name} changed; if it was meant to, run FEMGPU_UPDATE_GOLDEN=1 pytest {__file__}"
+
+
+def test_golden_folder_holds_nothing_else():
+    assert {path.stem for path in GOLDEN.iterdir()} == set(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rendered_program_is_whole(name):
+    plan, body = CASES[name]
+    # No device but NVIDIA's compiles its instructions; the compiler refuses every name that is not defined.
+    text = program(replace(plan, atomics="cas"), body)
+    assert not re.search(r"\$\{|\bUNDEFINED\b|\bNone\b|\bTrue\b|\bFalse\b|^\s*%", text, re.MULTILINE)
+    assert text.count("__kernel") == 1 and f"void {plan.steps()[0].name}(" in text
+    assert runtime.current().build(text, name)
+
+
+@pytest.mark.parametrize("precision", ["double", "single", "mixed"])
+def test_vector_kernels_are_whole(precision):
+    assert runtime.current().build(vector_kernels(precision), "vectors")
