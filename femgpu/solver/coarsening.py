@@ -19,17 +19,21 @@ from femgpu.options import Settings
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.level_transfer import LevelTransfer, prescribed
 from femgpu.solver.transfer import BoundaryRows
-from femgpu.spaces import FunctionSpace, MixedSpace, Numbering, Space, nested
+from femgpu.spaces import FunctionSpace, MixedSpace, Space, nested
 
 
 def coarse_space(space: Space, degree: int, dm: PETSc.DMPlex) -> Space:
     """The space of continuous Lagrange fields of another degree on a mesh, with the same names and components; collective."""
     spaces = {field.name: FunctionSpace(dm, "Lagrange", degree, field.shape) for field in space.fields}
-    found = MixedSpace(spaces) if isinstance(space, MixedSpace) else next(iter(spaces.values()))
-    if space.mesh.mpi.size == 1 and space.numbering.is_identity:
-        # It is no different here, and PETSc takes its time to say so.
-        found.numbering = Numbering.alone(found.num_local)
-    return found
+    return MixedSpace(spaces) if isinstance(space, MixedSpace) else next(iter(spaces.values()))
+
+
+def linear_vector(space: Space) -> PETSc.Vec:
+    """A T-vector of a space of degree 1, by itself: for those of its DM PETSc first makes sections of all points of the mesh."""
+    numbering, vec = space.numbering, PETSc.Vec().create(comm=space.comm)
+    vec.setSizes((numbering.num_owned, space.num_dofs), 1 if numbering.any_constrained else space.num_comp)
+    vec.setUp()
+    return vec
 
 
 class LevelOperator:
@@ -164,7 +168,7 @@ def restricted(near: PETSc.NullSpace, fine: Space, coarse: Space, places: npt.ND
     for mode in near.getVecs():
         local = fine.dm.getLocalVec()
         fine.dm.globalToLocal(mode, local)
-        vecs.append(coarse.dm.createGlobalVec())
+        vecs.append(linear_vector(coarse))
         vecs[-1].setArray(local.array_r[places[owned]])
         fine.dm.restoreLocalVec(local)
     return PETSc.NullSpace().create(constant=near.hasConstant(), vectors=vecs, comm=near.comm)

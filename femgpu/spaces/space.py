@@ -71,6 +71,7 @@ class Space(ufl.FunctionSpace):
         fields: the fields, in the order of their components.
         num_local: length of the L-vector.
         element: the UFL element.
+        own_section: whether the section is femgpu's, which constrains no dofs.
 
     Attributes:
         mesh: the mesh.
@@ -78,8 +79,9 @@ class Space(ufl.FunctionSpace):
         num_local: length of the L-vector.
     """
 
-    def __init__(self, mesh: Mesh, dm: PETSc.DM, fields: tuple[Field, ...], num_local: int, element: Any):
+    def __init__(self, mesh: Mesh, dm: PETSc.DM, fields: tuple[Field, ...], num_local: int, element: Any, own_section: bool = True):
         self.mesh = mesh
+        self._own_section = own_section
         self._dm = dm
         self.fields = fields
         self.num_local = num_local
@@ -127,7 +129,9 @@ class Space(ufl.FunctionSpace):
     @cached_property
     def numbering(self) -> Numbering:
         """The T-L map; the first access is collective."""
-        return Numbering.of(self.dm)
+        # PETSc takes its time to say that one rank without constraints has all dofs as they stand.
+        alone = self._own_section and self.mesh.mpi.size == 1
+        return Numbering.alone(self.num_local) if alone else Numbering.of(self.dm)
 
     @property
     def comm(self) -> PETSc.Comm:
