@@ -70,9 +70,8 @@ class LevelOperator:
         self.vectors = Vectors(runtime, self.space.numbering.num_owned, mpi, single=single)
         local, other = self.operator.local, source.local
         local.arrays.share(other.arrays)
-        # Levels are smoothed by actions, but for the last, which is assembled.
-        smoothed = single or self.space.degree > 1
-        local.build_ahead(targets or (("diagonal", "action") if smoothed else (local.assembly_target,)))
+        # Levels are smoothed by actions, but for the last, of degree 1, which is assembled.
+        local.build_ahead(targets or (("diagonal", "action") if self.space.degree > 1 else (local.assembly_target,)))
         # Before the state is shared: what this one uploads for the first time is not the other one's to see.
         local.update()
         self._casts: Calls = []
@@ -153,12 +152,14 @@ class CoarseOperator(LevelOperator):
         runtime, settings = source.local.runtime, source.local.settings
         with collective(space.mesh.mpi):
             nesting = Nesting(runtime, nested(space, fine), space.num_local, fine.num_local)
+            atomic = scatter_mode(settings, runtime.device.limits) == "atomic"
+            nesting.build_ahead("float" if finer.device.single else "double", atomic)
         form = coarse_form(finer.local.form, space)
         rows = BoundaryRows(space, None, prescribed(space, nesting, finer.rows.mask()), form.wide)
         super().__init__(source, form, rows, settings, finer.device.single, targets)
         with collective(space.mesh.mpi):
-            atomic, local = scatter_mode(settings, runtime.device.limits) == "atomic", self.operator.local.scalar
-            self.transfer = LevelTransfer(nesting, finer.rows, rows, self.operator.transfer, self.vectors.dtype, local, atomic)
+            its, local = self.operator.transfer, self.operator.local.scalar
+            self.transfer = LevelTransfer(nesting, finer.rows, rows, its, self.vectors.dtype, local, atomic)
 
 
 def restricted(near: PETSc.NullSpace, fine: Space, coarse: Space, places: npt.NDArray[np.int32]) -> PETSc.NullSpace:

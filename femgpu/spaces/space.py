@@ -12,6 +12,7 @@ import numpy.typing as npt
 import ufl
 from petsc4py import PETSc
 
+from femgpu import petsc_c
 from femgpu.element import CELL_NAMES
 from femgpu.errors import MeshError, alive
 from femgpu.mesh import Mesh
@@ -129,9 +130,34 @@ class Space(ufl.FunctionSpace):
     @cached_property
     def numbering(self) -> Numbering:
         """The T-L map; the first access is collective."""
-        # PETSc takes its time to say that one rank without constraints has all dofs as they stand.
-        alone = self._own_section and self.mesh.mpi.size == 1
-        return Numbering.alone(self.num_local) if alone else Numbering.of(self.dm)
+        return Numbering.alone(self.num_local) if self._is_alone else Numbering.of(self.dm)
+
+    def create_vec(self) -> PETSc.Vec:
+        """A new T-vector, zero; collective."""
+        dm = self.dm
+        if self._is_alone:
+            # The same, as PETSc would find by going through all points of the mesh once more.
+            dm.setGlobalSection(dm.getLocalSection())
+        return dm.createGlobalVec()
+
+    def local_values(self, vec: PETSc.Vec) -> npt.NDArray[np.float64]:
+        """The L-vector of a T-vector, constrained dofs with the values that the DM has for them; collective."""
+        if self._is_alone:
+            return np.array(vec.array_r)
+        dm = self.dm
+        local = dm.getLocalVec()
+        local.set(0)
+        dm.globalToLocal(vec, local)
+        if self.numbering.any_constrained:
+            petsc_c.insert_boundary_values(dm, local)
+        values = np.array(local.array_r)
+        dm.restoreLocalVec(local)
+        return values
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether all dofs are this rank's own, and none is constrained."""
+        return self._own_section and self.mesh.mpi.size == 1
 
     @property
     def comm(self) -> PETSc.Comm:

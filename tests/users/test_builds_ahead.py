@@ -312,6 +312,20 @@ def test_solvers_build_theirs_ahead_too(threaded_process, monkeypatch, method):
     assert builds.names == names
 
 
+def test_all_that_multigrid_launches_is_begun_before_it_is_wanted(threaded_process, monkeypatch):
+    """And nothing else is: in single precision, too, the level of degree 1 is a matrix."""
+    begun, wanted, start, get = {}, {}, programs.Programs.start, programs.Programs.get
+    monkeypatch.setattr(programs.Programs, "start", lambda self, them: start(self, [begun.setdefault(*it) and it for it in them]))
+    monkeypatch.setattr(programs.Programs, "get", lambda self, *it: wanted.setdefault(*it) and get(self, *it))
+    options = {name: value.replace("%s", "CG") for name, value in OWN.items()}
+    u = femgpu.Function(femgpu.FunctionSpace(femgpu.mesh.box((3, 2), cell="triangle"), "Lagrange", 2))
+    F = inner(grad(u), grad(v := ufl.TestFunction(u.space))) * dx - v * dx
+    bc = femgpu.DirichletBC(u.space, 0.0)
+    femgpu.NonlinearProblem(F, u, [bc], petsc_options=options | {"pc_femgpu_pmg_precision": "single", "femgpu_scatter": "atomic"}).solve()
+    assert {wanted[source] for source in wanted.keys() - begun.keys()} == set()
+    assert {begun[source] for source in begun.keys() - wanted.keys()} == set()
+
+
 def test_start_builds_what_solvers_of_the_options_launch(threaded_process, monkeypatch):
     """Before there is a mesh; a problem adds the programs of its form, and builds none again."""
     builds, database = Builds(monkeypatch), PETSc.Options()
