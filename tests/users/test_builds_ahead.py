@@ -318,10 +318,10 @@ def test_all_that_multigrid_launches_is_begun_before_it_is_wanted(threaded_proce
     monkeypatch.setattr(programs.Programs, "start", lambda self, them: start(self, [begun.setdefault(*it) and it for it in them]))
     monkeypatch.setattr(programs.Programs, "get", lambda self, *it: wanted.setdefault(*it) and get(self, *it))
     options = {name: value.replace("%s", "CG") for name, value in OWN.items()}
+    options |= {"pc_femgpu_pmg_precision": "single", "femgpu_scatter": "atomic"}
     u = femgpu.Function(femgpu.FunctionSpace(femgpu.mesh.box((3, 2), cell="triangle"), "Lagrange", 2))
     F = inner(grad(u), grad(v := ufl.TestFunction(u.space))) * dx - v * dx
-    bc = femgpu.DirichletBC(u.space, 0.0)
-    femgpu.NonlinearProblem(F, u, [bc], petsc_options=options | {"pc_femgpu_pmg_precision": "single", "femgpu_scatter": "atomic"}).solve()
+    femgpu.NonlinearProblem(F, u, [femgpu.DirichletBC(u.space, 0.0)], petsc_options=options).solve()
     assert {wanted[source] for source in wanted.keys() - begun.keys()} == set()
     assert {begun[source] for source in begun.keys() - wanted.keys()} == set()
 
