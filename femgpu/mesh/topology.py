@@ -111,7 +111,9 @@ class Topology:
 
     def of_type(self, name: str) -> _Ints:
         """The points of a type, increasing, int32."""
-        return np.asarray(self.stratum(name).points, np.int32)
+        points = self.stratum(name).points
+        # numpy takes a range number by number.
+        return np.arange(points.start, points.stop, dtype=np.int32) if isinstance(points, range) else points
 
 
 def point_types(dm: PETSc.DMPlex, start: int, end: int) -> npt.NDArray[np.int8]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from femgpu.kernels import sparse_kernels
 from femgpu.runtime import Device, Kernel, Launch, Runtime
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _GROUP = 64
 # Items that share a row of a GPU's, at most, and entries that one of them adds up, about.

@@ -59,6 +59,11 @@ class Nesting:
             *given, number = self._fine[-1]
             Kernel(runtime, nesting_kernels(), "claim", [*given, number, self._claims], int(given[0]), _GROUP_SIZE)()
 
+    def build_ahead(self, ctype: str, atomic: bool) -> None:
+        """Starts to build the programs of an `Interpolation` between vectors of one type."""
+        types, device = (ctype, ctype), self.runtime.device
+        self.runtime.build_ahead([(program(device, part, types, atomic), "prolong") for part in self.parts])
+
     def reached(self, marked: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
         """(coarse,) 1 at the coarse dofs whose functions do not vanish at marked (fine,) ones, in this rank's cells."""
         runtime, (coarse, _) = self.runtime, self._sizes

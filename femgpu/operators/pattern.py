@@ -218,7 +218,7 @@ def _once(terms: Sequence[Term], term: Term) -> bool:
     """Whether a term's integral has no cell twice, however cells are divided into affine and other ones."""
     same = [other for other in terms if other.integral is term.integral and other.block is term.block]
     cells = np.concatenate([other.subset(np.arange(term.block.num_cells)) for other in same])
-    return len(np.unique(cells)) == len(cells)
+    return bool(np.bincount(cells).max(initial=0) <= 1)
 
 
 def _cell_sets(terms: Sequence[Term]) -> Iterator[tuple[Term, Couples, npt.NDArray[np.int64]]]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from femgpu.errors import PlanError
 from femgpu.kernels import Layout, vector_kernels
@@ -47,6 +46,9 @@ def by_owner(owners: npt.NDArray[np.int32], values: npt.NDArray[np.int32] | None
     Returns:
         Where each owner's values begin, (count + 1,) int32; the values (n,).
     """
+    # Imported here, as elsewhere: a tenth of a second and more, which many programs do not need.
+    from scipy.sparse import csr_array
+
     numbers = np.arange(len(owners) + 1, dtype=np.int32)
     given = numbers[:-1] if values is None else values
     rows = csr_array((given, owners, numbers), shape=(len(owners), count)).tocsc()

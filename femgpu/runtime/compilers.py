@@ -1,8 +1,10 @@
 """Processes that compile beside this one.
 
 A GPU's compiler is the driver's, and holds locks of its own: NVIDIA's builds 25 programs in 6 s one after the other, in 4.8 s in
-eight threads of a process, and in 1.4 s in four processes, after 1.2 s in which they start. The machine code is in the driver's
-cache by then, from which this process loads it at once.
+eight threads of a process, and in 1.4 s in four processes. The machine code is in the driver's cache by then, from which this
+process loads it at once.
+
+Processes are given sources while they start, and some in advance: they go on where this one holds Python's lock, in PETSc say.
 """
 
 from __future__ import annotations
@@ -15,23 +17,37 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections import deque
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from pathlib import Path
 from typing import Any
 
 import pyopencl as cl
 
 from femgpu.runtime import compiler
+from femgpu.runtime.calls import library
 
 # The interpreter's name: a program that embeds Python is none, and is not to be started once more.
 _INTERPRETER = re.compile(r"python[\d.]*")
+# Sources that a process is given in advance, the one that it compiles included.
+_DEPTH = 3
+# Processes that were ended, until they are gone.
+_ended: list[subprocess.Popen[bytes]] = []
+
+# Binary, empty where there is none, and log.
+Answer = Future[tuple[bytes, str]]
 
 
 class Child:
     """A process that runs `compiler`.
 
     Args:
-        arguments: its device and the compiler's options.
+        arguments: library of OpenCL, device and the compiler's options.
+
+    Attributes:
+        asked: what it has been given and not answered, in this order.
+        ready: whether it has started.
+        answers: the stream of what it says, which who reads it closes.
 
     Raises:
         OSError: when it cannot be started.
@@ -40,40 +56,42 @@ class Child:
     def __init__(self, arguments: list[str]):
         here, there = socket.socketpair()
         with there:
-            # In a session of its own, where Ctrl-C in a terminal does not reach it.
+            # Without packages; in a session of its own, where Ctrl-C in a terminal does not reach it.
             self.process = subprocess.Popen(
-                [sys.executable, "-P", compiler.__file__, *arguments],
+                [sys.executable, "-I", "-S", compiler.__file__, *arguments],
                 stdin=there.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self._socket, self._answers = here, here.makefile("rb")
+        self.asked: deque[Answer] = deque()
+        self.ready = False
+        self._socket, self.answers = here, here.makefile("rb")
 
-    def ask(self, source: str) -> tuple[bytes, str] | None:
-        """Binary, empty where there is none, and log of a source; None when the process is gone."""
+    def send(self, source: str) -> None:
+        """Gives it a source; it may be gone."""
         with contextlib.suppress(OSError):
             # Without the signal of a broken pipe, at which PETSc ends the job.
             self._socket.sendall(pickle.dumps(source), socket.MSG_NOSIGNAL)
-        return self.answer()
 
     def answer(self) -> Any:
         """What it says next; None when it is gone."""
         try:
-            return pickle.load(self._answers)
-        except (OSError, EOFError, pickle.UnpicklingError):
+            return pickle.load(self.answers)
+        except (OSError, EOFError, ValueError, pickle.UnpicklingError):
             return None
 
     def end(self) -> None:
-        """Ends it, unless it has already."""
+        """Ends it, unless it has already; does not wait until the device is rid of it, some tenths of a second."""
         self.process.kill()
-        self.process.wait()
-        self._answers.close()
+        _ended.append(self.process)
         self._socket.close()
+        for answer in self.asked:
+            _give_up(answer)
 
 
 class Compilers:
-    """Some processes, started when they are wanted; while none is ready this process compiles, one program at a time.
+    """Some processes, started when they are wanted.
 
     Args:
         handle: the device.
@@ -82,14 +100,12 @@ class Compilers:
 
     def __init__(self, handle: cl.Device, options: str):
         found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
-        self._arguments = [str(found.index(handle)), options] if handle in found else []
-        self._change = threading.Condition()
+        usable = handle in found and library() is not None
+        self._arguments = [cl._cl.__file__, str(found.index(handle)), options] if usable else []
+        self._change = threading.RLock()
         self._children: list[Child] = []
-        # Those that have said that they are ready, and those of them that have nothing to do; whether somebody compiles here.
-        self._ready: set[Child] = set()
-        self._idle: list[Child] = []
-        self._here = False
-        weakref.finalize(self, _end, self._children)
+        self._waiting: deque[tuple[str, Answer]] = deque()
+        weakref.finalize(self, _end, self._children, self._waiting)
 
     def start(self, count: int) -> bool:
         """Starts processes until there are so many, as far as they can be started.
@@ -99,62 +115,97 @@ class Compilers:
         """
         for child in [child for child in self._children if child.process.poll() is not None]:
             self._drop(child)
+        _ended[:] = [process for process in _ended if process.poll() is None]
         if not self._arguments or not _INTERPRETER.fullmatch(Path(sys.executable or "").name):
             return False
         with contextlib.suppress(OSError):
             while len(self._children) < count:
                 child = Child(self._arguments)
                 self._children.append(child)
-                threading.Thread(target=_greet, args=(weakref.ref(self), child), daemon=True).start()
+                threading.Thread(target=_listen, args=(weakref.ref(self), child), daemon=True).start()
         return bool(self._children)
 
-    @contextlib.contextmanager
-    def turn(self) -> Iterator[Child | None]:
-        """Waits for a process; as long as none is ready, for the place of the one program that is compiled here: None."""
-        with self._change:
-            self._change.wait_for(lambda: self._idle or not (self._ready or self._here))
-            child = self._idle.pop() if self._idle else None
-            self._here = self._here or child is None
-        try:
-            yield child
-        finally:
-            with self._change:
-                if child is None:
-                    self._here = False
-                elif child in self._ready:
-                    self._idle.append(child)
-                self._change.notify_all()
+    def ask(self, source: str) -> Answer:
+        """Has a source compiled, after those that were asked for before.
 
-    def compile(self, child: Child | None, source: str) -> tuple[bytes, str]:
-        """Binary and log of a source from a process; an empty binary where it gives none."""
-        answer = child.ask(source) if child else (b"", "")
-        if child and answer is None:
-            self._drop(child)
-        return answer or (b"", "")
-
-    def _welcome(self, child: Child) -> None:
+        Returns:
+            Its binary and log, an empty binary where no process gives one. It can be cancelled until one has begun with it.
+        """
+        answer = Answer()
         with self._change:
-            self._ready.add(child)
-            self._idle.append(child)
-            self._change.notify_all()
+            self._waiting.append((source, answer))
+            self._hand_out()
+        return answer
+
+    def _hand_out(self) -> None:
+        """Gives sources to the processes that have least of them; where there is none, says so."""
+        while self._waiting:
+            child = min(self._children, key=lambda child: len(child.asked), default=None)
+            if child is not None and len(child.asked) == _DEPTH:
+                return
+            source, answer = self._waiting.popleft()
+            if child is None:
+                _give_up(answer)
+            elif not answer.cancelled():
+                child.asked.append(answer)
+                child.send(source)
+                _begin(child)
+
+    def _take(self, child: Child, said: Any) -> None:
+        """Hands on what a process said."""
+        with self._change:
+            if child.ready:
+                answer = child.asked.popleft()
+                if not answer.cancelled():
+                    answer.set_result(said)
+            child.ready = True
+            _begin(child)
+            self._hand_out()
 
     def _drop(self, child: Child) -> None:
+        """Lets a process go."""
         with self._change:
-            self._ready.discard(child)
-            for among in (self._idle, self._children):
-                if child in among:
-                    among.remove(child)
-            self._change.notify_all()
-        child.end()
+            if child in self._children:
+                self._children.remove(child)
+                child.end()
+            self._hand_out()
 
 
-def _greet(compilers: weakref.ref[Compilers], child: Child) -> None:
-    """Waits until a process says that it is ready."""
-    ready = child.answer() is not None
-    if (found := compilers()) is not None:
-        (found._welcome if ready else found._drop)(child)
+def result(answer: Answer) -> tuple[bytes, str]:
+    """Binary and log when they are there; an empty binary where the question was taken back."""
+    try:
+        return answer.result()
+    except CancelledError:
+        return b"", ""
 
 
-def _end(children: list[Child]) -> None:
+def _begin(child: Child) -> None:
+    """Marks what a process compiles now, which cannot be taken back any more."""
+    if child.ready and child.asked and not (child.asked[0].running() or child.asked[0].cancelled()):
+        child.asked[0].set_running_or_notify_cancel()
+
+
+def _give_up(answer: Answer) -> None:
+    """Says that no process compiles a source."""
+    with contextlib.suppress(InvalidStateError):
+        answer.set_result((b"", ""))
+
+
+def _listen(compilers: weakref.ref[Compilers], child: Child) -> None:
+    """Hands on what a process says until it is gone."""
+    with child.answers:
+        said = child.answer()
+        while (found := compilers()) is not None:
+            if said is None:
+                found._drop(child)
+                return
+            found._take(child, said)
+            del found
+            said = child.answer()
+
+
+def _end(children: list[Child], waiting: deque[tuple[str, Answer]]) -> None:
     for child in children:
         child.end()
+    for _, answer in waiting:
+        _give_up(answer)

@@ -36,6 +36,8 @@ class Fills:
         self._programs, self._calls = programs, calls
         self._size = _GROUP * _GROUPS_PER_UNIT * device.units if device.is_gpu else 0
         self._kernel: cl.Kernel | None = None
+        # Source and name of what it launches.
+        self.programs = [(_SOURCE, "zero")] if self._size else []
 
     def enqueue(self, buffer: Any, num_bytes: int) -> None:
         """Zeroes the first bytes, a multiple of four."""

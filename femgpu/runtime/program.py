@@ -15,7 +15,7 @@ import hashlib
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,10 +24,12 @@ import pyopencl as cl
 
 from femgpu.caches import cache_folder, pocl_folder, refusal
 from femgpu.errors import BuildError, OptionError
+from femgpu.runtime.compilers import Answer, result
 
 if TYPE_CHECKING:
-    from femgpu.runtime.compilers import Compilers
     from femgpu.runtime.device import Device
+
+Ask = Callable[[], Answer]
 
 OPTIONS = ("-cl-mad-enable", "-cl-std=CL1.2")
 _OPTION_BYTES = " ".join(OPTIONS).encode()
@@ -44,7 +46,7 @@ def key(source: str, device: Device) -> str:
 
 
 def build(
-    context: cl.Context, device: Device, source: str, name: str, digest: str, dump_folder: str, compilers: Compilers | None = None
+    context: cl.Context, device: Device, source: str, name: str, digest: str, dump_folder: str, ask: Ask | None = None
 ) -> tuple[cl.Program, bool]:
     """Builds a program, or loads its binary; where the driver keeps programs itself, none is stored.
 
@@ -55,7 +57,7 @@ def build(
         name: for the dump's file name and messages.
         digest: the program's `key`.
         dump_folder: where source and log go; empty: nowhere.
-        compilers: that may compile in place of this process.
+        ask: has another process compile it.
 
     Returns:
         The built program, and whether it was compiled now rather than loaded.
@@ -70,7 +72,7 @@ def build(
         return _compile_in_turn(context, source, name, digest, dump_folder), True
     folder = cache_folder()
     if folder is None:
-        return _compile(context, source, name, digest, dump_folder, compilers), True
+        return _compile(context, source, name, digest, dump_folder, ask), True
     path = _entry(folder, digest)
     absent = not path.exists()
     if not absent and (program := _stored(context, path, digest)) is not None:
@@ -78,7 +80,7 @@ def build(
     with _alone(path):
         if absent and path.exists() and (program := _stored(context, path, digest)) is not None:
             return program, False
-        program = _compile(context, source, name, digest, dump_folder, compilers)
+        program = _compile(context, source, name, digest, dump_folder, ask)
         _store(path, digest, program.get_info(cl.program_info.BINARIES)[0])
         return program, True
 
@@ -139,21 +141,16 @@ def _builtins() -> str:
     return _BUILTINS.read_text()
 
 
-def _compile(
-    context: cl.Context, source: str, name: str, digest: str, dump_folder: str, compilers: Compilers | None = None
-) -> cl.Program:
-    if compilers is None:
-        return _compile_here(context, source, name, digest, dump_folder)
-    with compilers.turn() as child:
-        binary, log = compilers.compile(child, source)
-        if binary:
-            with contextlib.suppress(cl.Error):
-                program = _of_binary(context, binary)
-                if dump_folder:
-                    _dump(Path(dump_folder) / f"{name}-{digest[:12]}.log", log)
-                return program
-        # What another process cannot do is done here, and what is wrong with the source is said here.
-        return _compile_here(context, source, name, digest, dump_folder)
+def _compile(context: cl.Context, source: str, name: str, digest: str, dump_folder: str, ask: Ask | None = None) -> cl.Program:
+    binary, log = result(ask()) if ask else (b"", "")
+    if binary:
+        with contextlib.suppress(cl.Error):
+            program = _of_binary(context, binary)
+            if dump_folder:
+                _dump(Path(dump_folder) / f"{name}-{digest[:12]}.log", log)
+            return program
+    # What another process cannot do is done here, and what is wrong with the source is said here.
+    return _compile_here(context, source, name, digest, dump_folder)
 
 
 def _compile_here(context: cl.Context, source: str, name: str, digest: str, dump_folder: str) -> cl.Program:

@@ -19,7 +19,7 @@ import pyopencl as cl
 
 from femgpu import caches, forks, log
 from femgpu.runtime import program
-from femgpu.runtime.compilers import Compilers
+from femgpu.runtime.compilers import Answer, Compilers
 from femgpu.runtime.device import Device
 
 # Programs kept that no kernel uses: several problems' worth, at some 0.5 MB each on a CPU. As many are kept that were built ahead.
@@ -62,7 +62,7 @@ class Programs:
         self._compilers = Compilers(context.devices[0], " ".join(program.OPTIONS))
         self._known: weakref.WeakValueDictionary[str, cl.Program] = weakref.WeakValueDictionary()
         self._last: OrderedDict[str, cl.Program] = OrderedDict()
-        self._ahead: dict[str, Future[_Built]] = {}
+        self._ahead: dict[str, tuple[Future[_Built], Answer | None]] = {}
 
     def get(self, source: str, name: str) -> cl.Program:
         """The program of a source; kept while a kernel uses it, and the last `PROGRAMS` beyond that.
@@ -101,30 +101,42 @@ class Programs:
         if not keys:
             return
         number, count = self.place
-        first = len(keys) * number // count
-        many = sum(not program.is_stored(key) for key in keys) >= _MANY
-        compilers = self._compilers if self._compilers.start(many * self.processes // count) else None
-        pool = ThreadPoolExecutor(self.threads, thread_name_prefix="femgpu-build")
+        first, end = len(keys) * number // count, len(keys) * (number + 1) // count
+        new = [key for key in keys if not program.is_stored(key)]
+        helped = self._compilers.start(self.processes // count if len(new) >= _MANY else 0)
+        # Where processes compile, threads only wait.
+        pool = ThreadPoolExecutor(max(self.threads, (end - first) * helped), thread_name_prefix="femgpu-build")
+        # What this rank begins with is asked for here and now: PETSc may keep other threads from Python for a while.
+        asked = {key: self._compilers.ask(wanted[key][0]) for key in keys[first:end] if helped and key in new}
         for key in keys[first:] + keys[:first]:
-            self._ahead[key] = pool.submit(self._builder(*wanted[key], key, compilers))
+            answer, ask = asked.get(key), partial(self._compilers.ask, wanted[key][0]) if helped else None
+            build = self._builder(*wanted[key], key, ask if answer is None else partial(_same, answer))
+            self._ahead[key] = pool.submit(build), answer
         pool.shutdown(wait=False)
-        for key in [key for key, future in self._ahead.items() if future.done()][:-PROGRAMS]:
+        for key in [key for key, (future, _) in self._ahead.items() if future.done()][:-PROGRAMS]:
             del self._ahead[key]
 
-    def _builder(self, source: str, name: str, key: str, compilers: Compilers | None = None) -> Callable[[], _Built]:
-        return partial(program.build, self._context, self._device, source, name, key, self.dump_folder, compilers)
+    def _builder(self, source: str, name: str, key: str, ask: program.Ask | None = None) -> Callable[[], _Built]:
+        return partial(program.build, self._context, self._device, source, name, key, self.dump_folder, ask)
 
     def _take(self, key: str, build: Callable[[], _Built]) -> _Built:
         """What a thread built, waited for; what none has begun with is built here and now."""
-        future = self._ahead.pop(key, None)
+        future, answer = self._ahead.pop(key, (None, None))
+        if answer is not None:
+            # Where no process has begun with it, its thread compiles it now.
+            answer.cancel()
         if future is not None and not future.cancel():
             try:
                 return future.result()
             except KeyboardInterrupt:
-                for other in self._ahead.values():
+                for other, _ in self._ahead.values():
                     other.cancel()
                 self._ahead.clear()
                 raise
         if self._device.caches_programs:
             self.trial.begin()
         return build()
+
+
+def _same(answer: Answer) -> Answer:
+    return answer

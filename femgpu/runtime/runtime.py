@@ -264,7 +264,7 @@ class Runtime:
 
     def build_ahead(self, programs: Iterable[tuple[str, str]]) -> None:
         """Starts to build programs that are going to be asked for, as `Programs.start`."""
-        self.programs.start(programs)
+        self.programs.start([*self._fills.programs, *programs])
 
 
 def _records(queue: cl.CommandQueue) -> bool:

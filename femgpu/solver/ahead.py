@@ -47,7 +47,7 @@ def start(options_prefix: str = "") -> None:
     runtime = choose_runtime(settings, [], PETSc.COMM_WORLD.tompi4py())
     if not runtime.programs.threads:
         return
-    runtime.build_ahead([(vector_kernels(settings.precision), "vectors")])
+    programs = [(vector_kernels(settings.precision), "vectors")]
     ksp = PETSc.KSP().create(PETSc.COMM_SELF)
     ksp.setOptionsPrefix(options_prefix)
     # What is wrong with the options is told by the solver that reads them.
@@ -62,13 +62,19 @@ def start(options_prefix: str = "") -> None:
                 solver.setPythonType(python)
                 if hasattr(context := solver.getPythonContext(), "setFromOptions"):
                     context.setFromOptions(solver)
-        build_ahead(ksp, runtime)
+        programs += _programs(ksp, runtime)
+    # All at once: many are compiled by processes.
+    runtime.build_ahead(programs)
     ksp.destroy()
 
 
 def build_ahead(ksp: PETSc.KSP, runtime: Runtime) -> None:
     """Starts to build what a KSP and its PC launch between the operators."""
-    runtime.build_ahead([entry for solver, context in _contexts(ksp) for entry in context.programs(solver, runtime.device)])
+    runtime.build_ahead(_programs(ksp, runtime))
+
+
+def _programs(ksp: PETSc.KSP, runtime: Runtime) -> list[tuple[str, str]]:
+    return [entry for solver, context in _contexts(ksp) for entry in context.programs(solver, runtime.device)]
 
 
 def prepare(ksp: PETSc.KSP, mat: PETSc.Mat, operator: GlobalOperator) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
-from scipy.sparse import csr_array
 
 from femgpu import petsc_c
 from femgpu.krylov import Operator, Vectors
@@ -17,6 +16,9 @@ from femgpu.krylov.vectors import C_TYPES
 from femgpu.multigrid import FILE, Bind, Calls, Level, SparseMatrix
 from femgpu.runtime import Runtime
 from femgpu.solver.device_vec import load, store
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 # Unknowns of a coarsest level up to which its inverse is made; and what entries of it times those of the matrix come to where it
 # counts as singular.
@@ -59,7 +61,7 @@ class AlgebraicLevels:
         for its, matrix, interpolation in zip(vectors, self._matrices, self._ups, strict=False):
             up = _entries(interpolation)
             self.levels.append(make_level(its, Operator(matrix.multiply, bind=_bind(matrix)), 0))
-            self.restrict.append(_bind(make(csr_array(up.T))))
+            self.restrict.append(_bind(make(up.T.tocsr())))
             self.prolong.append(_bind(make(up)))
         self.coarsest = vectors[-1]
         self._coarsest = pc.getMGCoarseSolve() if self._mats and pc.getType() in _MULTIGRID else None
@@ -151,10 +153,14 @@ def _matrices(pc: PETSc.PC) -> tuple[list[PETSc.Mat], list[PETSc.Mat]]:
 
 def _full(matrix: npt.NDArray[np.float64]) -> csr_array:
     """A matrix with all of its entries, zeros among them."""
+    from scipy.sparse import csr_array
+
     rows, columns = matrix.shape
     return csr_array((matrix.ravel(), np.tile(np.arange(columns), rows), columns * np.arange(rows + 1)), shape=matrix.shape)
 
 
 def _entries(mat: PETSc.Mat) -> csr_array:
+    from scipy.sparse import csr_array
+
     starts, columns, values = mat.getValuesCSR()
     return csr_array((values, columns, starts), shape=mat.getSize())

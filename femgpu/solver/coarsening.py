@@ -19,17 +19,21 @@ from femgpu.options import Settings
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.level_transfer import LevelTransfer, prescribed
 from femgpu.solver.transfer import BoundaryRows
-from femgpu.spaces import FunctionSpace, MixedSpace, Numbering, Space, nested
+from femgpu.spaces import FunctionSpace, MixedSpace, Space, nested
 
 
 def coarse_space(space: Space, degree: int, dm: PETSc.DMPlex) -> Space:
     """The space of continuous Lagrange fields of another degree on a mesh, with the same names and components; collective."""
     spaces = {field.name: FunctionSpace(dm, "Lagrange", degree, field.shape) for field in space.fields}
-    found = MixedSpace(spaces) if isinstance(space, MixedSpace) else next(iter(spaces.values()))
-    if space.mesh.mpi.size == 1 and space.numbering.is_identity:
-        # It is no different here, and PETSc takes its time to say so.
-        found.numbering = Numbering.alone(found.num_local)
-    return found
+    return MixedSpace(spaces) if isinstance(space, MixedSpace) else next(iter(spaces.values()))
+
+
+def linear_vector(space: Space) -> PETSc.Vec:
+    """A T-vector of a space of degree 1, by itself: for those of its DM PETSc first makes sections of all points of the mesh."""
+    numbering, vec = space.numbering, PETSc.Vec().create(comm=space.comm)
+    vec.setSizes((numbering.num_owned, space.num_dofs), 1 if numbering.any_constrained else space.num_comp)
+    vec.setUp()
+    return vec
 
 
 class LevelOperator:
@@ -66,9 +70,8 @@ class LevelOperator:
         self.vectors = Vectors(runtime, self.space.numbering.num_owned, mpi, single=single)
         local, other = self.operator.local, source.local
         local.arrays.share(other.arrays)
-        # Levels are smoothed by actions, but for the last, which is assembled.
-        smoothed = single or self.space.degree > 1
-        local.build_ahead(targets or (("diagonal", "action") if smoothed else (local.assembly_target,)))
+        # Levels are smoothed by actions, but for the last, of degree 1, which is assembled.
+        local.build_ahead(targets or (("diagonal", "action") if self.space.degree > 1 else (local.assembly_target,)))
         # Before the state is shared: what this one uploads for the first time is not the other one's to see.
         local.update()
         self._casts: Calls = []
@@ -149,12 +152,14 @@ class CoarseOperator(LevelOperator):
         runtime, settings = source.local.runtime, source.local.settings
         with collective(space.mesh.mpi):
             nesting = Nesting(runtime, nested(space, fine), space.num_local, fine.num_local)
+            atomic = scatter_mode(settings, runtime.device.limits) == "atomic"
+            nesting.build_ahead("float" if finer.device.single else "double", atomic)
         form = coarse_form(finer.local.form, space)
         rows = BoundaryRows(space, None, prescribed(space, nesting, finer.rows.mask()), form.wide)
         super().__init__(source, form, rows, settings, finer.device.single, targets)
         with collective(space.mesh.mpi):
-            atomic, local = scatter_mode(settings, runtime.device.limits) == "atomic", self.operator.local.scalar
-            self.transfer = LevelTransfer(nesting, finer.rows, rows, self.operator.transfer, self.vectors.dtype, local, atomic)
+            its, local = self.operator.transfer, self.operator.local.scalar
+            self.transfer = LevelTransfer(nesting, finer.rows, rows, its, self.vectors.dtype, local, atomic)
 
 
 def restricted(near: PETSc.NullSpace, fine: Space, coarse: Space, places: npt.NDArray[np.int32]) -> PETSc.NullSpace:
@@ -164,7 +169,7 @@ def restricted(near: PETSc.NullSpace, fine: Space, coarse: Space, places: npt.ND
     for mode in near.getVecs():
         local = fine.dm.getLocalVec()
         fine.dm.globalToLocal(mode, local)
-        vecs.append(coarse.dm.createGlobalVec())
+        vecs.append(linear_vector(coarse))
         vecs[-1].setArray(local.array_r[places[owned]])
         fine.dm.restoreLocalVec(local)
     return PETSc.NullSpace().create(constant=near.hasConstant(), vectors=vecs, comm=near.comm)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
-from scipy.sparse import csr_array
 
 from femgpu.errors import MeshError, collective
 from femgpu.forms import Form
@@ -100,6 +99,8 @@ class SparseLevel:
             del self._assembly.indices
             starts = np.append(pattern.starts[:, 0], np.int32(len(indices)))
             self._rows = starts, indices
+            from scipy.sparse import csr_array
+
             given = csr_array((np.zeros(len(indices), self.vectors.dtype), indices, starts), shape=(count, count))
             self._matrix = SparseMatrix(runtime, given, ctype, ctype, ctype)
             every = Vectors(runtime, len(indices), mpi, single=single)

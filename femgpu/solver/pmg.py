@@ -19,7 +19,7 @@ from femgpu.operators import couples_displacements
 from femgpu.runtime import Device
 from femgpu.solver.ahead import Ahead
 from femgpu.solver.algebraic_levels import AlgebraicLevels
-from femgpu.solver.coarsening import CoarseOperator, LevelOperator, in_single_precision, product, restricted
+from femgpu.solver.coarsening import CoarseOperator, LevelOperator, in_single_precision, linear_vector, product, restricted
 from femgpu.solver.device_preconditioner import operator_of
 from femgpu.solver.device_vec import load, store
 from femgpu.solver.global_operator import GlobalOperator
@@ -220,7 +220,7 @@ class PMG(Ahead):
         if steps:
             self._assembled = self._meshes = MeshLevels(linear, steps, self._single, self._level)
         else:
-            self._assembled = AssembledJacobian(linear, space.dm.createGlobalVec())
+            self._assembled = AssembledJacobian(linear, linear_vector(space))
         mat = self._assembled.mat
         mat.setOptionsPrefix(prefix)
         lowest = steps[-1][0] if steps else space

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import ufl
 from petsc4py import PETSc
 
-from femgpu import petsc_c
 from femgpu.errors import DataError, alive, meet, told
 from femgpu.mesh.garbage import clean_up
 from femgpu.spaces.field import Field, copy_nodes
@@ -44,7 +43,7 @@ class Function(AtPoints, ufl.Coefficient):
         super().__init__(space)
         self.name = name
         clean_up(space.comm)
-        self._vec = space.dm.createGlobalVec()
+        self._vec = space.create_vec()
         self._vec.setName(name)
         self._constrained: npt.NDArray[np.float64] | None = None
         self._parts: dict[str, SubFunction] = {}
@@ -176,16 +175,9 @@ class Function(AtPoints, ufl.Coefficient):
     def local_array(self) -> npt.NDArray[np.float64]:
         """A copy of the L-vector: owned, ghost and constrained values, shape (num_local,); collective."""
         meet(self.space.mesh.mpi)
-        dm, numbering = self.space.dm, self.space.numbering
-        local = dm.getLocalVec()
-        local.set(0)
-        dm.globalToLocal(self.vec, local)
-        if numbering.any_constrained:
-            petsc_c.insert_boundary_values(dm, local)
-        values = local.array_r.copy()
-        dm.restoreLocalVec(local)
+        values = self.space.local_values(self.vec)
         if self._constrained is not None:
-            values[numbering.constrained] = self._constrained
+            values[self.space.numbering.constrained] = self._constrained
         return values
 
     def __float__(self) -> float:

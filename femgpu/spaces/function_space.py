@@ -58,7 +58,8 @@ class FunctionSpace(SingleSpace):
             (offsets,), num_local = set_fields(mesh, dm, [FieldShape("u", degree, continuous, int(np.prod(shape, dtype=int)))])
         elements = tuple(LagrangeElement(block.cell, degree, continuous) for block in mesh.blocks)
         field = Field("u", 0, shape, elements, offsets)
-        super().__init__(mesh, dm, (field,), num_local, UFLLagrange(ufl_cell(mesh), degree, shape, continuous))
+        ufl_element = UFLLagrange(ufl_cell(mesh), degree, shape, continuous)
+        super().__init__(mesh, dm, (field,), num_local, ufl_element, own_section=family is not None)
 
     def sub(self, index: Any) -> Any:
         """Raises a DataError: only the fields of a MixedSpace have spaces of their own."""

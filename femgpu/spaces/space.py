@@ -12,6 +12,7 @@ import numpy.typing as npt
 import ufl
 from petsc4py import PETSc
 
+from femgpu import petsc_c
 from femgpu.element import CELL_NAMES
 from femgpu.errors import MeshError, alive
 from femgpu.mesh import Mesh
@@ -71,6 +72,7 @@ class Space(ufl.FunctionSpace):
         fields: the fields, in the order of their components.
         num_local: length of the L-vector.
         element: the UFL element.
+        own_section: whether the section is femgpu's, which constrains no dofs.
 
     Attributes:
         mesh: the mesh.
@@ -78,8 +80,9 @@ class Space(ufl.FunctionSpace):
         num_local: length of the L-vector.
     """
 
-    def __init__(self, mesh: Mesh, dm: PETSc.DM, fields: tuple[Field, ...], num_local: int, element: Any):
+    def __init__(self, mesh: Mesh, dm: PETSc.DM, fields: tuple[Field, ...], num_local: int, element: Any, own_section: bool = True):
         self.mesh = mesh
+        self._own_section = own_section
         self._dm = dm
         self.fields = fields
         self.num_local = num_local
@@ -127,7 +130,34 @@ class Space(ufl.FunctionSpace):
     @cached_property
     def numbering(self) -> Numbering:
         """The T-L map; the first access is collective."""
-        return Numbering.of(self.dm)
+        return Numbering.alone(self.num_local) if self._is_alone else Numbering.of(self.dm)
+
+    def create_vec(self) -> PETSc.Vec:
+        """A new T-vector, zero; collective."""
+        dm = self.dm
+        if self._is_alone:
+            # The same, as PETSc would find by going through all points of the mesh once more.
+            dm.setGlobalSection(dm.getLocalSection())
+        return dm.createGlobalVec()
+
+    def local_values(self, vec: PETSc.Vec) -> npt.NDArray[np.float64]:
+        """The L-vector of a T-vector, constrained dofs with the values that the DM has for them; collective."""
+        if self._is_alone:
+            return np.array(vec.array_r)
+        dm = self.dm
+        local = dm.getLocalVec()
+        local.set(0)
+        dm.globalToLocal(vec, local)
+        if self.numbering.any_constrained:
+            petsc_c.insert_boundary_values(dm, local)
+        values = np.array(local.array_r)
+        dm.restoreLocalVec(local)
+        return values
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether all dofs are this rank's own, and none is constrained."""
+        return self._own_section and self.mesh.mpi.size == 1
 
     @property
     def comm(self) -> PETSc.Comm:

@@ -1,8 +1,11 @@
 """Kernels that are built side by side, before they are needed: the same programs, the same errors, each once on a node."""
 
+import ctypes
 import gc
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +22,7 @@ from ufl import dx, grad, inner
 import femgpu
 from femgpu import runtime
 from femgpu.errors import BuildError, DeviceError
-from femgpu.runtime import Device, Runtime, process, program, programs
+from femgpu.runtime import Device, Runtime, compiler, process, program, programs
 
 WORLD = PETSc.COMM_WORLD.tompi4py()
 SOURCE = "__kernel void put(__global double *x) { x[get_global_id(0)] = %d; }"
@@ -132,11 +135,11 @@ def test_an_error_waits_for_who_asks(threaded):
 
 def test_an_interrupt_leaves_the_rest(threaded, monkeypatch):
     builds, made = Builds(monkeypatch, seconds=0.3), threaded()
-    made.programs.threads = 1
+    made.programs.threads, made.programs.processes = 1, 0
     made.build_ahead([(SOURCE % number, f"put{number}") for number in range(4)])
     while not builds.names:
         time.sleep(0.001)
-    future = next(iter(made.programs._ahead.values()))
+    future, _ = next(iter(made.programs._ahead.values()))
     monkeypatch.setattr(future, "result", lambda: (_ for _ in ()).throw(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         made.build(SOURCE % 0, "put0")
@@ -148,7 +151,7 @@ def test_programs_that_nobody_asks_for_go(threaded, monkeypatch):
     monkeypatch.setattr(programs, "PROGRAMS", 2)
     made = threaded()
     made.build_ahead([(SOURCE % number, "put") for number in range(5)])
-    for future in list(made.programs._ahead.values()):
+    for future, _ in list(made.programs._ahead.values()):
         future.result()
     made.build_ahead([(SOURCE % 5, "put")])
     assert len(made.programs._ahead) <= 3
@@ -170,9 +173,9 @@ def helped(threaded, monkeypatch):
     compilers = made.programs._compilers
     assert compilers.start(2)
     end = time.monotonic() + 60
-    while len(compilers._ready) < 2 and time.monotonic() < end:
+    while not all(child.ready for child in compilers._children) and time.monotonic() < end:
         time.sleep(0.01)
-    assert len(compilers._ready) == 2
+    assert [child.ready for child in compilers._children] == [True, True]
     return made, here, list(compilers._children)
 
 
@@ -181,7 +184,7 @@ def test_other_processes_compile(helped, tmp_path):
     made.programs.dump_folder = str(tmp_path / "dump")
     sources = [(SOURCE % number, f"put{number}") for number in range(6)]
     made.build_ahead(sources)
-    while any(not future.done() for future in made.programs._ahead.values()):
+    while any(not future.done() for future, _ in made.programs._ahead.values()):
         time.sleep(0.01)
     # Threads of the tests before may still compile.
     assert not {name for _, name in sources} & set(here)
@@ -189,10 +192,34 @@ def test_other_processes_compile(helped, tmp_path):
     assert made.programs.num_compiled == 6 and len(list(tmp_path.glob("dump/*.log"))) == 6
     # Both wait for more; without this process they end by themselves.
     assert all(child.process.poll() is None for child in children)
-    children[0]._answers.close()
-    children[0]._socket.close()
-    assert children[0].process.wait(10) == 0
-    assert made.programs._compilers.start(0) and len(made.programs._compilers._ready) == 1
+    children[0]._socket.shutdown(socket.SHUT_WR)
+    assert children[0].process.wait(10) in (0, -signal.SIGKILL)
+    assert made.programs._compilers.start(0) and made.programs._compilers._children == children[1:]
+
+
+def test_processes_compile_what_they_have_while_this_one_holds_pythons_lock(helped):
+    made, here, _ = helped
+    made.programs.processes = 2
+    made.build_ahead([(SOURCE % number, f"held{number}") for number in range(5)])
+    # As PETSc holds it.
+    ctypes.PyDLL(None).sleep(4)
+    asked = [answer for _, answer in made.programs._ahead.values()]
+    time.sleep(0.2)
+    assert all(answer.done() for answer in asked) and not here
+    assert [value(made, SOURCE % number) for number in range(5)] == list(range(5))
+
+
+def test_what_no_process_has_begun_with_is_compiled_by_who_needs_it(threaded, monkeypatch, tmp_path):
+    (tmp_path / "asleep.py").write_text("import time; time.sleep(100)")
+    made, here, plain = threaded(), [], program._compile_here
+    monkeypatch.setattr(program, "_compile_here", lambda *args: here.append(args[2]) or plain(*args))
+    monkeypatch.setattr(compiler, "__file__", str(tmp_path / "asleep.py"))
+    made.programs.processes = 1
+    made.build_ahead([(SOURCE % number, f"put{number}") for number in range(5)])
+    assert value(made, SOURCE % 2) == 2 and here == ["put2"]
+    # Nor does anybody wait for ever when the process goes, or the runtime.
+    made.programs._compilers._children[0].process.kill()
+    assert value(made, SOURCE % 4) == 4 and not made.programs._compilers.start(0)
 
 
 def test_what_another_process_cannot_compile_is_compiled_here(helped):
@@ -225,7 +252,7 @@ def test_processes_are_started_for_many_programs_and_go_with_the_runtime(threade
         time.sleep(0.01)
     del made, children
     gc.collect()
-    assert all(child.process.poll() is not None for child in found)
+    assert all(child.process.wait(10) for child in found)
 
 
 def test_a_program_that_embeds_python_is_not_started_again(threaded, monkeypatch):
@@ -285,6 +312,20 @@ def test_solvers_build_theirs_ahead_too(threaded_process, monkeypatch, method):
     assert builds.names == names
 
 
+def test_all_that_multigrid_launches_is_begun_before_it_is_wanted(threaded_process, monkeypatch):
+    """And nothing else is: in single precision, too, the level of degree 1 is a matrix."""
+    begun, wanted, start, get = {}, {}, programs.Programs.start, programs.Programs.get
+    monkeypatch.setattr(programs.Programs, "start", lambda self, them: start(self, [begun.setdefault(*it) and it for it in them]))
+    monkeypatch.setattr(programs.Programs, "get", lambda self, *it: wanted.setdefault(*it) and get(self, *it))
+    options = {name: value.replace("%s", "CG") for name, value in OWN.items()}
+    options |= {"pc_femgpu_pmg_precision": "single", "femgpu_scatter": "atomic"}
+    u = femgpu.Function(femgpu.FunctionSpace(femgpu.mesh.box((3, 2), cell="triangle"), "Lagrange", 2))
+    F = inner(grad(u), grad(v := ufl.TestFunction(u.space))) * dx - v * dx
+    femgpu.NonlinearProblem(F, u, [femgpu.DirichletBC(u.space, 0.0)], petsc_options=options).solve()
+    assert {wanted[source] for source in wanted.keys() - begun.keys()} == set()
+    assert {begun[source] for source in begun.keys() - wanted.keys()} == set()
+
+
 def test_start_builds_what_solvers_of_the_options_launch(threaded_process, monkeypatch):
     """Before there is a mesh; a problem adds the programs of its form, and builds none again."""
     builds, database = Builds(monkeypatch), PETSc.Options()
@@ -293,7 +334,7 @@ def test_start_builds_what_solvers_of_the_options_launch(threaded_process, monke
         database.setValue(name, value)
     try:
         femgpu.start("early_")
-        for future in list(threaded_process.programs._ahead.values()):
+        for future, _ in list(threaded_process.programs._ahead.values()):
             future.result()
         own = {"vectors", "krylov", "multigrid", "basis_vectors", "multiply_sparse", "merge_lists", "claim"}
         assert sorted(builds.names) == sorted(own)
@@ -325,7 +366,7 @@ def test_start_leaves_other_options_alone(threaded_process, monkeypatch, given, 
         database.setValue(name, value)
     try:
         femgpu.start()
-        for future in list(threaded_process.programs._ahead.values()):
+        for future, _ in list(threaded_process.programs._ahead.values()):
             future.result()
     finally:
         for name in given:
@@ -365,8 +406,8 @@ def test_an_error_ahead_is_that_of_all_ranks_at_its_first_use(threaded_process):
             problem.solve()
 
 
-@pytest.mark.parametrize("signal", ["end", "error"])
-def test_a_process_that_ends_while_others_build(tmp_path, signal):
+@pytest.mark.parametrize("how", ["end", "error"])
+def test_a_process_that_ends_while_others_build(tmp_path, how):
     """It waits for what is under way, and leaves neither locks nor half files."""
     code = f"""
 import femgpu
@@ -376,9 +417,9 @@ Device.caches_programs = False
 made = Runtime(runtime.current().device, runtime.current().context)
 made.programs.threads = 2
 made.build_ahead([({SOURCE!r} % number, "put") for number in range(4)])
-{"" if signal == "end" else "raise ValueError('the end')"}
+{"" if how == "end" else "raise ValueError('the end')"}
 """
     environment = CHILD_ENVIRONMENT | {"FEMGPU_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
-    assert done.returncode == (signal == "error") and done.stderr.count("Error") == (signal == "error"), done.stderr
+    assert done.returncode == (how == "error") and done.stderr.count("Error") == (how == "error"), done.stderr
     assert {path.suffix for path in tmp_path.iterdir()} == {".bin"}

@@ -6,8 +6,6 @@ import math
 from collections.abc import Hashable
 
 import numpy as np
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 SOURCE, SINK = "source", "sink"
 # The flow is computed in 32-bit integers: capacities are rounded to a thousandth, or coarser if they are large.
@@ -33,6 +31,10 @@ class Cut:
 
     def source_side(self) -> dict[Hashable, None]:
         """The vertices on the source's side of a minimum cut, as few as possible, in the order of their edges."""
+        # Imported here: a tenth of a second and more, which forms without a state to store do not need.
+        from scipy.sparse import csr_matrix
+        from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
         size = len(self._numbers)
         ends = np.array(list(self._capacities), dtype=np.int32).reshape(-1, 2)
         capacities = csr_matrix((self._integers(), (ends[:, 0], ends[:, 1])), shape=(size, size))
