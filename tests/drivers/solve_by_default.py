@@ -43,15 +43,15 @@ def solve(name, dm, degree):
     return problem.snes.getLinearSolveIterations(), errors, problem._pair.chosen
 
 
-def main(cells=",".join(MESHES), degrees="1,2,3,4", names=",".join(NAMES)):
+def main(cells="", degrees="1,2,3,4", names=""):
     default_solver.SMALL = 0
     options = PETSc.Options()
     options.setValue("ksp_rtol", 1e-8)
     options.setValue("ksp_max_it", 2000)
     given, found, first = options.getAll(), {}, PETSc.COMM_WORLD.rank == 0
-    for cell in cells.split(","):
+    for cell in cells.split(",") if cells else MESHES:
         for degree in map(int, degrees.split(",")):
-            for name in names.split(","):
+            for name in names.split(",") if names else NAMES:
                 key = f"{name} {cell} {degree}"
                 try:
                     found[key] = solve(name, femgpu.mesh.box(MESHES[cell], cell=cell), degree)

@@ -10,7 +10,7 @@ import femgpu
 from femgpu.errors import SolverError
 from femgpu.solver import default_solver
 
-CG, GMRES = "femgpu.CG with femgpu.PMG", "femgpu.GMRES with femgpu.PMG"
+CG, GMRES, SADDLE = "femgpu.CG with femgpu.PMG", "femgpu.GMRES with femgpu.PMG", "femgpu.GMRES with femgpu.FieldSplit"
 PLAIN = "PETSc's defaults: "
 
 
@@ -89,7 +89,11 @@ def test_vectors_and_mixed_spaces():
         (u, p), (v, q) = ufl.split(w), ufl.split(z)
         return (inner(grad(u), grad(v)) - p * div(v) - q * div(u)) * dx
 
-    assert chosen(stokes, W).startswith(PLAIN)
+    assert chosen(stokes, W).startswith(SADDLE)
+    assert chosen(lambda w, z: stokes(w, z) - w[2] * z[2] * dx, W).startswith(SADDLE)
+    assert chosen(lambda w, z: stokes(w, z) + inner(grad(w[2]), grad(z[2])) * dx, W).startswith(PLAIN)
+    assert chosen(lambda w, z: stokes(w, z) + w[0] * w[0].dx(0) * z[0] * dx, W).startswith(PLAIN)
+    assert chosen(lambda w, z: inner(grad(w), grad(z)) * dx, W).startswith(PLAIN)
     species = femgpu.MixedSpace({"a": pair[2], "b": pair[2]})
 
     def reacting(w, z):
