@@ -10,6 +10,8 @@ from femgpu.solver.global_operator import GlobalOperator
 
 # Dofs, of all ranks, below which PETSc's defaults are as fast: an assembled matrix and its incomplete factors.
 SMALL = 10_000
+# Iterations of GMRES after which it restarts on saddle points, which take more than PETSc's 30.
+_RESTART = 60
 # Types of nonlinear solvers for which the Jacobian is a problem of its own; others have their demands on KSP.
 _NEWTON = ("", "newtonls", "ksponly")
 
@@ -40,6 +42,7 @@ def choose(snes: PETSc.SNES, operator: GlobalOperator, vec: PETSc.Vec) -> str:
     point = saddle(form)
     if isinstance(point, Saddle):
         _take(snes, "GMRES", "FieldSplit")
+        snes.getKSP().getPythonContext().restart = _RESTART
         return f"femgpu.GMRES with femgpu.FieldSplit: a saddle point, {point.elliptic} and {point.constraint}"
     if operator.local.space.num_dofs < SMALL:
         return f"PETSc's defaults: there are fewer than {SMALL} dofs"

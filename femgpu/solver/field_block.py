@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from mpi4py import MPI
+from petsc4py import PETSc
 
-from femgpu.forms import Form
+from femgpu.errors import FormError
+from femgpu.forms import Form, field_block
 from femgpu.solver.coarsening import LevelOperator
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.transfer import BoundaryRows
-from femgpu.spaces import FunctionSpace, SubSpace
+from femgpu.spaces import FunctionSpace, MixedSpace, SubSpace
 
 
 def places(part: SubSpace, space: FunctionSpace) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
@@ -53,3 +56,27 @@ class FieldBlock(LevelOperator):
         super().__init__(source, form, rows, source.local.settings, False, targets)
         self.map = source.local.runtime.upload(self.owned)
         self.update()
+
+
+def block_of(operator: GlobalOperator, rows: PETSc.IS) -> FieldBlock | None:
+    """The block of the field whose dofs are given, None where they are no field's or the block is zero; collective.
+
+    Args:
+        operator: of all fields.
+        rows: global numbers of dofs, on each rank those that it owns.
+    """
+    form, space = operator.local.form, operator.local.space
+    for field in space.fields if isinstance(space, MixedSpace) else ():
+        part = space.sub(field.name)
+        own = part.collapse()
+        if rows.getSize() != own.num_dofs:
+            continue
+        mine = places(part, own)[1] + space.numbering.first
+        if not space.mesh.mpi.allreduce(np.array_equal(mine, rows.indices), op=MPI.MIN):
+            continue
+        try:
+            found = field_block(form, field, own)
+        except FormError:
+            return None
+        return FieldBlock(operator, found, part, own, ("action", "diagonal")) if found.integrals else None
+    return None

@@ -205,3 +205,17 @@ def test_ranks_take_as_many_iterations(cell, degree):
     made = problem(laplace(u, v), u, ksp_rtol=1e-8, snes_type="ksponly")
     made.solve()
     assert made._pair.chosen.startswith(CG) and made.snes.getLinearSolveIterations() <= 14
+
+
+@pytest.mark.parametrize("method, given, expected", [("CG", {}, 2), ("GMRES", {}, 2), ("CG", {"ksp_norm_type": "natural"}, 3)])
+def test_eisenstat_and_walker_look_at_residuals(method, given, expected):
+    """With the unpreconditioned norm unless an option names another; without their tolerances PETSc's default stays."""
+    V = space(2, count=(6, 6))
+    u, v = femgpu.Function(V), ufl.TestFunction(V)
+    F = (1 + inner(grad(u), grad(u))) * inner(grad(u), grad(v)) * dx - 10 * v * dx
+    solver = {"ksp_type": "python", "ksp_python_type": f"femgpu.{method}", "pc_type": "jacobi"}
+    plain = problem(F, u, **solver)
+    assert plain.snes.getKSP().getNormType() == PETSc.KSP.NormType.PRECONDITIONED
+    made = problem(F, u, snes_ksp_ew=None, **solver, **given)
+    made.solve()
+    assert made.snes.getKSP().getNormType() == expected
