@@ -29,6 +29,8 @@ _TRANSPOSED = (
 
 # Data below this size tell whether the principal part is elliptic: a solid that is turned inside out is not.
 _MODERATE = 0.3
+# Points with such data where all is positive, as conductivities and viscosities are.
+_MILD = (_SIZES[:, 0] < _MODERATE) & (np.arange(_NUM_POINTS) % 2 == 1)
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,8 @@ def character(form: Form) -> Character:
         return Character(False, False, True, False)
     dim = form.space.mesh.dim
     directions = np.concatenate([np.eye(dim), np.random.default_rng(1).standard_normal((_NUM_DIRECTIONS, dim))])
-    # Coefficients are positive where all is, as conductivities are.
-    at = (_SIZES[:, 0] < _MODERATE) & (np.arange(_NUM_POINTS) % 2 == 1)
     outputs = [_sample(form, pointwise, 1) for pointwise in integrals]
-    symbols = [np.einsum("qcdij,mi,mj->qmcd", out["g3"][at], directions, directions) for out in outputs if "g3" in out]
+    symbols = [np.einsum("qcdij,mi,mj->qmcd", out["g3"][_MILD], directions, directions) for out in outputs if "g3" in out]
     fourth_order = any("g8" in out for out in outputs)
     return Character(
         elliptic=bool(symbols) and not fourth_order and all(_least(symbol) > _ROUNDING for symbol in symbols),
@@ -71,7 +71,7 @@ def character(form: Form) -> Character:
             for out in [_sample(form, pointwise, 1, flat=True)]
             for name in out.keys() & {"g1", "g2"}
         ),
-        positive=all(_least(out["g0"][at]) > -_ROUNDING for out in outputs if "g0" in out),
+        positive=all(_least(out["g0"][_MILD]) > -_ROUNDING for out in outputs if "g0" in out),
     )
 
 
@@ -115,7 +115,7 @@ def saddle(form: Form) -> Saddle | str:
             complement = schur_form(form, elliptic, constraint, space)
         except FormError:
             continue
-        values = [_sample(complement, i.jacobian, 1)["g0"].ravel() for i in complement.integrals if i.jacobian is not None]
+        values = [_sample(complement, i.jacobian, 1)["g0"][_MILD] for i in complement.integrals if i.jacobian is not None]
         signs = {sign for part in values for sign in np.sign(part[np.isfinite(part)])}
         if len(signs) == 1 and 0.0 not in signs:
             return Saddle(elliptic.name, constraint.name, is_symmetric(form))
