@@ -52,6 +52,9 @@ def main(cells="", degrees="1,2,3,4", names=""):
     for cell in cells.split(",") if cells else MESHES:
         for degree in map(int, degrees.split(",")):
             for name in names.split(",") if names else NAMES:
+                # Its degree is the pressure's: velocities end at 4, too.
+                if name == "stokes" and degree == 4:
+                    continue
                 key = f"{name} {cell} {degree}"
                 try:
                     found[key] = solve(name, femgpu.mesh.box(MESHES[cell], cell=cell), degree)

@@ -21,7 +21,9 @@ def check(found, num_ranks):
     """No more iterations than in the table, but for what rounding and partitions change, and the same solutions."""
     for case, (iterations, errors, chosen) in found.items():
         entry = TABLE[case]
-        assert 0 < iterations <= 1.25 * entry["iterations"][num_ranks - 1] + 3, (case, iterations, entry, chosen)
+        usual = entry["iterations"][num_ranks - 1]
+        # What has not been noted for so many ranks has to be solved.
+        assert iterations > 0 and (usual is None or iterations <= 1.25 * usual + 3), (case, iterations, entry, chosen)
         assert errors == pytest.approx(entry["errors"], rel=1e-3), case
 
 
