@@ -18,10 +18,10 @@ less; both are continuous. The pressure is determined up to a constant, which th
 -viscosity <1.0>         nu
 -output, -picture        velocity and pressure; the picture shows the speed
 
-The Schur complement of the pressure is spectrally equivalent to the pressure's mass matrix over -nu, which the driver hands to
--pc_type fieldsplit -pc_fieldsplit_type schur; the blocks are called velocity and pressure. Unless options say otherwise, GMRES has
-that preconditioner with LU (algebraic multigrid on several ranks) for the velocity. PETSc's LU of the whole matrix does not pivot,
-and fails.
+Where no option names a solver, femgpu takes GMRES preconditioned by fields on the device (femgpu.FieldSplit): multigrid for the
+velocity, and for the pressure the diagonal of its mass matrix over -nu, to which the Schur complement is spectrally equivalent.
+PETSc's -pc_type fieldsplit -pc_fieldsplit_type schur, whose blocks are called velocity and pressure, gets that mass matrix from the
+driver, and LU (algebraic multigrid on several ranks) for the velocity. PETSc's LU of the whole matrix does not pivot, and fails.
 
 Run lines:
 
@@ -69,8 +69,9 @@ def main():
 
 
 def set_solver(options):
-    """The solver of the docstring, where options say nothing else."""
-    if options.getString("pc_type", "fieldsplit") != "fieldsplit":
+    """What is left open of PETSc's solver by fields, where options ask for it."""
+    asked = any(name.startswith(("ksp_type", "pc_type", "pc_fieldsplit", "fieldsplit_")) for name in options.getAll())
+    if not asked or options.getString("pc_type", "fieldsplit") != "fieldsplit":
         return
     usual = {
         "ksp_type": "gmres",

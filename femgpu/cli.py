@@ -21,7 +21,7 @@ from femgpu.version import VERSION
 # Columns of tables that go into files or pipes: enough for the longest names of devices.
 _WIDTH = 240
 _BAKEOFF = tuple(f"bp{number}" for number in (1, 2, 3, 4, 5, 6, 10, 35, 30))
-_SOLVED = ("poisson", "elasticity", "hyperelasticity")
+_SOLVED = ("poisson", "elasticity", "hyperelasticity", "bracket")
 _WORKLOADS = ("ex12", "qdata", "assembly", "launch", "build", "cg", "solve", "tets", *_BAKEOFF)
 
 
@@ -164,9 +164,11 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--dofs", nargs="+", type=_count, help="lengths of vectors, about; default cg: 1e5 4e6, bp1 to bp6, solve: "
                        "1e6 1e7 on a GPU, tets 1e7 (at most 3e6 at degree 1), else 1e4")  # fmt: skip
     bench.add_argument("--problems", nargs="+", choices=[*(f"BP{i}" for i in range(1, 7)), *_SOLVED],
-                       help="of cg: CEED's bake-off problems; of solve: the others; default all")  # fmt: skip
-    bench.add_argument("--solvers", nargs="+", choices=("femgpu", "gamg", "jacobi"), help="of solve: femgpu.CG with femgpu.PMG, "
-                       "PETSc's CG with GAMG, femgpu.CG with the diagonal; default femgpu")  # fmt: skip
+                       help="of cg: CEED's bake-off problems; of solve: the others; default all but bracket, which wants "
+                       "-dm_plex_filename meshes/bracket.msh")  # fmt: skip
+    bench.add_argument("--solvers", nargs="+", choices=("femgpu", "double", "walker", "gamg", "jacobi"), help="of solve: "
+                       "femgpu.CG with femgpu.PMG, that in double precision, with -snes_ksp_ew, PETSc's CG with GAMG, femgpu.CG "
+                       "with the diagonal; default femgpu")  # fmt: skip
     bench.add_argument("--schedules", nargs="+", help="values of -femgpu_schedule, or all; default auto")
     bench.add_argument(
         "--plans", type=_count, help="of each schedule, that the bake-off problems time besides the choice; default 0"

@@ -1,14 +1,16 @@
 """Workload solve: whole solves as a user waits for them, by phase: mesh, space, problem, set-up of the preconditioner, solve.
 
-Each problem stands on a cube that was refined from a coarse one, hexahedra bent afterwards. It is solved as femgpu does by itself
-where nobody names a solver, and, as yardsticks, by PETSc's CG and GAMG on an assembled matrix and by femgpu's CG over the diagonal.
+Each problem stands on a cube that was refined from a coarse one, hexahedra bent afterwards, or, the bracket, on the mesh that
+`-dm_plex_filename` and `-dm_refine` name. It is solved as femgpu does by itself where nobody names a solver, and, as yardsticks, by
+PETSc's CG and GAMG on an assembled matrix and by femgpu's CG over the diagonal.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -16,7 +18,7 @@ import numpy as np
 import ufl
 from petsc4py import PETSc
 from rich.progress import track
-from ufl import dx, grad, inner
+from ufl import ds, dx, grad, inner
 
 from femgpu import mesh, runtime
 from femgpu.bench.solve_report import Result, Timing
@@ -26,13 +28,20 @@ from femgpu.solver import PMG, NonlinearProblem
 from femgpu.spaces import Constant, DirichletBC, Function, FunctionSpace, rigid_body_modes
 
 PROBLEMS = ("poisson", "elasticity", "hyperelasticity")
-SOLVERS = {
-    "femgpu": {"ksp_type": "python", "ksp_python_type": "femgpu.CG", "pc_type": "python", "pc_python_type": "femgpu.PMG"},
+_PMG = {"ksp_type": "python", "ksp_python_type": "femgpu.CG", "pc_type": "python", "pc_python_type": "femgpu.PMG"}
+SOLVERS: dict[str, dict[str, str | None]] = {
+    "femgpu": {**_PMG},
+    "double": {**_PMG, "pc_femgpu_pmg_precision": "double"},
+    "walker": {**_PMG, "snes_ksp_ew": None},
     "gamg": {"ksp_type": "cg", "pc_type": "gamg"},
     "jacobi": {"ksp_type": "python", "ksp_python_type": "femgpu.CG", "pc_type": "jacobi"},
 }
 # The least number of cells along an edge of the coarsest mesh; how far vertices are moved, in edges of the cube.
-_COARSE, _BEND = 5, 0.1
+_COARSE, _BEND = 10, 0.1
+# Of the bracket: Lame's parameters and the traction on its bore, in pascals.
+_STEEL, _PULL = (1e6, 2e6), -2e3
+# Its regions (`meshes/README.md`).
+_CLAMPED, _LOADED = 1, 2
 # Solves of the same problem whose coefficients differ: the first builds kernels and patterns, the fastest other one counts.
 _SOLVES = 3
 _RTOL = "1e-8"
@@ -48,18 +57,23 @@ def run(
         cells: types of cells, in 3D.
         degrees: of the spaces.
         sizes: dofs, about.
-        names: of `PROBLEMS`.
+        names: of `PROBLEMS`, or "bracket", which takes no cells and no sizes.
         solvers: of `SOLVERS`.
 
     Raises:
         DataError: where solvers differ in their solutions.
     """
-    cases = [(name, cell, degree, size) for name in names for cell in cells for degree in degrees for size in sizes]
+    cases = [
+        (name, cell, degree, size)
+        for name in names
+        for cell in (cells if name in PROBLEMS else ("tetrahedron",))
+        for degree in degrees
+        for size in (sizes if name in PROBLEMS else sizes[:1])
+    ]
     timings: list[Timing] = []
     for name, cell, degree, size in track(cases, description="solve", transient=True):
         norms = []
-        for solver in solvers:
-            timing, norm = _time(name, cell, degree, size, solver)
+        for timing, norm in _case(name, cell, degree, size, solvers):
             timings.append(timing)
             norms.append(norm)
         known = [norm for norm in norms if np.isfinite(norm)]
@@ -70,37 +84,46 @@ def run(
     return Result(str(runtime.current().device), timings)
 
 
-def _time(name: str, cell: str, degree: int, size: float, solver: str) -> tuple[Timing, float]:
-    """The phases of a problem's solves, and the norm of its solution; NaN where the solver does not get there."""
+def _case(name: str, cell: str, degree: int, size: float, solvers: Sequence[str]) -> Iterator[tuple[Timing, float]]:
+    """The phases of a problem's solves by each solver, and the norm of its solution; NaN where the solver does not get there."""
     comps = 1 if name == "poisson" else 3
     clock = _Clock()
-    dm = _cube(cell, (size / comps) ** (1 / 3) / degree)
+    dm = mesh.create() if name == "bracket" else _cube(cell, (size / comps) ** (1 / 3) / degree)
     mesh_s = clock.lap()
     V = FunctionSpace(dm, "Lagrange", degree, shape=(comps,) if comps > 1 else ())
     space_s = clock.lap()
-    problem, load = _problem(name, V, SOLVERS[solver])
-    if solver == "gamg" and comps > 1:
+    for solver in solvers:
+        yield _time(Timing(name, cell, degree, V.num_dofs, solver, mesh_s, space_s), V)
+
+
+def _time(timing: Timing, V: FunctionSpace) -> tuple[Timing, float]:
+    """The phases of a problem's solves on a space, and the norm of its solution."""
+    clock = _Clock()
+    problem, load = _problem(timing.problem, V, SOLVERS[timing.solver])
+    if timing.solver == "gamg" and V.num_comp > 1:
         problem.set_near_nullspace(rigid_body_modes(V))
-    problem_s = clock.lap()
-    setups, solves, totals = [], [], []
+    timing = replace(timing, problem_s=clock.lap())
+    setups, solves, totals, builds = [], [], [], []
     try:
         for number in range(_SOLVES):
             load.value = 1 + 0.1 * number
             problem.u.vec.set(0.0)
-            with _events("PCSetUp", "KSPSolve") as passed:
+            with _events("PCSetUp", "KSPSolve", "FGBuild") as passed:
                 clock.lap()
                 problem.solve()
                 totals.append(clock.lap())
             setups.append(passed["PCSetUp"])
             solves.append(passed["KSPSolve"])
+            builds.append(passed["FGBuild"])
     except SolverError:
-        return Timing(name, cell, degree, V.num_dofs, solver, mesh_s, space_s, problem_s), float("nan")
+        return timing, float("nan")
     fastest = min(range(1, _SOLVES), key=lambda number: totals[number])
     snes, norm = problem.snes, problem.u.vec.norm()
-    timing = Timing(
-        name, cell, degree, V.num_dofs, solver, mesh_s, space_s, problem_s,
+    timing = replace(
+        timing,
         first_solve_s=totals[0],
         first_setup_s=setups[0],
+        build_s=builds[0],
         setup_s=setups[fastest],
         solve_s=solves[fastest],
         total_s=totals[fastest],
@@ -109,7 +132,7 @@ def _time(name: str, cell: str, degree: int, size: float, solver: str) -> tuple[
         Mdofs=1e-6 * V.num_dofs * max(snes.getIterationNumber(), 1) / solves[fastest],
         levels=_levels(problem.runtime, snes.getKSP().getPC()),
         kernels=_kernel_share(problem),
-    )  # fmt: skip
+    )
     return timing, norm
 
 
@@ -128,23 +151,28 @@ def _cube(cell: str, parts: float) -> PETSc.DMPlex:
     return dm
 
 
-def _problem(name: str, V: FunctionSpace, options: dict[str, str]) -> tuple[NonlinearProblem, Constant]:
+def _problem(name: str, V: FunctionSpace, options: Mapping[str, str | None]) -> tuple[NonlinearProblem, Constant]:
     """A problem, and the coefficient that its solves differ in."""
     u, v, c = Function(V), ufl.TestFunction(V), Constant(V.dm, 1.0)
-    given = {**options, "ksp_rtol": _RTOL}
+    points, given = dx(degree=2 * V.degree), {**options, "ksp_rtol": _RTOL}
+    linear, newton = {**given, "snes_type": "ksponly"}, {**given, "ksp_rtol": "1e-3", "snes_rtol": "1e-8"}
     if name == "poisson":
-        residual = c * inner(grad(u), grad(v)) * dx - v * dx
-        return NonlinearProblem(residual, u, DirichletBC(V, 0.0), petsc_options={**given, "snes_type": "ksponly"}), c
-    clamped = DirichletBC(V, (0.0, 0.0, 0.0), lambda x: x[0] < 1e-9)
-    identity = ufl.Identity(3)
+        waves = np.prod([ufl.sin(np.pi * x) for x in ufl.SpatialCoordinate(V.ufl_domain())])
+        residual = c * inner(grad(u), grad(v)) * points - waves * v * points
+        return NonlinearProblem(residual, u, DirichletBC(V, 0.0), petsc_options=linear), c
+    clamped, identity = DirichletBC(V, (0.0, 0.0, 0.0), _CLAMPED if name == "bracket" else lambda x: x[0] < 1e-9), ufl.Identity(3)
     if name == "elasticity":
         strain = ufl.sym(grad(u))
-        residual = c * inner(2 * strain + ufl.tr(strain) * identity, grad(v)) * dx - v[2] * dx
-        return NonlinearProblem(residual, u, clamped, petsc_options={**given, "snes_type": "ksponly"}), c
+        residual = c * inner(2 * strain + ufl.tr(strain) * identity, grad(v)) * points - v[2] * points
+        return NonlinearProblem(residual, u, clamped, petsc_options=linear), c
     F = identity + grad(u)
-    inverse, points = ufl.inv(F).T, dx(degree=2 * V.degree)
-    residual = c * inner(F - inverse + 2 * ufl.ln(ufl.det(F)) * inverse, grad(v)) * points - 0.02 * v[2] * points
-    return NonlinearProblem(residual, u, clamped, petsc_options={**given, "ksp_rtol": "1e-3", "snes_rtol": "1e-8"}), c
+    inverse, bracket = ufl.inv(F).T, name == "bracket"
+    mu, la = _STEEL if bracket else (1.0, 2.0)
+    load = -c * _PULL * v[2] * ds(_LOADED) if bracket else -0.02 * v[2] * points
+    # Of the cube the stiffness changes from solve to solve, of the bracket the load.
+    stiffness = 1.0 if bracket else c
+    stress = mu * (F - inverse) + la * ufl.ln(ufl.det(F)) * inverse
+    return NonlinearProblem(stiffness * inner(stress, grad(v)) * points + load, u, clamped, petsc_options=newton), c
 
 
 class _Clock:

@@ -1,13 +1,15 @@
 """Weak forms to pointwise functions: UFL or C bodies in, records with OpenCL C text out. No petsc4py, no device.
 
 Public: `lower_form`, `bilinear_form`, `functional`, `LinearSystem`, `lower_expression`, `ExpressionValues`, `pull_back`,
-`split_states`, `transposed_action`, `PointwiseForm` and the records. Functions take UFL expressions once this is imported.
+`split_states`, `transposed_action`, `field_block`, `schur_form`, `PointwiseForm` and the records. Functions take UFL expressions
+once this is imported.
 
 Folders: `ufl` the front end, `c` the user's bodies, `graph` the expression graph that both stand on, `state` the cut of a
 Jacobian action between state and direction. `pull_back` takes pointwise functions to reference coordinates, `transpose` turns an
-action into that of the transposed Jacobian.
+action into that of the transposed Jacobian, `blocks` takes a Jacobian of several fields apart.
 """
 
+from femgpu.forms.blocks import field_block, schur_form
 from femgpu.forms.c.pointwise_form import PointwiseForm
 from femgpu.forms.pull_back import pull_back
 from femgpu.forms.records import Expression, Form, Integral, Pointwise
@@ -31,6 +33,7 @@ __all__ = [
     "StateSplit",
     "bilinear_form",
     "check_inputs",
+    "field_block",
     "functional",
     "is_equation",
     "lower_expression",
@@ -38,6 +41,7 @@ __all__ = [
     "pull_back",
     "rank",
     "residual_form",
+    "schur_form",
     "split_states",
     "transposed_action",
 ]

@@ -189,6 +189,11 @@ class Form(Lowered):
     mesh: Any = None
 
     @property
+    def state_space(self) -> Any:
+        """The space of the unknown, which the block of a field and a coarser level do not share; without one that of the form."""
+        return self.space if self.unknown is None else self.unknown.space
+
+    @property
     def wide(self) -> bool:
         """Whether it reads cells of other ranks, behind facets between two cells: its L-vectors hold their dofs, too."""
         mesh = self.mesh if self.space is None else self.space.mesh

@@ -1,7 +1,7 @@
 """Operators on L-vectors: residual, Jacobian action, diagonal, element matrices, functionals, and their numpy twin."""
 
 from femgpu.operators.assembly import Assembly, MatrixSource
-from femgpu.operators.character import Character, character, couples_displacements, is_symmetric
+from femgpu.operators.character import Character, Saddle, character, couples_displacements, is_symmetric, saddle
 from femgpu.operators.coarse_matrices import CoarseMatrices, Shown
 from femgpu.operators.columns import Columns, Groups
 from femgpu.operators.division import make_terms
@@ -23,6 +23,7 @@ __all__ = [
     "MatrixSource",
     "Nesting",
     "Pattern",
+    "Saddle",
     "Shown",
     "Term",
     "character",
@@ -30,6 +31,7 @@ __all__ = [
     "error_norm",
     "integrate",
     "is_symmetric",
+    "saddle",
     "make_terms",
     "norm",
 ]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from femgpu.forms import Form, Pointwise
+from femgpu.errors import FormError
+from femgpu.forms import Form, Pointwise, field_block, schur_form
 
 _NUM_POINTS, _NUM_DIRECTIONS = 32, 16
 # Sizes of the data: where exponentials of the large ones overflow, those of the small ones say it.
@@ -28,6 +29,8 @@ _TRANSPOSED = (
 
 # Data below this size tell whether the principal part is elliptic: a solid that is turned inside out is not.
 _MODERATE = 0.3
+# Points with such data where all is positive, as conductivities and viscosities are.
+_MILD = (_SIZES[:, 0] < _MODERATE) & (np.arange(_NUM_POINTS) % 2 == 1)
 
 
 @dataclass(frozen=True)
@@ -56,10 +59,8 @@ def character(form: Form) -> Character:
         return Character(False, False, True, False)
     dim = form.space.mesh.dim
     directions = np.concatenate([np.eye(dim), np.random.default_rng(1).standard_normal((_NUM_DIRECTIONS, dim))])
-    # Coefficients are positive where all is, as conductivities are.
-    at = (_SIZES[:, 0] < _MODERATE) & (np.arange(_NUM_POINTS) % 2 == 1)
     outputs = [_sample(form, pointwise, 1) for pointwise in integrals]
-    symbols = [np.einsum("qcdij,mi,mj->qmcd", out["g3"][at], directions, directions) for out in outputs if "g3" in out]
+    symbols = [np.einsum("qcdij,mi,mj->qmcd", out["g3"][_MILD], directions, directions) for out in outputs if "g3" in out]
     fourth_order = any("g8" in out for out in outputs)
     return Character(
         elliptic=bool(symbols) and not fourth_order and all(_least(symbol) > _ROUNDING for symbol in symbols),
@@ -70,8 +71,55 @@ def character(form: Form) -> Character:
             for out in [_sample(form, pointwise, 1, flat=True)]
             for name in out.keys() & {"g1", "g2"}
         ),
-        positive=all(_least(out["g0"][at]) > -_ROUNDING for out in outputs if "g0" in out),
+        positive=all(_least(out["g0"][_MILD]) > -_ROUNDING for out in outputs if "g0" in out),
     )
+
+
+@dataclass(frozen=True)
+class Saddle:
+    """The fields of a saddle point, by name.
+
+    Attributes:
+        elliptic: the field whose own block is elliptic.
+        constraint: the other one, a scalar, whose own block has no derivatives.
+        symmetric: whether the whole Jacobian is.
+    """
+
+    elliptic: str
+    constraint: str
+    symmetric: bool
+
+
+def saddle(form: Form) -> Saddle | str:
+    """The fields of a form whose Jacobian is a saddle point, or why it is none, in words.
+
+    That is one of two fields, the first (or second) of which has an elliptic block without advection, while the other is a scalar
+    whose block is algebraic, and coupled to the first one's divergence: its Schur complement is a mass matrix of one sign.
+    """
+    fields = form.space.fields
+    known = form.has_jacobian and all(i.jacobian is None or i.jacobian.evaluate is not None for i in form.integrals)
+    if len(fields) != 2 or not known:
+        return "it is for two fields, and for forms in UFL"
+    for elliptic, constraint in ((fields[0], fields[1]), (fields[1], fields[0])):
+        if not elliptic.continuous or constraint.num_comp != 1:
+            continue
+        space = form.space.sub(constraint.name)
+        block = field_block(form, elliptic, form.space.sub(elliptic.name))
+        kind = character(block)
+        if not kind.elliptic or kind.advective or not kind.positive:
+            continue
+        own = field_block(form, constraint, space)
+        if own.integrals and not character(own).algebraic:
+            continue
+        try:
+            complement = schur_form(form, elliptic, constraint, space)
+        except FormError:
+            continue
+        values = [_sample(complement, i.jacobian, 1)["g0"][_MILD] for i in complement.integrals if i.jacobian is not None]
+        signs = {sign for part in values for sign in np.sign(part[np.isfinite(part)])}
+        if len(signs) == 1 and 0.0 not in signs:
+            return Saddle(elliptic.name, constraint.name, is_symmetric(form))
+    return "none of its fields is elliptic, without advection, and coupled by its divergence to the other, a scalar"
 
 
 def couples_displacements(form: Form) -> bool:
@@ -112,7 +160,7 @@ def _is_symmetric(form: Form, pointwise: Pointwise, sides: int) -> bool:
 def _sample(form: Form, pointwise: Pointwise, sides: int, flat: bool = False) -> Mapping[str, np.ndarray]:
     """g0 to g8 at random data; `flat`: where u has no gradient."""
     assert pointwise.evaluate is not None
-    num_comp, dim = form.space.num_comp * sides, form.space.mesh.dim
+    num_comp, dim = form.state_space.num_comp * sides, form.space.mesh.dim
     generator = np.random.default_rng(0)
     sizes = {"x": dim, "n": dim}
     for array, size in (("u", num_comp), ("a", form.coefficient_offsets[-1] * sides)):

@@ -72,9 +72,10 @@ class FormOperator:
         with collective(self.mpi):
             needed = least_bytes(self.terms, self.arrays, self._planner.plans("residual"), settings)
             runtime.require(needed, f"the form on {self.mesh.num_cells} cells")
-            self.u, self.base, self.w, self.out = (runtime.empty(self.vector_bytes) for _ in range(4))
+            self.u, self.w, self.out = (runtime.empty(self.vector_bytes) for _ in range(3))
+            self.base = runtime.empty(form.state_space.storage(form.wide).num_local * self.scalar.itemsize)
             for buffer in (self.u, self.base, self.w):
-                runtime.zero(buffer, self.vector_bytes)
+                runtime.zero(buffer, buffer.size)
             self.inputs = Inputs(form, settings.precision, runtime, self.mesh)
 
     def _divide(self) -> None:
@@ -86,8 +87,7 @@ class FormOperator:
         self.applications: dict[str, list[Application]] = {}
         self.splits: dict[Application, StateSplit] = {}
         self.refusals, self._fresh = dict[str, None](), set[str]()
-        self._flops: dict[str, float] = {}
-        self._gathers: dict[str, GatherSum] = {}
+        self._flops, self._gathers = dict[str, float](), dict[str, GatherSum]()
         self._sums: dict[Any, GatherSum] = {}
         self._segments: Segments | None = None
         self._matrix: Any = None

@@ -200,8 +200,7 @@ class Term:
     def fields(self, pointwise: Pointwise) -> list[FieldData]:
         """The fields that a pointwise function reads, state first, then direction, then coefficients."""
         form = self.form
-        unknown = form.unknown.space if form.unknown is not None else form.space
-        found = list(read_fields("u", "u", self._fields(unknown), 0, pointwise)) + list(
+        found = list(read_fields("u", "u", self._fields(form.state_space), 0, pointwise)) + list(
             read_fields("w", "w", self._fields(form.space), 0, pointwise)
         )
         for i, (function, offset) in enumerate(zip(form.coefficients, form.coefficient_offsets[:-1], strict=True)):

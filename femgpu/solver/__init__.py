@@ -3,6 +3,7 @@
 from femgpu.solver.ahead import start
 from femgpu.solver.assembly import assemble
 from femgpu.solver.chebyshev_type import Chebyshev
+from femgpu.solver.field_split import FieldSplit
 from femgpu.solver.krylov_types import CG, FCG, FGMRES, GMRES, MINRES, BiCGStab
 from femgpu.solver.linear_problem import LinearProblem
 from femgpu.solver.matrix import JacobianContext
@@ -22,6 +23,7 @@ __all__ = [
     "AssembledPC",
     "BiCGStab",
     "Chebyshev",
+    "FieldSplit",
     "FormMatrix",
     "JacobianContext",
     "LinearProblem",

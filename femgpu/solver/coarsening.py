@@ -78,7 +78,8 @@ class LevelOperator:
         if local.scalar == other.scalar:
             local.read_state_of(other)
             return
-        vectors = Vectors(runtime, other.num_local, mpi, single=local.scalar == np.float32)
+        num_state = form.state_space.storage(form.wide).num_local
+        vectors = Vectors(runtime, num_state, mpi, single=local.scalar == np.float32)
         for given, own in ((other.base, local.base), (other.inputs.base_rate, local.inputs.base_rate)):
             if own is not None:
                 self._casts.append(vectors.kernel("take", None, given, own, file=FILE))

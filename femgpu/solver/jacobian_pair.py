@@ -91,6 +91,7 @@ class JacobianPair:
             DeviceError: for ViennaCL vectors on several ranks, which do not go with an assembled matrix.
         """
         local, kind, pmat = self._operator.local, self._settings.jacobian, self._settings.pmat
+        default_solver.follow_tolerances(snes)
         if not self._known:
             local.build_ahead(self.targets)
             return
@@ -123,6 +124,7 @@ class JacobianPair:
             Whether the matrices are others now, which the solver has to be given.
         """
         kind = snes.getKSP().getPC().getType() or "none"
+        default_solver.follow_tolerances(snes)
         if self._types != default_solver.types(snes):
             self.chosen = ""
         if not self._known or self.assembled or self._settings.pmat == "none" or kind in _NO_ENTRIES:

@@ -12,6 +12,7 @@ from femgpu import log, petsc_c
 from femgpu.errors import OptionError, collective
 from femgpu.operators import Assembly, Columns, Groups, is_symmetric
 from femgpu.solver.device_vec import check_vector
+from femgpu.solver.field_block import FieldBlock, block_of
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.shared_rows import SharedRows
 from femgpu.solver.state_watch import StateWatch
@@ -118,11 +119,44 @@ class JacobianContext:
         """Another Mat on the same operators; it shares the state."""
         return create_matfree(self.operator, self.template, self._watch)
 
+    def createSubMatrix(  # noqa: N802
+        self, mat: PETSc.Mat, rows: PETSc.IS, columns: PETSc.IS, out: PETSc.Mat | None = None
+    ) -> PETSc.Mat:
+        """The block of a field as a matrix-free Jacobian of its own, at the state of now; other parts are PETSc's virtual ones.
+
+        Asked again with what it gave, it takes that to the state.
+        """
+        context = out.getPythonContext() if out is not None and out.getType() == PETSc.Mat.Type.PYTHON else None
+        if isinstance(context, BlockContext):
+            self.current()
+            context.block.update()
+            return out
+        block = block_of(self.current(), rows) if rows.equal(columns) else None
+        if block is None:
+            return PETSc.Mat().createSubMatrixVirtual(mat, rows, columns) if out is None else out
+        return _create(BlockContext(block))
+
+
+class BlockContext(JacobianContext):
+    """Context of the Mat of one field of several.
+
+    Args:
+        block: its operators.
+    """
+
+    def __init__(self, block: FieldBlock):
+        super().__init__(block.operator, block.space.dm.createGlobalVec())
+        self.block = block
+
 
 def create_matfree(operator: GlobalOperator, template: PETSc.Vec, watch: StateWatch | None = None) -> Jacobian:
     """A python Mat over the Jacobian action, see `JacobianContext`."""
-    sizes = template.getSizes()
-    mat = Jacobian().createPython((sizes, sizes), JacobianContext(operator, template, watch), comm=template.getComm())
+    return _create(JacobianContext(operator, template, watch))
+
+
+def _create(context: JacobianContext) -> Jacobian:
+    sizes = context.template.getSizes()
+    mat = Jacobian().createPython((sizes, sizes), context, comm=context.template.getComm())
     mat.setUp()
     return mat
 

@@ -65,7 +65,8 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool, is_zero: bool, chosen
         parts.append(f"{name}: {why}")
         if len(form.space.fields) > 1:
             parts.append(
-                f"the zeros on the diagonal of a saddle point need -{prefix}pc_type fieldsplit -{prefix}pc_fieldsplit_type schur "
+                f"the zeros on the diagonal of a saddle point need -{prefix}pc_type python -{prefix}pc_python_type "
+                f"femgpu.FieldSplit, -{prefix}pc_type fieldsplit -{prefix}pc_fieldsplit_type schur "
                 f"-{prefix}pc_fieldsplit_schur_precondition selfp, or -{prefix}pc_type jacobi with many iterations"
             )
         else:

@@ -179,9 +179,7 @@ class PMG(Ahead):
         self._let_go()
         space, prefix = operator.local.space, pc.getOptionsPrefix() or ""
         if not all(field.continuous and field.degree == space.degree for field in space.fields):
-            raise FormError(
-                f"femgpu.PMG on {space}: it takes continuous fields of one degree; take another -{prefix}pc_type (fieldsplit, say)"
-            )
+            raise FormError(f"femgpu.PMG on {space}: it takes continuous fields of one degree; take femgpu.FieldSplit, say")
         degrees = self._options.degrees or _halves(space.degree)
         if degrees and degrees[0] >= space.degree:
             if degrees != (1,):

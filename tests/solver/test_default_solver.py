@@ -10,7 +10,7 @@ import femgpu
 from femgpu.errors import SolverError
 from femgpu.solver import default_solver
 
-CG, GMRES = "femgpu.CG with femgpu.PMG", "femgpu.GMRES with femgpu.PMG"
+CG, GMRES, SADDLE = "femgpu.CG with femgpu.PMG", "femgpu.GMRES with femgpu.PMG", "femgpu.GMRES with femgpu.FieldSplit"
 PLAIN = "PETSc's defaults: "
 
 
@@ -89,7 +89,11 @@ def test_vectors_and_mixed_spaces():
         (u, p), (v, q) = ufl.split(w), ufl.split(z)
         return (inner(grad(u), grad(v)) - p * div(v) - q * div(u)) * dx
 
-    assert chosen(stokes, W).startswith(PLAIN)
+    assert chosen(stokes, W).startswith(SADDLE)
+    assert chosen(lambda w, z: stokes(w, z) - w[2] * z[2] * dx, W).startswith(SADDLE)
+    assert chosen(lambda w, z: stokes(w, z) + inner(grad(w[2]), grad(z[2])) * dx, W).startswith(PLAIN)
+    assert chosen(lambda w, z: stokes(w, z) + w[0] * w[0].dx(0) * z[0] * dx, W).startswith(PLAIN)
+    assert chosen(lambda w, z: inner(grad(w), grad(z)) * dx, W).startswith(PLAIN)
     species = femgpu.MixedSpace({"a": pair[2], "b": pair[2]})
 
     def reacting(w, z):
@@ -201,3 +205,17 @@ def test_ranks_take_as_many_iterations(cell, degree):
     made = problem(laplace(u, v), u, ksp_rtol=1e-8, snes_type="ksponly")
     made.solve()
     assert made._pair.chosen.startswith(CG) and made.snes.getLinearSolveIterations() <= 14
+
+
+@pytest.mark.parametrize("method, given, expected", [("CG", {}, 2), ("GMRES", {}, 2), ("CG", {"ksp_norm_type": "natural"}, 3)])
+def test_eisenstat_and_walker_look_at_residuals(method, given, expected):
+    """With the unpreconditioned norm unless an option names another; without their tolerances PETSc's default stays."""
+    V = space(2, count=(6, 6))
+    u, v = femgpu.Function(V), ufl.TestFunction(V)
+    F = (1 + inner(grad(u), grad(u))) * inner(grad(u), grad(v)) * dx - 10 * v * dx
+    solver = {"ksp_type": "python", "ksp_python_type": f"femgpu.{method}", "pc_type": "jacobi"}
+    plain = problem(F, u, **solver)
+    assert plain.snes.getKSP().getNormType() == PETSc.KSP.NormType.PRECONDITIONED
+    made = problem(F, u, snes_ksp_ew=None, **solver, **given)
+    made.solve()
+    assert made.snes.getKSP().getNormType() == expected

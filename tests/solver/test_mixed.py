@@ -54,15 +54,18 @@ def error(w):
 
 
 @pytest.mark.parallel([1, 3])
-@pytest.mark.parametrize("pmat", ["assembled", "none"])
+@pytest.mark.parametrize("pmat", ["assembled", "none", "multigrid"])
 def test_fieldsplit_by_name(set_options, pmat):
-    set_options("schur_", femgpu_pmat=pmat, **SCHUR)
+    """Blocks of a matrix-free Jacobian are such themselves, which femgpu.PMG takes."""
+    set_options("schur_", **SCHUR, femgpu_pmat="assembled" if pmat == "assembled" else "none")
+    if pmat == "multigrid":
+        set_options("schur_", fieldsplit_velocity_pc_type="python", fieldsplit_velocity_pc_python_type="femgpu.PMG")
     w, problem = stokes(taylor_hood(), "schur_")
     problem.solve()
     assert error(w) < 1e-14
     splits = problem.snes.getKSP().getPC().getFieldSplitSubKSP()
     assert [ksp.getOptionsPrefix() for ksp in splits][:2] == ["schur_fieldsplit_velocity_", "schur_fieldsplit_pressure_"]
-    kinds = {"assembled": ("seqaij", "mpiaij"), "none": ("submatrix",)}[pmat]
+    kinds = {"assembled": ("seqaij", "mpiaij"), "none": ("python",), "multigrid": ("python",)}[pmat]
     assert splits[0].getOperators()[1].getType() in kinds
 
 
