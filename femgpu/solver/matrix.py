@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
-from femgpu import log, petsc_c
+from femgpu import log, petsc_blocks, petsc_c
 from femgpu.errors import OptionError, collective
 from femgpu.operators import Assembly, Columns, Groups, is_symmetric
 from femgpu.solver.device_vec import check_vector
@@ -77,6 +79,8 @@ class JacobianContext:
         multTranspose: y = J^T x, None where the form does not know its Jacobian.
     """
 
+    _blocks: Any = None
+
     def __init__(self, operator: GlobalOperator, template: PETSc.Vec, watch: StateWatch | None = None):
         self.operator = operator
         self.template = template
@@ -106,6 +110,17 @@ class JacobianContext:
         """D = diagonal of J."""
         self.current().diagonal(d)
 
+    def offer_blocks(self, mat: PETSc.Mat) -> None:
+        """Lets the Mat tell PCPBJACOBI the inverses of its diagonal blocks."""
+        context = weakref.ref(self)  # what PETSc is given does not keep the operators
+
+        def inverses(size: int) -> npt.NDArray[np.float64]:
+            found = context()
+            assert found is not None
+            return found.current().invert_blocks(size).read()
+
+        self._blocks = petsc_blocks.give_inverse_blocks(mat, inverses)
+
     def scale(self, mat: PETSc.Mat, factor: float) -> None:
         """Multiplies J by a number, until it is evaluated anew; TS does that where it solves for initial rates."""
         self.operator.factor *= factor
@@ -122,8 +137,11 @@ class JacobianContext:
 def create_matfree(operator: GlobalOperator, template: PETSc.Vec, watch: StateWatch | None = None) -> Jacobian:
     """A python Mat over the Jacobian action, see `JacobianContext`."""
     sizes = template.getSizes()
-    mat = Jacobian().createPython((sizes, sizes), JacobianContext(operator, template, watch), comm=template.getComm())
+    context = JacobianContext(operator, template, watch)
+    mat = Jacobian().createPython((sizes, sizes), context, comm=template.getComm())
+    mat.setBlockSize(template.getBlockSize())
     mat.setUp()
+    context.offer_blocks(mat)
     return mat
 
 
