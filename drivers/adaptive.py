@@ -1,7 +1,7 @@
 """Laplace's equation around a corner that turns inwards, on meshes that are refined where the error is.
 
-Strong form, u given on the whole boundary; of the mesh that the options name, a box or a file, the quarter to the right of the middle
-of its bounding box and below it is cut out:
+Strong form, u given on the whole boundary; of the mesh that the options name, a box or a file, the quarter to the right of the
+middle of its bounding box and below it is cut out:
 
     -div(grad u) = 0
 
@@ -9,14 +9,14 @@ Weak form: find u with its boundary values and, for all v that vanish there,
 
     int grad u . grad v dx = 0
 
-Exact solution: u = r^(2/3) sin(2 theta / 3) around the corner, whose derivatives are not bounded there. So on meshes that are refined
-everywhere the error of grad u falls as N^(-1/3) in 2D, N the dofs, whatever the degree; where cells are refined by their shares of it
-it falls as N^(-degree/2).
+Exact solution: u = r^(2/3) sin(2 theta / 3) around the corner, whose derivatives are not bounded there. So on meshes that are
+refined everywhere the error of grad u falls as N^(-1/3) in 2D, N the dofs, whatever the degree; where cells are refined by their
+shares of it, it falls as N^(-degree/2).
 
-A cell's share of the squared error is estimated by what is left of the equation in it, and by half of what grad u . n jumps by at its
-facets, as large as they are (Babuska and Rheinboldt, SIAM J. Numer. Anal. 15, 1978):
+A cell's share of the squared error is estimated by what is left of the equation in it, and by what grad u . n jumps by at its facets,
+each of which belongs to two cells by half (Babuska and Rheinboldt, SIAM J. Numer. Anal. 15, 1978):
 
-    h^2 int (div grad u)^2 dx + h/2 int [grad u . n]^2 dS
+    h^2 int (div grad u)^2 dx + int {h} [grad u . n]^2 / 2 dS
 
 -refinement adaptive      the cells that have -fraction <0.5> of the estimated error
             uniform       all cells
@@ -35,7 +35,7 @@ import math
 import common
 import ufl
 from petsc4py import PETSc
-from ufl import div, dot, dS, grad, inner, jump
+from ufl import div, dS, grad, inner, jump
 
 import femgpu
 
