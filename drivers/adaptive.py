@@ -13,8 +13,8 @@ Exact solution: u = r^(2/3) sin(2 theta / 3) around the corner, whose derivative
 refined everywhere the error of grad u falls as N^(-1/3) in 2D, N the dofs, whatever the degree; where cells are refined by their
 shares of it, it falls as N^(-degree/2).
 
-A cell's share of the squared error is estimated by what is left of the equation in it, and by what grad u . n jumps by at its facets,
-each of which belongs to two cells by half (Babuska and Rheinboldt, SIAM J. Numer. Anal. 15, 1978):
+A cell's share of the squared error is estimated by what is left of the equation in it, and by what grad u . n jumps by at its
+facets, each of which belongs to two cells by half (Babuska and Rheinboldt, SIAM J. Numer. Anal. 15, 1978):
 
     h^2 int (div grad u)^2 dx + int {h} [grad u . n]^2 / 2 dS
 

@@ -21,9 +21,9 @@ _BROKEN = ("Discontinuous Lagrange", "DG", "DP", "DQ")
 # Families that UFL's users may name, and what to take instead.
 _REMEDIES = {
     ("Real", "R"): (
-        "a number that all cells share couples all dofs, in dense rows of the matrix: for a mean that is to be fixed take "
-        "problem.set_nullspace(femgpu.constant_modes(V)), for a condition on an integral a penalty or a second problem for its "
-        "multiplier, for a known number femgpu.Constant"
+        "a number that all cells share makes dense rows of the matrix; for a mean that is open take problem.set_nullspace("
+        "femgpu.constant_modes(V)), for a Lagrange multiplier of c . u = m two solves, A x = b and A y = c: u = x - y (c . x - "
+        "m) / (c . y); for a known number femgpu.Constant"
     ),
     ("Bubble", "B", "enriched"): (
         "PETSc has no finite element with these functions, and no order of their dofs: take degree 2 in place of degree 1 with "
