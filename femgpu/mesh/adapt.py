@@ -26,7 +26,7 @@ def adapt(dm: PETSc.DMPlex, indicator: Any, fraction: float = 0.5) -> PETSc.DMPl
 
     Cells are marked after Doerfler (SIAM J. Numer. Anal. 33, 1996), and split in two by their longest edges, and again, until all
     of their edges are (Plaza and Carey, Appl. Numer. Math. 32, 2000); neighbours are split as far as it takes to leave no vertex
-    inside an edge. Labels follow, cells stay on their ranks. `new.interpolate(old)` takes functions from the old mesh to the new one.
+    inside an edge. Labels follow, cells stay on their ranks. `new.interpolate(old)` takes functions along.
 
     Args:
         dm: a mesh of triangles or tetrahedra.
