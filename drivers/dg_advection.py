@@ -27,7 +27,7 @@ Run lines:
 
     python drivers/dg_advection.py -dm_plex_box_faces 16,16 -petscspace_degree 2 -stepping explicit -solution rotation \
         -picture hill.png
-    python drivers/dg_advection.py -dm_plex_simplex 0 -dm_plex_box_faces 16,16 -ts_type cn -ts_monitor
+    python drivers/dg_advection.py -dm_plex_simplex 0 -dm_plex_box_faces 16,16 -ts_type cn -pc_type pbjacobi -ts_monitor
     mpiexec -n 2 python drivers/dg_advection.py -dm_plex_dim 3 -dm_plex_box_faces 4,4,4 -ts_max_time 0.1 -output hill.vtu
     python drivers/dg_advection.py -dm_plex_dim 3 -dm_plex_simplex 0 -dm_plex_box_faces 6,6,6 -stepping explicit -ts_max_time 0.25
 """

@@ -22,7 +22,7 @@ h the mean of the diameters of both cells. On the boundary the same terms hold u
 
 Run lines:
 
-    python drivers/dg_poisson.py -dm_plex_box_faces 16,16 -petscspace_degree 2 -ksp_type cg -pc_type jacobi -ksp_converged_reason
+    python drivers/dg_poisson.py -dm_plex_box_faces 16,16 -petscspace_degree 2 -ksp_type cg -pc_type pbjacobi -ksp_converged_reason
     python drivers/dg_poisson.py -dm_plex_simplex 0 -dm_plex_box_faces 16,16 -solution interface -petscspace_degree 3 \
         -ksp_type cg -pc_type lu -femgpu_jacobian assembled -picture dg.png
     mpiexec -n 2 python drivers/dg_poisson.py -dm_plex_dim 3 -dm_plex_box_faces 4,4,4 -petscspace_degree 1 -ksp_type cg \

@@ -12,6 +12,7 @@ import numpy as np
 FOLDER = Path(__file__).parents[1] / "drivers"
 sys.path.insert(0, str(FOLDER))
 
+import adaptive  # noqa: E402
 import advection_diffusion  # noqa: E402
 import bratu  # noqa: E402
 import common  # noqa: E402
@@ -33,6 +34,7 @@ __all__ = [
     "NONLINEAR",
     "PROBLEMS",
     "Case",
+    "adaptive",
     "advection_diffusion",
     "bratu",
     "common",

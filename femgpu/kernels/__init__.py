@@ -8,6 +8,7 @@ from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.tables import pack_tables
 from femgpu.kernels.transfers import (
     CG_STEPS,
+    block_kernels,
     children_kernels,
     entry_kernels,
     interpolation_kernels,
@@ -35,6 +36,7 @@ __all__ = [
     "Table",
     "Wish",
     "Work",
+    "block_kernels",
     "children_kernels",
     "entry_kernels",
     "interpolation_kernels",

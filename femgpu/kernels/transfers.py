@@ -66,6 +66,17 @@ def entry_kernels(place: str) -> str:
     return "\n".join([*macros, source("common.cl"), source("places.cl"), source("entries.cl")])
 
 
+def block_kernels(precision: str, group_size: int) -> str:
+    """The program of the blocks on a matrix's diagonal (`cl/diagonal_blocks.cl`).
+
+    Args:
+        precision: of L-vectors.
+        group_size: items that invert a block.
+    """
+    macros = [*type_macros(precision), f"#define GROUP_SIZE {group_size}"]
+    return "\n".join([*macros, source("common.cl"), source("diagonal_blocks.cl")])
+
+
 def children_kernels(num_nodes: int) -> str:
     """The program that makes element matrices of those of a refined mesh (`cl/children.cl`).
 

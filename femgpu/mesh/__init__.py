@@ -1,5 +1,6 @@
 """Meshes: DMPlex made, read and understood; geometry and regions in bulk arrays."""
 
+from femgpu.mesh.adapt import adapt
 from femgpu.mesh.block import Block
 from femgpu.mesh.box import box
 from femgpu.mesh.create import create
@@ -9,4 +10,4 @@ from femgpu.mesh.read import read
 from femgpu.mesh.refine import refine
 from femgpu.mesh.restriction import FieldShape, set_fields
 
-__all__ = ["Block", "FieldShape", "Mesh", "box", "create", "mark", "read", "refine", "set_fields"]
+__all__ = ["Block", "FieldShape", "Mesh", "adapt", "box", "create", "mark", "read", "refine", "set_fields"]

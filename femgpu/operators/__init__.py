@@ -4,6 +4,7 @@ from femgpu.operators.assembly import Assembly, MatrixSource
 from femgpu.operators.character import Character, Saddle, character, couples_displacements, is_symmetric, saddle
 from femgpu.operators.coarse_matrices import CoarseMatrices, Shown
 from femgpu.operators.columns import Columns, Groups
+from femgpu.operators.diagonal_blocks import DiagonalBlocks
 from femgpu.operators.division import make_terms
 from femgpu.operators.form_operator import FormOperator
 from femgpu.operators.functional import integrate
@@ -17,6 +18,7 @@ __all__ = [
     "Character",
     "CoarseMatrices",
     "Columns",
+    "DiagonalBlocks",
     "FormOperator",
     "Groups",
     "Interpolation",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import product
 from typing import Any, cast
 
@@ -10,12 +11,15 @@ import numpy as np
 
 from femgpu.element import FacetQuadrature, LagrangeElement, choose_rules
 from femgpu.errors import FormError
-from femgpu.forms import Form, Integral, check_inputs
+from femgpu.forms import Form, Integral, Pointwise, check_inputs
 from femgpu.mesh import Block, Mesh
 from femgpu.mesh.block import places
 from femgpu.operators.term import Pairs, Term, read_fields
 from femgpu.options import Settings
 from femgpu.spaces import Field
+
+# What pointwise functions write that multiplies derivatives, and second derivatives that they read.
+_DERIVATIVES = {"f1", "f2", *(f"g{number}" for number in range(1, 9)), "u_xx", "w_xx", "a_xx"}
 
 
 def _coefficients_read(form: Form, integral: Integral) -> list[Field]:
@@ -53,7 +57,27 @@ def make_terms(form: Form, settings: Settings) -> list[Term]:
         else:
             terms += [term for block in mesh.blocks for term in _terms(form, integral, mesh, block, order)]
     counts = mesh.mpi.allreduce(np.array([term.num_cells for term in terms]))
-    return [term for term, count in zip(terms, counts, strict=True) if count]
+    return [part for term, count in zip(terms, counts, strict=True) if count for part in _on_facets(term)]
+
+
+def _on_facets(term: Term) -> list[Term]:
+    """A term; on facets between two cells and about values alone, one for the nodes there, and one for its element matrices."""
+    functions = term.integral.pointwise
+    names = {name for function in functions for name, _ in (*function.reads, *function.writes)}
+    if term.other is None or any(name.endswith("_x") or name in _DERIVATIVES for name in names):
+        return [term]
+    given = {(side, field) for side in term.sides for function in functions for field in _fields(term, side, function)}
+    traces = [side.trace(field.elements[side.block.index]) for side, field in given]
+    if any(len(set(map(len, trace.nodes))) > 1 for trace in traces):
+        return [term]
+    uses = ["traces"] if term.integral.jacobian is None else ["traces", "matrices"]
+    return [replace(term, use=use, other=None if term.other is None else replace(term.other, use=use)) for use in uses]
+
+
+def _fields(term: Term, side: Term, function: Pointwise) -> list[Field]:
+    """The fields of a term's side that a function reads or tests with."""
+    every = [*term.rows, *(data.field for data in term.fields(function))]
+    return [field for field in every if term.side(field) is side]
 
 
 def _terms(form: Form, integral: Integral, mesh: Mesh, block: Block, order: int) -> Iterable[Term]:

@@ -40,7 +40,7 @@ def least_bytes(
         cells |= arrays.missing(term, choice.plan, field_names(term, pointwise))
     total += sum(cells.values())
     if any(choice.plan.scatter == "evector" for _, _, choice in residual):
-        total += scalar * sum(term.num_cells * term.num_rows for term in terms)
+        total += scalar * sum(term.num_cells * term.num_rows for term in terms if term.use != "matrices")
     return total
 
 

@@ -76,7 +76,8 @@ class Segments:
             for i, field in enumerate(term.rows):
                 self.starts[number, i] = size
                 words = term.element(field).num_basis * field.num_comp
-                sizes[number, i] = -(-term.num_cells // block) * block * words
+                count = 0 if term.use == "matrices" else term.num_cells
+                sizes[number, i] = -(-count // block) * block * words
                 size += -(-sizes[number, i] // _ALIGNMENT) * _ALIGNMENT
         if size >= 2**31:
             raise PlanError(f"an E-vector of {size} entries exceeds 32-bit indices; use more ranks or -femgpu_scatter atomic")

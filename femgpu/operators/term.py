@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ from femgpu.spaces import Field, Space
 _CHUNK = 65536
 # Targets with a pointwise function of their own.
 _FUNCTIONS = ("residual", "action", "functional")
+# Those that are element matrices.
+_MATRICES = ("matrix", "entries", "wide entries")
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,26 @@ class FieldData:
     value: bool
     gradient: bool
     hessian: bool
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The functions of an element that are not zero on a facet, of each of a rule's facets equally many.
+
+    Attributes:
+        element: the element.
+        nodes: for each facet the numbers of its nodes, increasing.
+    """
+
+    element: LagrangeElement
+    nodes: tuple[tuple[int, ...], ...]
+    # No lattice has these nodes alone.
+    product: ClassVar[None] = None
+
+    @property
+    def num_basis(self) -> int:
+        """Functions on a facet."""
+        return len(self.nodes[0])
 
 
 class Pairs(NamedTuple):
@@ -78,6 +100,7 @@ class Term:
         facets: (num_cells,) which facet of the rule's list each is; None for integrals over cells.
         other: on facets between two cells, the same facets as the second cells have them; None: there is one cell.
         pairs: these facets among all between cells of these types.
+        use: "traces": all but element matrices, for which the nodes on the facets do; "matrices": these alone; empty: everything.
     """
 
     form: Form
@@ -90,6 +113,7 @@ class Term:
     facets: npt.NDArray[np.int32] | None = None
     other: Term | None = None
     pairs: Pairs | None = None
+    use: str = ""
 
     @property
     def sides(self) -> tuple[Term, ...]:
@@ -143,7 +167,7 @@ class Term:
         facets = None if self.facets is None else self.facets[entries]
         other = None if self.other is None else self.other.part(entries)
         pairs = None if self.pairs is None else self.pairs._replace(numbers=self.pairs.numbers[entries])
-        return Term(self.form, self.integral, self.mesh, self.block, cells, self.affine, self.quadrature, facets, other, pairs)
+        return replace(self, cells=cells, facets=facets, other=other, pairs=pairs)
 
     @property
     def blocks(self) -> tuple[int, ...]:
@@ -179,12 +203,14 @@ class Term:
         """(num_cells, num_rows) positions in the L-vector of the rows of each cell."""
         found = []
         for field in self.rows:
-            side = self.side(field)
-            found.append(field.dofs(side.block.index, slice(None) if side.cells is None else side.cells))
+            first = self.offsets(field)
+            found.append((first[:, :, None] + np.arange(field.num_comp, dtype=np.int32)).reshape(len(first), -1))
         return np.concatenate(found, axis=1)
 
     def pointwise(self, target: str) -> Pointwise | None:
         """The integral's function that residual, action, transposed (action), functional, diagonal or matrix need."""
+        if self.use and (target in _MATRICES) != (self.use == "matrices"):
+            return None
         if target == "transposed":
             return transposed_action(self.integral, self.dim)
         function: Pointwise | None = getattr(self.integral, target if target in _FUNCTIONS else "jacobian")
@@ -218,16 +244,26 @@ class Term:
         """The term of the cells that a field is of."""
         return self.sides[field.side]
 
-    def element(self, field: Field) -> LagrangeElement:
-        """A field's element on this term's cells."""
-        return field.elements[self.side(field).block.index]
+    def element(self, field: Field) -> Any:
+        """A field's element on this term's cells, or what there is of it on the facets."""
+        side = self.side(field)
+        element = field.elements[side.block.index]
+        return side.trace(element) if self.use == "traces" else element
+
+    def trace(self, element: LagrangeElement) -> Trace:
+        """The functions of an element on the rule's facets: those whose values at the points are not all zero."""
+        values = self.tabulate(element, False)[0]
+        return Trace(element, tuple(tuple(np.flatnonzero(np.abs(entry).max(axis=0)).tolist()) for entry in values))
 
     def offsets(self, field: Field) -> npt.NDArray[np.int32]:
         """(num_cells, num_basis) positions of a field's component 0 in its L-vector."""
-        side = self.side(field)
-        return side.subset(field.offsets[side.block.index])
+        side, element = self.side(field), self.element(field)
+        offsets = side.subset(field.offsets[side.block.index])
+        if isinstance(element, Trace):
+            offsets = np.take_along_axis(offsets, np.array(element.nodes)[side.facets], axis=1)
+        return offsets
 
-    def elements(self, fields: list[FieldData]) -> list[tuple[int, LagrangeElement]]:
+    def elements(self, fields: list[FieldData]) -> list[tuple[int, Any]]:
         """The distinct elements to tabulate, those of the first cells first: the test space's, and that of the coordinates last.
 
         Each with the number of the side that it is for.
@@ -236,8 +272,11 @@ class Term:
         wanted += [(number, side.coord_element) for number, side in enumerate(self.sides)]
         return sorted(dict.fromkeys(wanted), key=lambda entry: entry[0])
 
-    def tabulate(self, element: LagrangeElement, second: bool) -> list[npt.NDArray[np.float64]]:
-        """Values, gradients and, where asked for, second derivatives of an element at the points, facets first."""
+    def tabulate(self, element: Any, second: bool) -> list[npt.NDArray[np.float64]]:
+        """Values, gradients and, where asked for, second derivatives of an element, or a `Trace`, at the points, facets first."""
+        if isinstance(element, Trace):
+            every = self.tabulate(element.element, second)
+            return [np.stack([part[:, list(nodes)] for part, nodes in zip(array, element.nodes, strict=True)]) for array in every]
         flat = self.points.reshape(-1, self.dim)
         arrays = [*element.tabulate(flat), *([element.hessians(flat)] if second else [])]
         return [array.reshape(*self.points.shape[:2], *array.shape[1:]) for array in arrays]

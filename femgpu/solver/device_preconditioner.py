@@ -27,8 +27,8 @@ class DevicePreconditioner:
     """M of a KSP, kept from solve to solve.
 
     `none`, `jacobi`, `pbjacobi` and python PCs with a method `apply_buffers(pc, r, z)` work on the device; what they are made of is
-    computed anew where the matrix has changed. The diagonal of a matrix-free Jacobian of femgpu's comes from the device. Blocks,
-    and what jacobi takes from rows, come from PETSc's PC: what it makes of unit vectors. All other PCs get PETSc vectors.
+    computed anew where the matrix has changed. Diagonal and blocks of femgpu's matrix-free Jacobians come from the device; those
+    of others, and what jacobi takes from rows, from PETSc's PC: what it makes of unit vectors. All other PCs get PETSc vectors.
 
     Args:
         vectors: kernels and lengths.
@@ -59,7 +59,7 @@ class DevicePreconditioner:
         options = petsc_ksp.jacobi_options(pc) if kind == PETSc.PC.Type.JACOBI else None
         key = (pc.id, kind, options, pmat.id, pmat.stateGet())
         if key != self._key and not (petsc_ksp.is_reused(pc) and self._key[:3] == key[:3]):
-            self._kept = self._blocks(pc, pmat.getBlockSize()) if options is None else self._jacobi(pc, pmat, options)
+            self._kept = self._blocks(pc, pmat) if options is None else self._jacobi(pc, pmat, options)
             self._key = key
         return self._kept
 
@@ -79,17 +79,22 @@ class DevicePreconditioner:
             load(self._vectors.runtime, self._vecs[1], self._diagonal)
         return Preconditioner(self._diagonal)
 
-    def _blocks(self, pc: PETSc.PC, size: int) -> Preconditioner:
-        given, result = self._vecs
-        columns = np.empty((size, self._vectors.num_owned))
-        for component in range(size):
-            given.set(0.0)
-            given.array_w[component::size] = 1.0
-            pc.apply(given, result)
-            columns[component] = result.array_r
+    def _blocks(self, pc: PETSc.PC, pmat: PETSc.Mat) -> Preconditioner:
+        size, operator = pmat.getBlockSize(), operator_of(pmat)
+        if operator is not None and operator.blocks is not None:
+            # PETSc has just set the PC up.
+            buffer = operator.blocks.inverses
+        else:
+            given, result = self._vecs
+            inverses = np.empty((self._vectors.num_owned // size, size, size))
+            for column in range(size):
+                given.set(0.0)
+                given.array_w[column::size] = 1.0
+                pc.apply(given, result)
+                inverses[:, column] = result.array_r.reshape(-1, size)
+            buffer = self._vectors.runtime.upload(inverses)
         if size == 1:
-            return Preconditioner(self._vectors.runtime.upload(columns))
-        buffer = self._vectors.runtime.upload(columns)
+            return Preconditioner(buffer)
         multiply = self._vectors.kernel("block_multiply", np.int32(size), buffer, buffer, buffer, file=_FILE)
         return Preconditioner(apply=lambda r, z: multiply.bound({3: r, 4: z})())
 

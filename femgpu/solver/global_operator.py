@@ -13,6 +13,7 @@ from femgpu.kernels import vector_kernels
 from femgpu.operators.device import on_device
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
+from femgpu.solver.block_jacobi import BlockJacobi
 from femgpu.solver.conditions import Conditions
 from femgpu.solver.device_operator import DeviceOperator
 from femgpu.solver.device_vec import Staging
@@ -47,6 +48,7 @@ class GlobalOperator:
         factor: multiplies action and diagonal; 1 whenever the Jacobian has got a new state.
         linearised: whether the Jacobian has a state.
         any_rows: whether any dof of any rank is prescribed.
+        blocks: the inverse diagonal blocks that somebody asked for last.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class GlobalOperator:
         self._given_scale = scale
         self.factor = 1.0
         self.linearised = False
+        self.blocks: BlockJacobi | None = None
         self.refresh()
 
     def refresh(self) -> None:
@@ -149,6 +152,18 @@ class GlobalOperator:
         self.staging.written(d)
         if self.factor != 1.0:
             d.scale(self.factor)
+
+    def invert_blocks(self, size: int) -> BlockJacobi:
+        """The inverses of the Jacobian's diagonal blocks of `size` rows, at its state.
+
+        Raises:
+            SolverError: before the first `linearise`, and where a block has no inverse.
+        """
+        self._require_state()
+        if self.blocks is None or self.blocks.size != size:
+            self.blocks = BlockJacobi(self.device, size)
+        self.blocks.compute(self.factor)
+        return self.blocks
 
     def insert_values(self, x: PETSc.Vec, fraction: float = 1.0) -> None:
         """Moves the boundary rows of x to their values, or so far that a fraction of the way leads there."""

@@ -17,7 +17,7 @@ from femgpu.solver.state_watch import StateWatch
 from femgpu.spaces import Function
 
 # Preconditioners that need no entries of the matrix.
-_NO_ENTRIES = ("none", "jacobi", "shell", "python", "ksp", "mat")
+_NO_ENTRIES = ("none", "jacobi", "pbjacobi", "shell", "python", "ksp", "mat")
 # That which assembles by itself.
 _ASSEMBLED_PC = "femgpu.AssembledPC"
 # What PCJacobi makes of rows, not of the diagonal: rowmax, rowl1, rowsum.
@@ -101,11 +101,13 @@ class JacobianPair:
             pmat = "none" if pc in _NO_ENTRIES and (pc, rows[:4]) not in _ROWS else "assembled"
         assembles = kind == "assembled" or pmat == "assembled"
         inner = pc == "python" and PETSc.Options().getString(self._prefix + "pc_python_type", "") == _ASSEMBLED_PC
+        blocks = self._template.getBlockSize() if pc == "pbjacobi" and not assembles else 0
         wanted = {
-            "diagonal": self._operator.any_rows or (pc == "jacobi" and not assembles),
+            "diagonal": self._operator.any_rows or blocks == 1 or (pc == "jacobi" and not assembles),
+            "matrix": blocks > 1,
             "action": kind != "assembled",
-            local.assembly_target: assembles or inner,
         }
+        wanted[local.assembly_target] = wanted.get(local.assembly_target, False) or assembles or inner
         self.targets += [target for target, is_wanted in wanted.items() if is_wanted and target not in self.targets]
         local.build_ahead(self.targets)
         build_ahead(snes.getKSP(), local.runtime)

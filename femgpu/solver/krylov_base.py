@@ -26,6 +26,7 @@ _REASONS = {
     krylov.BREAKDOWN: Reason.DIVERGED_BREAKDOWN,
     krylov.EXACT: Reason.CONVERGED_HAPPY_BREAKDOWN,
 }
+_JACOBI = (PETSc.PC.Type.JACOBI, PETSc.PC.Type.PBJACOBI)
 _NORMS = {Norm.PRECONDITIONED: "preconditioned", Norm.UNPRECONDITIONED: "unpreconditioned", Norm.NATURAL: "natural"}
 
 
@@ -136,7 +137,7 @@ class KrylovType(Ahead, ABC):
 
     def programs(self, ksp: PETSc.KSP, device: Device) -> list[tuple[str, str]]:
         """Those of the method, and of a preconditioner that is a diagonal."""
-        return krylov.programs(device, (*self.files(ksp), *(["preconditioners.cl"] if ksp.getPC().getType() == "jacobi" else [])))
+        return krylov.programs(device, (*self.files(ksp), *(["preconditioners.cl"] if ksp.getPC().getType() in _JACOBI else [])))
 
     def create(self, ksp: PETSc.KSP) -> None:
         """Says which norms it computes."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
-from femgpu import log, petsc_c
+from femgpu import log, petsc_blocks, petsc_c
 from femgpu.errors import OptionError, collective
 from femgpu.operators import Assembly, Columns, Groups, is_symmetric
 from femgpu.solver.device_vec import check_vector
@@ -78,6 +80,8 @@ class JacobianContext:
         multTranspose: y = J^T x, None where the form does not know its Jacobian.
     """
 
+    _blocks: Any = None
+
     def __init__(self, operator: GlobalOperator, template: PETSc.Vec, watch: StateWatch | None = None):
         self.operator = operator
         self.template = template
@@ -106,6 +110,17 @@ class JacobianContext:
     def getDiagonal(self, mat: PETSc.Mat, d: PETSc.Vec) -> None:  # noqa: N802
         """D = diagonal of J."""
         self.current().diagonal(d)
+
+    def offer_blocks(self, mat: PETSc.Mat) -> None:
+        """Lets the Mat tell PCPBJACOBI the inverses of its diagonal blocks."""
+        context = weakref.ref(self)  # what PETSc is given does not keep the operators
+
+        def inverses(size: int) -> npt.NDArray[np.float64]:
+            found = context()
+            assert found is not None
+            return found.current().invert_blocks(size).read()
+
+        self._blocks = petsc_blocks.give_inverse_blocks(mat, inverses)
 
     def scale(self, mat: PETSc.Mat, factor: float) -> None:
         """Multiplies J by a number, until it is evaluated anew; TS does that where it solves for initial rates."""
@@ -157,7 +172,9 @@ def create_matfree(operator: GlobalOperator, template: PETSc.Vec, watch: StateWa
 def _create(context: JacobianContext) -> Jacobian:
     sizes = context.template.getSizes()
     mat = Jacobian().createPython((sizes, sizes), context, comm=context.template.getComm())
+    mat.setBlockSize(context.template.getBlockSize())
     mat.setUp()
+    context.offer_blocks(mat)
     return mat
 
 

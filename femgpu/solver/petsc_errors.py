@@ -10,7 +10,7 @@ from typing import Any
 
 from petsc4py import PETSc
 
-from femgpu import petsc_ksp
+from femgpu import petsc_blocks, petsc_ksp
 from femgpu.errors import OptionError, SolverError, petsc_words
 from femgpu.solver.solver_types import TIME_METHODS, type_remedy
 
@@ -84,7 +84,7 @@ def petsc_errors(solver: PETSc.Object, reading: bool = False) -> Iterator[None]:
             _leave_solves(ksp)
             # A method that restarts sets it while it goes on.
             ksp.setInitialGuessNonzero(guess)
-        cause = _root(error)
+        cause = petsc_blocks.raised(error) or _root(error)
         if isinstance(cause, PETSc.Error) and cause.ierr == _RAISED:
             cause = next((root for root in reversed(lost) if not isinstance(root, PETSc.Error)), cause)
         if isinstance(cause, PETSc.Error):

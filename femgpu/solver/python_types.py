@@ -91,6 +91,7 @@ class FormMatrix:
             bound = BoundForm(dm, mat.getOptionsPrefix() or "")
             bound.linearise(mat)
             self._bound, self._jacobian = bound, JacobianContext(bound.operator, bound.template)
+            self._jacobian.offer_blocks(mat)
         return self._jacobian
 
 

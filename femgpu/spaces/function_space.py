@@ -18,6 +18,21 @@ from femgpu.spaces.ufl_element import UFLLagrange
 
 _CONTINUOUS = ("Lagrange", "CG", "P", "Q")
 _BROKEN = ("Discontinuous Lagrange", "DG", "DP", "DQ")
+# Families that UFL's users may name, and what to take instead.
+_REMEDIES = {
+    ("Real", "R"): (
+        "a number that all cells share makes dense rows of the matrix; for a mean that is open take problem.set_nullspace("
+        "femgpu.constant_modes(V)), for a Lagrange multiplier of c . u = m two solves, A x = b and A y = c: u = x - y (c . x - "
+        "m) / (c . y); for a known number femgpu.Constant"
+    ),
+    ("Bubble", "B", "enriched"): (
+        "PETSc has no finite element with these functions, and no order of their dofs: take degree 2 in place of degree 1 with "
+        "bubbles (Taylor-Hood), or a stabilised form"
+    ),
+    ("Quadrature", "QE"): (
+        "its functions have no values between the points of a rule: take a DG space, and the same rule by dx(degree=n)"
+    ),
+}
 # PETSc counts the functions of a simplex by binomial coefficients, which end a little later.
 _MOST_DEGREE = 24
 
@@ -85,6 +100,9 @@ def _checked_shape(shape: Any) -> tuple[int, ...]:
 def _checked(family: str, degree: Any) -> tuple[int, bool]:
     """Degree and continuity of a family."""
     if family not in _CONTINUOUS + _BROKEN:
+        for names, remedy in _REMEDIES.items():
+            if family in names:
+                raise FormError(f"element family {family!r}: {remedy}")
         legal = ", ".join(_CONTINUOUS + _BROKEN)
         raise FormError(f"element family {family!r}: expected one of {legal}, then the degree: FunctionSpace(dm, 'Lagrange', 1)")
     if not isinstance(degree, int | np.integer) or not 0 <= degree <= _MOST_DEGREE:

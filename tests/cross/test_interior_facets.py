@@ -193,3 +193,33 @@ def test_functionals_against_the_oracle(name):
         for first, second, weights, normals in facets(K.mesh)
     ]
     assert abs(value - np.sum(np.concatenate(parts))) < 1e-12 * abs(np.concatenate(parts)).sum()
+
+
+@pytest.mark.parallel([1, 3])
+@pytest.mark.parametrize("cell", ["triangle", "prism"])
+def test_values_alone(cell, rng):
+    """Kernels for the nodes on facets compute what the element matrices of all nodes of both cells come to."""
+    dm = random_mesh(cell, (3, 2, 2)[: reference_cell(cell).dim], 7)
+    V = FunctionSpace(dm, "DG", 2, shape=2)
+    u, v, k = Function(V), ufl.TestFunction(V), Function(FunctionSpace(dm, "Lagrange", 1))
+    k.interpolate(lambda x: 1 + x[0])
+    upwind = ufl.max_value(ufl.FacetNormal(V.ufl_domain())[0], 0)
+    F = dot(u, v) * ufl.dx + k * dot(ufl.jump(u * u[0] * upwind), v("+") - 2 * v("-")) * dS(degree=6)
+    problem = NonlinearProblem(F, u, petsc_options={"pc_type": "none"})
+    uses = [(term.use, term.num_rows) for term in problem.operator.local.terms if term.other is not None]
+    assert {use for use, _ in uses} == {"traces", "matrices"} and len(uses) > 1
+    u.vec.setArray(rng.uniform(0, 1, u.vec.getLocalSize()))
+    matrix, w = problem.assemble_jacobian(), u.vec.duplicate()
+    w.setArray(rng.uniform(0, 1, w.getLocalSize()))
+    products = [w.duplicate() for _ in range(3)]
+    problem.jacobian.mult(w, products[0])
+    matrix.mult(w, products[1])
+    np.testing.assert_allclose(products[0].array_r, products[1].array_r, rtol=1e-12, atol=1e-14)
+    problem.jacobian.getDiagonal(products[0])
+    np.testing.assert_allclose(products[0].array_r, matrix.getDiagonal().array_r, rtol=1e-12, atol=1e-14)
+    # F is quadratic: its derivative at u times u is twice what is quadratic in it, and once the rest
+    problem.residual(u.vec, products[0])
+    matrix.mult(u.vec, products[1])
+    mass = NonlinearProblem(dot(u, v) * ufl.dx, u, petsc_options={"pc_type": "none"})
+    mass.residual(u.vec, products[2])
+    np.testing.assert_allclose(2 * products[0].array_r, products[1].array_r + products[2].array_r, rtol=1e-11, atol=1e-13)

@@ -216,6 +216,17 @@ def test_mixed_function_spaces_of_ufl_are_refused_by_name(space):
         NonlinearProblem(inner(grad(u), grad(v)) * dx + u * q * dx, u)
 
 
+def test_families_without_lagrange_functions_are_refused_by_name(space):
+    for family, said in (
+        ("Real", r".* dense rows of the matrix; .*set_nullspace.* Lagrange multiplier of c . u = m two solves"),
+        ("Bubble", "PETSc has no finite element with these functions"),
+        ("Quadrature", "its functions have no values between the points of a rule"),
+        ("RT", "expected one of Lagrange"),
+    ):
+        with pytest.raises(FormError, match=f"element family '{family}': {said}"):
+            FunctionSpace(space.dm, family, 3)
+
+
 def test_pointwise_c_that_does_not_compile(space):
     form = PointwiseForm(space, f0="f0[0] = u[0] + no_such_name;", g0="g0[0] = 1;")
     with pytest.raises(BuildError, match="no_such_name") as caught:

@@ -111,8 +111,9 @@ def test_the_diagonal_follows_the_matrix():
         {"pc_jacobi_type": "rowl1", "femgpu_pmat": "assembled"},
         {"pc_jacobi_type": "rowmax", "femgpu_pmat": "assembled"},
         {"pc_type": "pbjacobi"},
+        {"pc_type": "pbjacobi", "femgpu_pmat": "assembled"},
     ],
-    ids=["abs", "rowl1", "rowmax", "blocks"],
+    ids=["abs", "rowl1", "rowmax", "blocks", "assembled blocks"],
 )
 def test_jacobi_and_its_blocks(options):
     """On an elastic body, by its solver; the indefinite one has negative diagonal entries."""

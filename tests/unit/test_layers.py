@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2] / "femgpu"
 
-BASE = {"version", "caches", "errors", "forks", "leaving", "options", "log", "petsc_c", "petsc_ksp"}
+BASE = {"version", "caches", "errors", "forks", "leaving", "options", "log", "petsc_c", "petsc_blocks", "petsc_ksp"}
 LOWER = BASE | {"element", "mesh", "spaces"}
 # What each part may import besides itself.
 ALLOWED = {
@@ -19,6 +19,7 @@ ALLOWED = {
     "options": {"errors"},
     "log": {"errors"},
     "petsc_c": {"errors"},
+    "petsc_blocks": {"petsc_c"},
     "petsc_ksp": {"petsc_c"},
     "element": BASE,
     "mesh": BASE | {"element"},

@@ -150,3 +150,27 @@ def test_no_conditions_and_no_numbers():
     for wrong in ("x", float("nan"), None):
         with pytest.raises(DataError, match="diagonal .*: expected a finite number"):
             femgpu.assemble(u * v * dx, femgpu.DirichletBC(V, 0.0), diagonal=wrong)
+
+
+@pytest.mark.parallel([1, 2])
+def test_derivatives_with_respect_to_several_functions():
+    """UFL puts them into one space: the fields of a MixedSpace, in their order."""
+    dm = femgpu.mesh.box((3, 2), "triangle")
+    V, Q = femgpu.FunctionSpace(dm, "Lagrange", 2, shape=2), femgpu.FunctionSpace(dm, "DG", 1)
+    u, p, w = femgpu.Function(V), femgpu.Function(Q), femgpu.Function(femgpu.MixedSpace({"u": V, "p": Q}))
+    u.interpolate(lambda x: [1 + x[0] * x[1], x[1] ** 2])
+    p.interpolate(lambda x: 2 - x[0])
+    for field, part in zip(w.split(), (u, p), strict=True):
+        field.interpolate(part)
+
+    def energy(u, p):
+        return (inner(grad(u), grad(u)) + p * inner(u, u) + p**2 / 2) * dx
+
+    found, expected = (ufl.derivative(energy(*parts), of) for parts, of in (((u, p), (u, p)), (ufl.split(w), w)))
+    vectors = [femgpu.assemble(form) for form in (found, expected)]
+    np.testing.assert_array_equal(*(vector.array_r for vector in vectors))
+    matrices = [femgpu.assemble(ufl.derivative(form, of)) for form, of in ((found, (u, p)), (expected, w))]
+    matrices[0].axpy(-1.0, matrices[1])
+    assert matrices[0].norm() == 0 < matrices[1].norm()
+    step = femgpu.LinearProblem(ufl.derivative(found, (u, p)) == -found, petsc_options={"pc_type": "none"}).solve()
+    assert [field.ufl_shape for field in step.split()] == [(2,), ()]

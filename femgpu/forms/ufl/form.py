@@ -32,7 +32,7 @@ from femgpu.forms.ufl.preprocessing import (
     substitute,
 )
 from femgpu.forms.ufl.show import show
-from femgpu.forms.ufl.subfunctions import expand_parts
+from femgpu.forms.ufl.subfunctions import expand_parts, own_spaces
 from femgpu.forms.ufl.walk import Walk
 from femgpu.spaces import SubFunction, mesh_of
 
@@ -128,7 +128,7 @@ def functional(F: Any) -> Form:
 
 def _whole(form: Any) -> Any:
     # what is no form is refused by the checks that follow
-    return expand_parts(form) if isinstance(form, ufl.Form) else form
+    return expand_parts(own_spaces(form)) if isinstance(form, ufl.Form) else form
 
 
 def _highest_degree(*forms: Any) -> int:

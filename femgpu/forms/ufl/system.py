@@ -11,6 +11,7 @@ from femgpu.errors import FormError, told
 from femgpu.forms.ufl.check import check_form, check_same_space, rank
 from femgpu.forms.ufl.preprocessing import deep_recursion, ufl_errors
 from femgpu.forms.ufl.show import show
+from femgpu.forms.ufl.subfunctions import own_spaces
 from femgpu.spaces import Function, SubFunction
 
 
@@ -51,6 +52,7 @@ class LinearSystem:
                 a, L = ufl.system(a)
         if is_zero(L):
             L = None
+        a, L = own_spaces(a), own_spaces(L)
         check_form(a, 2, "the bilinear form")
         check_same_space(a, "the bilinear form")
         if L is not None:

@@ -9,14 +9,14 @@ void invert_diagonal(const int n, const int absolute, const int fix_zeros, __glo
   }
 }
 
-// z = B r, blocks of `size` rows; column c of all of them is vector c of d_blocks.
+// z = B r, blocks of `size` rows one after the other, column by column.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void block_multiply(const int n, const int size, __global const real *d_blocks, __global const real *d_r,
                     __global real *d_z) {
   FOR_EACH(i, n) {
-    const int first = i - i % size;
+    const int row = i % size;
     double sum = 0;
-    for (int c = 0; c < size; ++c) sum += d_blocks[(size_t)c * n + i] * d_r[first + c];
+    for (int c = i - row; c < i - row + size; ++c) sum += d_blocks[(size_t)c * size + row] * d_r[c];
     d_z[i] = (real)sum;
   }
 }
