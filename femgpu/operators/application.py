@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from femgpu.element import LagrangeElement
 from femgpu.forms import Pointwise
 from femgpu.kernels import Plan, Step, pack_tables, render
 from femgpu.operators.arrays import CellArrays
@@ -133,6 +135,30 @@ class Application:
         times = [kernel.measure(warmups, repetitions, seconds) for kernel in self.kernels]
         shortest = min(map(len, times))
         return np.sum([entry[:shortest] for entry in times], axis=0)
+
+
+def num_stored(application: Application, prescribed: npt.NDArray[np.uint8] | None) -> int:
+    """How many of the first entries of a result lie inside of the cells of one application, which stores them where it is told to.
+
+    PETSc numbers the dofs inside of cells first. Those of several blocks, or of some cells only, count as none.
+
+    Args:
+        application: the first of a target.
+        prescribed: (num_local,) entries that no launch writes.
+    """
+    term, plan = application.term, application.plan
+    if not plan.stores_inside or application.count < sum(block.num_cells for block in term.mesh.blocks):
+        return 0
+    inside = [(field, np.flatnonzero(_inside(term.element(field)))) for field in term.rows]
+    found = [(term.offsets(field)[:, nodes], field.num_comp) for field, nodes in inside if len(nodes)]
+    stop = max(int(offsets.max(initial=-1)) + comps for offsets, comps in found)
+    whole = sum(offsets.size * comps for offsets, comps in found) == stop
+    return stop if whole and (prescribed is None or not prescribed[:stop].any()) else 0
+
+
+def _inside(element: LagrangeElement) -> npt.NDArray[np.bool_]:
+    """(num_basis,) whether the nodes are inside of the cell."""
+    return element.reference.entity_of(element.nodes) == 0
 
 
 def label(term: Term, plan: Plan, step: Step) -> str:

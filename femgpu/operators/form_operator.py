@@ -12,7 +12,7 @@ import numpy.typing as npt
 from femgpu import log
 from femgpu.errors import FemgpuError, FormError, collective
 from femgpu.forms import Form, Pointwise, StateSplit
-from femgpu.operators.application import Application
+from femgpu.operators.application import Application, num_stored
 from femgpu.operators.arrays import CellArrays, scalar_type
 from femgpu.operators.division import make_terms
 from femgpu.operators.inputs import Inputs
@@ -87,6 +87,7 @@ class FormOperator:
         self.splits: dict[Application, StateSplit] = {}
         self.refusals, self._fresh = dict[str, None](), set[str]()
         self._flops: dict[str, float] = {}
+        self._overwritten: dict[str, int] = {}
         self._gathers: dict[str, GatherSum] = {}
         self._sums: dict[Any, GatherSum] = {}
         self._segments: Segments | None = None
@@ -164,7 +165,7 @@ class FormOperator:
         """`out` = diagonal of the Jacobian at `base`, likewise."""
         self._apply("diagonal", None, out)
 
-    def bind(self, target: str, source: Any, out: Any, dots: Any = None) -> list[Launch]:
+    def bind(self, target: str, source: Any, out: Any, dots: Any = None, fresh: bool = False) -> list[Launch]:
         """The launches that add a target to a buffer, atomic adds and sums over E-vectors side by side; collective at first.
 
         Args:
@@ -173,13 +174,22 @@ class FormOperator:
             out: buffer of the result.
             dots: buffer of `DOT_WORDS` doubles that the products of direction and result are added to, see `sums_dots`; None: they
                 are not computed.
+            fresh: whether `out` has zeros, or anything in its first `overwritten` entries, where nobody has added yet.
         """
         found = []
         for application in self.prepare(target):
-            found += application.bind({_SOURCES[target]: source, ("out",): out, ("dots",): dots})
+            # The first launch finds nothing inside of cells; those after it add.
+            buffers = {_SOURCES[target]: source, ("out",): out, ("dots",): dots, ("stores",): out if fresh and not found else None}
+            found += application.bind(buffers)
         if target in self._gathers:
             found += self._gathers[target].bind(out)
         return found
+
+    def overwritten(self, target: str) -> int:
+        """How many of the first entries of a result need no zeros: `fresh` launches store what they have inside of cells; collective at first."""
+        if target not in self._overwritten:
+            self._overwritten[target] = num_stored(self.prepare(target)[0], self._prescribed)
+        return self._overwritten[target]
 
     @property
     def sums_dots(self) -> bool:
@@ -236,8 +246,8 @@ class FormOperator:
         with log.event(EVENTS[target], self.flops(target), self.runtime.finish):
             if target in STATES:
                 self.store(target)
-            self.runtime.zero(out, self.vector_bytes)
-            for launch in self.bind(target, source, out):
+            self.runtime.zero(out, self.vector_bytes, self.overwritten(target) * self.scalar.itemsize)
+            for launch in self.bind(target, source, out, fresh=True):
                 launch()
 
     def _build(self, target: str) -> list[Application]:
