@@ -96,7 +96,7 @@ def shared_arrays(plan: Layouts) -> list[Array]:
     if plan.table_space != "__constant":
         arrays += [Array(side.name("d_tables"), "real", ("tables", "full", side.number)) for side in plan.work.sides]
     if plan.passes_lines:
-        arrays.append(Array("d_parts", "parts", ("parts",)))
+        arrays.append(Array("d_parts", "real", ("lines",)))
     return arrays
 
 

@@ -100,12 +100,11 @@ def _line_text(plan: Plan) -> str:
         arrays["LINE_MAP"] = np.stack([_product(part) for part in parts], axis=1)
     lines: list[str] = []
     if plan.splits and plan.passes_lines:
-        parts = parity_lines(plan)
-        lines.append(f"typedef struct {{ real numbers[{sum(part.size for part in parts.values())}]; }} parts;")
         start = 0
-        for name, part in parts.items():
+        for name, half in parity_lines(plan).items():
             lines.append(f"#define {name} (d_parts.numbers + {start})")
-            start += part.size
+            start += half.size
+        lines.append(f"typedef struct {{ real numbers[{start}]; }} parts;")
     elif plan.splits:
         arrays |= parity_lines(plan)
     numbers: list[str] = []

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from femgpu.element import LagrangeElement
 from femgpu.forms import Pointwise
 from femgpu.kernels import Plan, Step, pack_tables, render
 from femgpu.operators.arrays import CellArrays
@@ -52,6 +51,7 @@ class Application:
     ):
         self.term = term
         self.plan = plan
+        self._prescribed = arrays.prescribed
         self.first = first
         self.count = term.num_cells - first if count is None else count
         fields = field_names(term, pointwise)
@@ -98,6 +98,22 @@ class Application:
             found.append(kernel.bound({positions[role]: buffer for role, buffer in buffers.items() if role in positions}))
         return found
 
+    @cached_property
+    def num_stored(self) -> int:
+        """How many of the first entries of a result lie inside of the cells, and are stored where the role ("stores",) is bound.
+
+        PETSc numbers the dofs inside of cells first. Those of some cells only, or next to prescribed ones, count as none.
+        """
+        term = self.term
+        if not self.plan.stores_inside or self.count < sum(block.num_cells for block in term.mesh.blocks):
+            return 0
+        elements = [(field, term.element(field)) for field in term.rows]
+        inside = [(field, element.reference.entity_of(element.nodes) == 0) for field, element in elements]
+        found = [(term.offsets(field)[:, nodes], field.num_comp) for field, nodes in inside if nodes.any()]
+        stop = max(int(offsets.max(initial=-1)) + comps for offsets, comps in found)
+        whole = sum(offsets.size * comps for offsets, comps in found) == stop
+        return stop if whole and (self._prescribed is None or not self._prescribed[:stop].any()) else 0
+
     def __call__(self) -> None:
         """Enqueues the launches."""
         for kernel in self.kernels:
@@ -135,30 +151,6 @@ class Application:
         times = [kernel.measure(warmups, repetitions, seconds) for kernel in self.kernels]
         shortest = min(map(len, times))
         return np.sum([entry[:shortest] for entry in times], axis=0)
-
-
-def num_stored(application: Application, prescribed: npt.NDArray[np.uint8] | None) -> int:
-    """How many of the first entries of a result lie inside of the cells of one application, which stores them where it is told to.
-
-    PETSc numbers the dofs inside of cells first. Those of several blocks, or of some cells only, count as none.
-
-    Args:
-        application: the first of a target.
-        prescribed: (num_local,) entries that no launch writes.
-    """
-    term, plan = application.term, application.plan
-    if not plan.stores_inside or application.count < sum(block.num_cells for block in term.mesh.blocks):
-        return 0
-    inside = [(field, np.flatnonzero(_inside(term.element(field)))) for field in term.rows]
-    found = [(term.offsets(field)[:, nodes], field.num_comp) for field, nodes in inside if len(nodes)]
-    stop = max(int(offsets.max(initial=-1)) + comps for offsets, comps in found)
-    whole = sum(offsets.size * comps for offsets, comps in found) == stop
-    return stop if whole and (prescribed is None or not prescribed[:stop].any()) else 0
-
-
-def _inside(element: LagrangeElement) -> npt.NDArray[np.bool_]:
-    """(num_basis,) whether the nodes are inside of the cell."""
-    return element.reference.entity_of(element.nodes) == 0
 
 
 def label(term: Term, plan: Plan, step: Step) -> str:

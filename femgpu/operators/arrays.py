@@ -73,7 +73,7 @@ class CellArrays:
         """
         if array.role[0] == "prescribed":
             return self.mask
-        if array.role[0] == "parts":
+        if array.role[0] == "lines":
             parts = np.concatenate([part.ravel() for part in parity_lines(plan).values()])
             return np.void(parts.astype(real_type(plan.precision)).tobytes())
         if array.role[0] in _BOUND or (array.role == ("cells",) and term.numbers is None):

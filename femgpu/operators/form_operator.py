@@ -12,7 +12,7 @@ import numpy.typing as npt
 from femgpu import log
 from femgpu.errors import FemgpuError, FormError, collective
 from femgpu.forms import Form, Pointwise, StateSplit
-from femgpu.operators.application import Application, num_stored
+from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays, scalar_type
 from femgpu.operators.division import make_terms
 from femgpu.operators.inputs import Inputs
@@ -47,8 +47,7 @@ class FormOperator:
     Attributes:
         u: state of the residual, an L-vector in the storage precision `scalar`.
         base: state of the Jacobian.
-        w: direction.
-        out: result.
+        w, out: direction and result.
         inputs: coefficients, constants and rates.
         assembly_target: what fills sparse matrices: "entries", which are added to their values as they are computed, or "matrix".
         storage: how L-vectors hold the dofs of the test space.
@@ -87,7 +86,6 @@ class FormOperator:
         self.splits: dict[Application, StateSplit] = {}
         self.refusals, self._fresh = dict[str, None](), set[str]()
         self._flops: dict[str, float] = {}
-        self._overwritten: dict[str, int] = {}
         self._gathers: dict[str, GatherSum] = {}
         self._sums: dict[Any, GatherSum] = {}
         self._segments: Segments | None = None
@@ -172,24 +170,16 @@ class FormOperator:
             target: residual, action, transposed or diagonal. Actions read what is kept at the points: call `store` before.
             source: buffer of the state (residual) or the direction (action, transposed).
             out: buffer of the result.
-            dots: buffer of `DOT_WORDS` doubles that the products of direction and result are added to, see `sums_dots`; None: they
-                are not computed.
-            fresh: whether `out` has zeros, or anything in its first `overwritten` entries, where nobody has added yet.
+            dots: buffer of `DOT_WORDS` doubles that products of direction and result are added to, see `sums_dots`; None: none.
+            fresh: whether `out` is zero, but for its first entries, which the first application stores (`num_stored`).
         """
-        found = []
+        found, stores = [], out if fresh else None
         for application in self.prepare(target):
-            # The first launch finds nothing inside of cells; those after it add.
-            buffers = {_SOURCES[target]: source, ("out",): out, ("dots",): dots, ("stores",): out if fresh and not found else None}
-            found += application.bind(buffers)
+            found += application.bind({_SOURCES[target]: source, ("out",): out, ("dots",): dots, ("stores",): stores})
+            stores = None
         if target in self._gathers:
             found += self._gathers[target].bind(out)
         return found
-
-    def overwritten(self, target: str) -> int:
-        """How many of the first entries of a result need no zeros: `fresh` launches store what they have inside of cells; collective at first."""
-        if target not in self._overwritten:
-            self._overwritten[target] = num_stored(self.prepare(target)[0], self._prescribed)
-        return self._overwritten[target]
 
     @property
     def sums_dots(self) -> bool:
@@ -246,7 +236,7 @@ class FormOperator:
         with log.event(EVENTS[target], self.flops(target), self.runtime.finish):
             if target in STATES:
                 self.store(target)
-            self.runtime.zero(out, self.vector_bytes, self.overwritten(target) * self.scalar.itemsize)
+            self.runtime.zero(out, self.vector_bytes, self.prepare(target)[0].num_stored * self.scalar.itemsize)
             for launch in self.bind(target, source, out, fresh=True):
                 launch()
 

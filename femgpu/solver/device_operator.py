@@ -148,7 +148,7 @@ class DeviceOperator:
 
     def _preparing(self, target: str) -> Kernel:
         """What makes a result ready for the launches of a target."""
-        first = self.local.overwritten(target)
+        first = self.local.prepare(target)[0].num_stored
         if first not in self._prepare:
             self._prepare[first] = self.transfer.prepare_action(self.local.mask, first)
         return self._prepare[first]

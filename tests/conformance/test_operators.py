@@ -88,7 +88,7 @@ def test_cells_of_a_group_share_nodes(name, degree, schedule, rng):
 
 
 def check_grid(sample, rng):
-    """The action of a bake-off problem on a bent box, twice, is that of schedule cell; nodes inside of cells are overwritten first."""
+    """The action of a bake-off problem on a bent box, over NaN and then added once more, is that of schedule cell."""
     problem, results = PROBLEMS[sample.name], []
     form = bilinear_form(weak_form(problem, GridSpace(Grid((4, 2, 2)), sample.degree, problem.num_comp)))
     direction = rng.uniform(-1, 1, form.space.num_local)

@@ -582,12 +582,12 @@ void action(const int first, const int count, __global const scalar *restrict d_
         SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * sums[m];
         nodes[r] = sum;
       }
+      if (d_dots)
+        SHORT for (int n = 0; n < 3; ++n) r_dot += (double)nodes[n] * ((real)d_w[offsets[n] + c]);
       SHORT for (int n = 0; n < 3; ++n) {
         if (stores && n > 0 && n < 2) { d_out[offsets[n] + c] = (scalar)nodes[n] * r_scale; }
         else atomic_add_scalar(d_out + offsets[n] + c, (scalar)nodes[n] * r_scale);
       }
-      if (d_dots)
-        SHORT for (int n = 0; n < 3; ++n) r_dot += (double)nodes[n] * ((real)d_w[offsets[n] + c]);
     }
   }
   if (d_dots) add_dot(d_dots, r_dot);

@@ -536,13 +536,13 @@ void action(const int first, const int count, __global const scalar *restrict d_
       if (past < count) {
         int f0_offsets[9];
         SHORT for (int l = 0; l < 9; ++l) f0_offsets[l] = d_test0_offsets[AT_d_test0_offsets(cell, (l % 3) * 3 + (l / 3) * 9 + (item) * 1)];
+        if (d_dots)
+          SHORT for (int l = 0; l < 9; ++l) r_dot += (double)sums[l] * ((real)d_w[f0_offsets[l] + c]);
         const int stores = d_stores && item > 0 && item < 2;
         SHORT for (int l = 0; l < 9; ++l) {
           if (stores && l % 3 > 0 && l % 3 < 2 && l / 3 > 0 && l / 3 < 2) { d_out[f0_offsets[l] + c] = (scalar)sums[l] * r_scale; }
         else atomic_add_scalar(d_out + f0_offsets[l] + c, (scalar)sums[l] * r_scale);
         }
-        if (d_dots)
-          SHORT for (int l = 0; l < 9; ++l) r_dot += (double)sums[l] * ((real)d_w[f0_offsets[l] + c]);
       }
     }
   }

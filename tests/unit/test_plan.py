@@ -80,7 +80,7 @@ def test_barriers_and_local_memory_of_sum_factorisation():
     gpu = Limits(unroll=2048, group=128, local_bytes=1 << 17)
     (default, *_) = schedule_named("sumfact").plans(pencils.work, gpu, Wish())
     assert type(default) is SumfactPencilPlan and (default.items, default.cells) == (16, 2)
-    # As many items of a warp as possible have something to do, but a warp less is worth some idle items, and groups should fill registers.
+    # As many items of a warp as possible have something to do, but a warp less is worth some idle items; groups fill the registers.
     for q1d, cells in ((6, 5), (7, 3), (8, 1), (9, 1)):
         (default, *_) = schedule_named("sumfact").plans(sumfact(3, q1d, q1d).work, gpu, Wish())
         assert type(default) is SumfactPencilPlan and (default.items, default.cells) == (q1d**2, cells)

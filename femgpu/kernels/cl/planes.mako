@@ -17,7 +17,7 @@ SHORT for (int l = 0; l < ${lines}; ++l)
 SHORT for (int m = 0; m < ${second}; ++m)
           SHORT for (int n = 0; n < ${first}; ++n) ${f"{local}[m * {plane} + n] = {private}[m * {line} + n]" if into_local else f"{private}[m * {line} + n] = {local}[m * {plane} + n]"};\
 </%def>\
-## Adds component c of row i at an item's nodes, `sums`. Offsets are loaded before the first sum is added, for loads wait for sums.
+## Adds component c of row i at an item's nodes, `sums`. What is loaded comes before the first sum, for loads wait for sums.
 <%def name="scatter(plan, work, i, sums, row)">\
 <% p = sums.sizes.p1d %>\
       if (past < count) {
@@ -25,15 +25,15 @@ SHORT for (int m = 0; m < ${second}; ++m)
         int f${i}_offsets[${p * p}];
         SHORT for (int l = 0; l < ${p * p}; ++l) f${i}_offsets[l] = ${nodes.offset(work, f"test{i}", plan.node(p))};
 % endif
+% if plan.sums_dots:
+        if (d_dots)
+          SHORT for (int l = 0; l < ${p * p}; ++l) r_dot += (double)sums[l] * (${nodes.value(work, plan.direction(i, row), f"f{i}_offsets[l]", plan.node(p))});
+% endif
 % if plan.stores_inside:
         const int stores = d_stores && item > 0 && item < ${p - 1};
 % endif
         SHORT for (int l = 0; l < ${p * p}; ++l) {
           ${nodes.add(plan, i, row, f"f{i}_offsets[l]", plan.node(p), "sums[l]", " && ".join(f"l {by} {p} > 0 && l {by} {p} < {p - 1}" for by in "%/"))}
         }
-% if plan.sums_dots:
-        if (d_dots)
-          SHORT for (int l = 0; l < ${p * p}; ++l) r_dot += (double)sums[l] * (${nodes.value(work, plan.direction(i, row), f"f{i}_offsets[l]", plan.node(p))});
-% endif
       }
 </%def>\

@@ -311,13 +311,13 @@ ${sum_line(sums)}\
       ${lines.gather_back(plan, sums, "sums", "nodes")}
 % endif
 % endif
-      SHORT for (int n = 0; n < ${p}; ++n) {
-        ${nodes.add(plan, i, row, "offsets[n]", place_of(along, p), "nodes[n]", f"n > 0 && n < {p - 1}")}
-      }
 % if plan.sums_dots:
       if (d_dots)
         SHORT for (int n = 0; n < ${p}; ++n) r_dot += (double)nodes[n] * (${nodes.value(work, plan.direction(i, row), "offsets[n]", place_of(along, p))});
 % endif
+      SHORT for (int n = 0; n < ${p}; ++n) {
+        ${nodes.add(plan, i, row, "offsets[n]", place_of(along, p), "nodes[n]", f"n > 0 && n < {p - 1}")}
+      }
     }
   }
 % endfor

@@ -24,8 +24,8 @@ _CACHE_BYTES = 1 << 21
 # Items that a GPU runs in step, and what is left of a work-group's speed for each such warp that waits for the others at barriers
 # (0.93 to 0.98 on an H200).
 _WARP, _WARP_SHARE = 32, 0.955
-# Warps that the registers of a multiprocessor hold, at the 57 to 93 registers of a pencil's item. A group is there as a whole: of five
-# warps 20 fit, 4 % slower than 24.
+# Warps that the registers of a multiprocessor hold, at the 57 to 93 registers of a pencil's item. A group is there as a whole: in
+# groups of five 20 fit, which are 4 % slower than 24.
 _RESIDENT, _RESIDENT_POWER = 24, 0.2
 # Parameters that may be given together: cells of an item, items of a cell, pencils.
 _KINDS = ({"group_size", "lanes"}, {"items", "cells"}, {"pencils"}, {"planes"})
