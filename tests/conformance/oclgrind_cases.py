@@ -298,7 +298,7 @@ class AccountedRuntime(Runtime):
         self.kept.append(super().build(source, name))
         return self.kept[-1]
 
-    def zero(self, buffer, num_bytes):
+    def zero(self, buffer, num_bytes, first=0):
         """From the host: fills do not count as written."""
         self.write(buffer, np.zeros(num_bytes, np.uint8))
 
