@@ -60,8 +60,7 @@ _MOST = 65536
 OPTIONS = (
     Option("femgpu_schedule", str, "auto", "how work is laid out on the device",
            ("auto", "sumfact", "tiled", "cell", "transposed", "matrix"),
-           parameters=(("sumfact", ("group_size", "lanes", "items", "cells", "pencils", "split", "planes", "merged", "turned",
-                                    "derivatives")),
+           parameters=(("sumfact", ("group_size", "lanes", "items", "cells", "pencils", "planes", "derivatives")),
                        ("tiled", ("cells", "width", "parts", "points", "mma")),
                        ("cell", ("group_size",)), ("transposed", ("blocks", "batches")),
                        ("matrix", ("rows", "columns", "cells", "points")))),

@@ -5,7 +5,7 @@ from femgpu.kernels.plan import DOT_SLOTS, DOT_WORDS, TYPES, Plan
 from femgpu.kernels.render import render
 from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule_named
 from femgpu.kernels.step import Step, Wish
-from femgpu.kernels.tables import pack_tables
+from femgpu.kernels.tables import pack_tables, parity_lines
 from femgpu.kernels.transfers import (
     CG_STEPS,
     block_kernels,
@@ -43,6 +43,7 @@ __all__ = [
     "krylov_kernels",
     "nesting_kernels",
     "pack_tables",
+    "parity_lines",
     "render",
     "schedule_named",
     "sparse_kernels",

@@ -52,6 +52,16 @@ class Layouts(Protocol):
         """Whether direction times result is summed."""
         ...
 
+    @property
+    def passes_lines(self) -> bool:
+        """Whether parts of 1D matrices are passed by value."""
+        ...
+
+    @property
+    def stores_inside(self) -> bool:
+        """Whether results inside of cells may be stored."""
+        ...
+
 
 def input_arrays(plan: Layouts) -> list[Array]:
     """The cell's own data: fields, geometry, coordinates, facets."""
@@ -85,6 +95,8 @@ def shared_arrays(plan: Layouts) -> list[Array]:
     arrays = [Array("d_constants", "real", ("constants",))]
     if plan.table_space != "__constant":
         arrays += [Array(side.name("d_tables"), "real", ("tables", "full", side.number)) for side in plan.work.sides]
+    if plan.passes_lines:
+        arrays.append(Array("d_parts", "real", ("lines",)))
     return arrays
 
 
@@ -111,6 +123,8 @@ def result_arrays(plan: Layouts) -> list[Array]:
         arrays.append(Array("d_out", "scalar", ("out",), work.num_rows, moves=2, written=True))
         if plan.sums_dots:
             arrays.append(Array("d_dots", "double", ("dots",), written=True))
+        if plan.stores_inside:
+            arrays.append(Array("d_stores", "uchar", ("stores",)))
     elif work.sums:
         for i, row in enumerate(work.rows):
             own = replace(plan.node_layout, together=row.num_comp)

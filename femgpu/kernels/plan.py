@@ -121,6 +121,16 @@ class Plan(ABC):
         return False
 
     @property
+    def passes_lines(self) -> bool:
+        """Whether parts of 1D matrices are an argument, by value, and not literals."""
+        return False
+
+    @property
+    def stores_inside(self) -> bool:
+        """Whether the kernel stores what no other cell adds to, where it is told to (role ("stores",)), in place of adding it."""
+        return False
+
+    @property
     def layout(self) -> Layout:
         """Of arrays that neighbouring items read together."""
         return Layout("block", self.block) if self.block > 1 else Layout()

@@ -98,14 +98,15 @@ def _line_text(plan: Plan) -> str:
         B, D = one.B[:1], one.D[:1]
         parts = [[D if axis == along else B for axis in range(work.dim)] for along in range(work.dim)]
         arrays["LINE_MAP"] = np.stack([_product(part) for part in parts], axis=1)
-    if plan.splits:
-        arrays |= {
-            f"{name}_{part}": half
-            for name, matrix in tuple(arrays.items())
-            if name == "LINE_D" or name.startswith("LINE_B")
-            for part, half in zip(("EVEN", "ODD"), parity_parts(matrix), strict=True)
-        }
     lines: list[str] = []
+    if plan.splits and plan.passes_lines:
+        start = 0
+        for name, half in parity_lines(plan).items():
+            lines.append(f"#define {name} (d_parts.numbers + {start})")
+            start += half.size
+        lines.append(f"typedef struct {{ real numbers[{start}]; }} parts;")
+    elif plan.splits:
+        arrays |= parity_lines(plan)
     numbers: list[str] = []
     for name, array in arrays.items():
         lines.append(f"#define {name} (d_lines + {len(numbers)})")
@@ -117,6 +118,18 @@ def _line_text(plan: Plan) -> str:
         return "\n".join([*lines, "#define RULE(p) (p)"])
     points = ", ".join(map(str, order.tolist()))
     return "\n".join([*lines, f"__constant int d_rule[{len(order)}] = {{{points}}};", "#define RULE(p) d_rule[p]"])
+
+
+def parity_lines(plan: Plan) -> dict[str, np.ndarray]:
+    """Even and odd parts of the 1D matrices that lines are multiplied by, by name."""
+    tensor = plan.work.tensor
+    assert tensor is not None
+    matrices = {"LINE_D": tensor.D} | {f"LINE_B{number}": tensor.factors[number].B for number in plan.tables}
+    return {
+        f"{name}_{part}": half
+        for name, matrix in matrices.items()
+        for part, half in zip(("EVEN", "ODD"), parity_parts(matrix), strict=True)
+    }
 
 
 def parity_parts(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

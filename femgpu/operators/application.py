@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ class Application:
     ):
         self.term = term
         self.plan = plan
+        self._prescribed = arrays.prescribed
         self.first = first
         self.count = term.num_cells - first if count is None else count
         fields = field_names(term, pointwise)
@@ -95,6 +97,22 @@ class Application:
         for kernel, positions in zip(self.kernels, self._positions, strict=True):
             found.append(kernel.bound({positions[role]: buffer for role, buffer in buffers.items() if role in positions}))
         return found
+
+    @cached_property
+    def num_stored(self) -> int:
+        """How many of the first entries of a result lie inside of the cells, and are stored where the role ("stores",) is bound.
+
+        PETSc numbers the dofs inside of cells first. Those of some cells only, or next to prescribed ones, count as none.
+        """
+        term = self.term
+        if not self.plan.stores_inside or self.count < sum(block.num_cells for block in term.mesh.blocks):
+            return 0
+        elements = [(field, term.element(field)) for field in term.rows]
+        inside = [(field, element.reference.entity_of(element.nodes) == 0) for field, element in elements]
+        found = [(term.offsets(field)[:, nodes], field.num_comp) for field, nodes in inside if nodes.any()]
+        stop = max(int(offsets.max(initial=-1)) + comps for offsets, comps in found)
+        whole = sum(offsets.size * comps for offsets, comps in found) == stop
+        return stop if whole and (self._prescribed is None or not self._prescribed[:stop].any()) else 0
 
     def __call__(self) -> None:
         """Enqueues the launches."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from femgpu.element import LagrangeElement
 from femgpu.errors import PlanError
-from femgpu.kernels import TYPES, Array, Layout, Plan
+from femgpu.kernels import TYPES, Array, Layout, Plan, parity_lines
 from femgpu.operators.columns import node_parts
 from femgpu.operators.term import Term
 from femgpu.runtime import Runtime
@@ -19,8 +19,8 @@ from femgpu.spaces import Field
 
 _NUMPY = {"double": np.float64, "float": np.float32, "int": np.int32, "uchar": np.uint8}
 
-# Roles of what belongs to those who launch: sums that somebody may want, a sparse matrix.
-_BOUND = ("dots", "places", "dofs", "values")
+# Roles of what belongs to those who launch: sums that somebody may want, whether results are new, a sparse matrix.
+_BOUND = ("dots", "stores", "places", "dofs", "values")
 # Roles of what changes when the mesh moves.
 _MOVING = ("geometry", "coords")
 # Cells that are packed at a time: what is made on the way stays in the processor's cache.
@@ -73,6 +73,9 @@ class CellArrays:
         """
         if array.role[0] == "prescribed":
             return self.mask
+        if array.role[0] == "lines":
+            parts = np.concatenate([part.ravel() for part in parity_lines(plan).values()])
+            return np.void(parts.astype(real_type(plan.precision)).tobytes())
         if array.role[0] in _BOUND or (array.role == ("cells",) and term.numbers is None):
             return None
         key, make = self._entry(term, plan, array, fields, tables)

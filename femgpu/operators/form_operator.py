@@ -47,8 +47,7 @@ class FormOperator:
     Attributes:
         u: state of the residual, an L-vector in the storage precision `scalar`.
         base: state of the Jacobian.
-        w: direction.
-        out: result.
+        w, out: direction and result.
         inputs: coefficients, constants and rates.
         assembly_target: what fills sparse matrices: "entries", which are added to their values as they are computed, or "matrix".
         storage: how L-vectors hold the dofs of the test space.
@@ -164,19 +163,20 @@ class FormOperator:
         """`out` = diagonal of the Jacobian at `base`, likewise."""
         self._apply("diagonal", None, out)
 
-    def bind(self, target: str, source: Any, out: Any, dots: Any = None) -> list[Launch]:
+    def bind(self, target: str, source: Any, out: Any, dots: Any = None, fresh: bool = False) -> list[Launch]:
         """The launches that add a target to a buffer, atomic adds and sums over E-vectors side by side; collective at first.
 
         Args:
             target: residual, action, transposed or diagonal. Actions read what is kept at the points: call `store` before.
             source: buffer of the state (residual) or the direction (action, transposed).
             out: buffer of the result.
-            dots: buffer of `DOT_WORDS` doubles that the products of direction and result are added to, see `sums_dots`; None: they
-                are not computed.
+            dots: buffer of `DOT_WORDS` doubles that products of direction and result are added to, see `sums_dots`; None: none.
+            fresh: whether `out` is zero, but for its first entries, which the first application stores (`num_stored`).
         """
-        found = []
+        found, stores = [], out if fresh else None
         for application in self.prepare(target):
-            found += application.bind({_SOURCES[target]: source, ("out",): out, ("dots",): dots})
+            found += application.bind({_SOURCES[target]: source, ("out",): out, ("dots",): dots, ("stores",): stores})
+            stores = None
         if target in self._gathers:
             found += self._gathers[target].bind(out)
         return found
@@ -236,8 +236,8 @@ class FormOperator:
         with log.event(EVENTS[target], self.flops(target), self.runtime.finish):
             if target in STATES:
                 self.store(target)
-            self.runtime.zero(out, self.vector_bytes)
-            for launch in self.bind(target, source, out):
+            self.runtime.zero(out, self.vector_bytes, self.prepare(target)[0].num_stored * self.scalar.itemsize)
+            for launch in self.bind(target, source, out, fresh=True):
                 launch()
 
     def _build(self, target: str) -> list[Application]:

@@ -204,10 +204,10 @@ class Runtime:
             cl.enqueue_copy(self.queue, target, source, byte_count=num_bytes)
             self.num_copies += 1
 
-    def zero(self, buffer: Any, num_bytes: int) -> None:
-        """Fills the buffer with zero bytes, in order of the queue."""
-        if num_bytes:
-            self._fills.enqueue(buffer, num_bytes)
+    def zero(self, buffer: Any, num_bytes: int, first: int = 0) -> None:
+        """Fills the buffer with zero bytes, in order of the queue; from byte `first` on, or up to 15 bytes before it."""
+        if num_bytes > first:
+            self._fills.enqueue(buffer, num_bytes, first // 16 * 16)
             self.num_fills += 1
 
     def copy_bandwidth(self) -> float:
@@ -230,11 +230,11 @@ class Runtime:
             self._copy_bandwidth = 2 * size / min(times)
         return self._copy_bandwidth
 
-    def measure_zero(self, buffer: Any, num_bytes: int) -> float:
-        """Median seconds of ten fills of a buffer with zeros, by device events where the queue can record them."""
+    def measure_zero(self, buffer: Any, num_bytes: int, first: int = 0) -> float:
+        """Median seconds of ten fills of a buffer with zeros, by device events where the queue can record them; see `zero`."""
         with self.profiled():
             self.finish()
-            fill = partial(self._fills.event, buffer, num_bytes)
+            fill = partial(self._fills.event, buffer, num_bytes, first // 16 * 16)
             return float(np.median([self.seconds(fill) for _ in range(10)]))
 
     def finish(self) -> None:

@@ -10,7 +10,7 @@ from femgpu.forms import Form
 from femgpu.operators import FormOperator
 from femgpu.operators.planner import EVENTS
 from femgpu.options import Settings
-from femgpu.runtime import Launch, Runtime
+from femgpu.runtime import Kernel, Launch, Runtime
 from femgpu.solver.transfer import BoundaryRows, Transfer
 
 # Pairs of buffers whose launches are remembered: more than a Krylov method goes through between restarts.
@@ -51,7 +51,7 @@ class DeviceOperator:
         with collective(space.mesh.mpi):
             self.transfer = Transfer(space, rows, settings.precision, runtime, single)
             self.direct = self.transfer.same and self.transfer.halo is None
-            self._prepare = self.transfer.prepare_action(self.local.mask) if self.direct else None
+        self._prepare: dict[int, Kernel] = {}
         self._bound, self._bends = runtime.bindings(_PAIRS), self.local.bends
 
     def residual(self, t: Any, out: Any) -> None:
@@ -138,14 +138,20 @@ class DeviceOperator:
         key = (target, t.int_ptr, out.int_ptr, prepared, None if dots is None else dots.int_ptr)
         found = self._bound.get(key)
         if found is None:
-            assert self._prepare is not None
             if t.int_ptr == out.int_ptr:
                 raise DataError("an action reads its direction while it writes its result; expected two buffers, got one")
-            found = [self._prepare.bound({3: t, 4: out})] if not prepared else []
-            found += self.local.bind(target, t, out, dots)
+            found = [] if prepared else [self._preparing(target).bound({4: t, 5: out})]
+            found += self.local.bind(target, t, out, dots, fresh=not prepared)
             buffers = (t, out) if dots is None else (t, out, dots)
             self._bound.put(key, found, tuple(map(self.runtime.holds, buffers)))
         return found
+
+    def _preparing(self, target: str) -> Kernel:
+        """What makes a result ready for the launches of a target."""
+        first = self.local.prepare(target)[0].num_stored
+        if first not in self._prepare:
+            self._prepare[first] = self.transfer.prepare_action(self.local.mask, first)
+        return self._prepare[first]
 
     def diagonal(self, out: Any) -> None:
         """`out` = diagonal of the Jacobian."""

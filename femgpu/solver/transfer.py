@@ -173,15 +173,16 @@ class Transfer:
         """Device buffer of `scale`."""
         return self._scalars.buffer
 
-    def prepare_action(self, mask: Any) -> Kernel:
-        """The kernel y = s x on prescribed entries, zero elsewhere, whose arguments 3 and 4 are x and y.
+    def prepare_action(self, mask: Any, first: int) -> Kernel:
+        """The kernel y = s x on prescribed entries, zero elsewhere, whose arguments 4 and 5 are x and y.
 
         Args:
             mask: device buffer (num_owned,) uint8 of the prescribed entries; None: none is.
+            first: the first entry that is written.
         """
         vector = self._scalars.buffer  # a placeholder until it is bound
-        given = [np.int32(self.num_owned), mask, self._scalars.buffer, vector, vector]
-        return Kernel(self.runtime, self._source, "prepare_action", given, self.num_owned, 256)
+        given = [np.int32(first), np.int32(self.num_owned), mask, self._scalars.buffer, vector, vector]
+        return Kernel(self.runtime, self._source, "prepare_action", given, self.num_owned - first, 256)
 
     def update_values(self) -> None:
         """Brings the boundary values to the device."""

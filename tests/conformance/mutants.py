@@ -322,13 +322,11 @@ MUTANTS = {
         shape="affine",
         geometry="recomputed",
     ),
-    "neighbours' sums are added twice": of_grids(text("if (!given)", "if (1)"), "sumfact:planes=3,merged=1"),
-    "neighbours' sums are lost": of_grids(text("taken ? sums[l] +", "taken ? 0 *"), "sumfact:planes=3,merged=1,turned=1"),
-    "odd parts of a line are forgotten": of_grids(text("sum + difference;", "sum;"), "sumfact:pencils=3,split=1"),
-    "middle of a line is forgotten": of_grids(text("even[1] = values[1];", "even[1] = 0;"), "sumfact:pencils=3,split=1", "bp5"),
-    "vertices along the axes in their old order": of_grids(
-        text("b = x[2], c = x[1]", "b = x[1], c = x[2]"), "sumfact:planes=3,turned=1"
-    ),
+    "what two cells add is stored": of_grids(text("if (stores && l % 3 > 0 &&", "if (stores &&"), "sumfact:planes=3"),
+    "what is to be added is stored": of_grids(text("const int stores = d_stores &&", "const int stores ="), "sumfact:pencils=3"),
+    "odd parts of a line are forgotten": of_grids(text("sum + difference;", "sum;"), "sumfact:pencils=3"),
+    "middle of a line is forgotten": of_grids(text("even[1] = values[1];", "even[1] = 0;"), "sumfact:pencils=3", "bp5"),
+    "vertices along the axes in their old order": of_grids(text("b = x[2], c = x[1]", "b = x[1], c = x[2]"), "sumfact:planes=3"),
     "derivatives are not divided by the determinant": of_grids(text("*= inverse_det;", "*= 1;"), "sumfact:pencils=3"),
     "tiles of the first pass in all": of_plans(text("+ (pass * PARTS + part) *", "+ part *"), points="many"),
     "last point of a pass": of_plans(text("points = min(PARTS * POINTS, NUM_QPTS - begin)", "points = PARTS * POINTS - 1")),

@@ -75,7 +75,6 @@ SUMFACT = {"targets": ("residual", "action"), "quadrature": 4}
 TILED = {"targets": ("residual", "action"), "quadrature": 4, "scatter": "atomic"}
 PENCILS = {**SUMFACT, "schedule": "sumfact:pencils=2"}
 PLANES = {**SUMFACT, "schedule": "sumfact:planes=2"}
-MERGED = "sumfact:planes=2,merged=1,turned=1"
 CASES = {
     # One item more than a block has cells.
     "cell": make("nonlinear", "triangle", 3, schedule="cell:group_size=33"),
@@ -110,7 +109,6 @@ CASES = {
     "sumfact, pencils": make("inputs", "hexahedron", 3, geometry="recomputed", **PENCILS),
     "sumfact, planes": make("nonlinear", "hexahedron", 3, geometry="recomputed", **PLANES),
     "sumfact, planes, stored": make("stiffness", "hexahedron", 3, gpu=False, masked=True, **PLANES, **STORE, **ADDS),
-    "sumfact, planes, merged": make("stiffness", "hexahedron", 3, gpu=False, **{**PLANES, "schedule": MERGED}, **ADDS),
     "sumfact, masked": make("nonlinear", "quadrilateral", 2, num_comp=2, precision="mixed", masked=True, **PENCILS, **ADDS),
     "sumfact, pencils, stored": make("stiffness", "quadrilateral", 3, degree=3, gpu=False, **PENCILS, **STORE),
     "facets": make("facets", "triangle", 3, degree=2),
@@ -257,7 +255,6 @@ FAULTS = {
     "no barrier between directions": Fault("sumfact, pencils", f"{BARRIER}\n  if (g < 3 && h < 2)", "if (g < 3 && h < 2)", RACE),
     "no barrier before the rows of pencils": Fault("sumfact, pencils", f"{BARRIER}\n  if (inside) {{", "if (inside) {", RACE),
     "no barrier between planes": Fault("sumfact, planes", f"{BARRIER}\n\n  // tabulate", "\n  // tabulate", RACE),
-    "no barrier before sums of neighbours": Fault("sumfact, planes, merged", f"// scatter\n  {BARRIER}", "// scatter", RACE),
     "no barrier before the points": Fault("transposed", f"{BARRIER}\n\n    // evaluation", "// evaluation", RACE),
     "no barrier before the rows": Fault("transposed", f"{BARRIER}\n\n    // integration", "// integration", RACE),
     "no barrier before the tiles": Fault("matrix", f"{BARRIER}\n\n    // integration", "// integration", RACE),
@@ -301,7 +298,7 @@ class AccountedRuntime(Runtime):
         self.kept.append(super().build(source, name))
         return self.kept[-1]
 
-    def zero(self, buffer, num_bytes):
+    def zero(self, buffer, num_bytes, first=0):
         """From the host: fills do not count as written."""
         self.write(buffer, np.zeros(num_bytes, np.uint8))
 

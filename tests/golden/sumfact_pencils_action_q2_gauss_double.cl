@@ -306,7 +306,7 @@ inline void integrate_reference_hessian(const int num_basis, const int num_comp,
 #undef TABLE_W
 #define TABLE_W(q) (plane_weight * LINE_W[n])
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void action(const int first, const int count, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out, __global double *restrict d_dots) {
+void action(const int first, const int count, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out, __global double *restrict d_dots, __global const uchar *restrict d_stores) {
   const int item = (int)get_local_id(0) % ITEMS, own = (int)get_local_id(0) / ITEMS;
   const int past = (int)get_group_id(0) * CELLS + own, cell = first + min(past, count - 1);
   const int g = item % N, h = item / N; // places in the directions across its lines
@@ -571,6 +571,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
   if (past < count && g < 3 && h < 3) {
     int offsets[3];
     SHORT for (int n = 0; n < 3; ++n) offsets[n] = d_test0_offsets[AT_d_test0_offsets(cell, g * 1 + h * 9 + n * 3)];
+    const int stores = d_stores && g > 0 && g < 2 && h > 0 && h < 2;
     COMPONENTS for (int c = 0; c < 1; ++c) {
       accum sums[4];
       const int from = g * 1 + h * PLANE;
@@ -581,11 +582,12 @@ void action(const int first, const int count, __global const scalar *restrict d_
         SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * sums[m];
         nodes[r] = sum;
       }
-      SHORT for (int n = 0; n < 3; ++n) {
-        atomic_add_scalar(d_out + offsets[n] + c, (scalar)nodes[n] * r_scale);
-      }
       if (d_dots)
         SHORT for (int n = 0; n < 3; ++n) r_dot += (double)nodes[n] * ((real)d_w[offsets[n] + c]);
+      SHORT for (int n = 0; n < 3; ++n) {
+        if (stores && n > 0 && n < 2) { d_out[offsets[n] + c] = (scalar)nodes[n] * r_scale; }
+        else atomic_add_scalar(d_out + offsets[n] + c, (scalar)nodes[n] * r_scale);
+      }
     }
   }
   if (d_dots) add_dot(d_dots, r_dot);

@@ -302,7 +302,7 @@ inline void integrate_reference_hessian(const int num_basis, const int num_comp,
 #undef TABLE_W
 #define TABLE_W(q) (LINE_W[i] * LINE_W[k] * item_weight)
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void action(const int first, const int count, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out, __global double *restrict d_dots) {
+void action(const int first, const int count, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out, __global double *restrict d_dots, __global const uchar *restrict d_stores) {
   const int item = (int)get_local_id(0) % ITEMS, own = (int)get_local_id(0) / ITEMS;
   const int past = (int)get_group_id(0) * CELLS + own, cell = first + min(past, count - 1);
   __local real s_slots[648]; // 5184 bytes
@@ -315,7 +315,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
   // gather
   int w_offsets[9];
   if (item < 3)
-    SHORT for (int l = 0; l < 9; ++l) w_offsets[l] = d_w_offsets[AT_d_w_offsets(cell, (l % 3) * 1 + (l / 3) * 3 + (item) * 9)];
+    SHORT for (int l = 0; l < 9; ++l) w_offsets[l] = d_w_offsets[AT_d_w_offsets(cell, (l % 3) * 3 + (l / 3) * 9 + (item) * 1)];
   if (item < 3) {
     SHORT for (int c = 0; c < 1; ++c) {
       real nodes[9];
@@ -390,25 +390,25 @@ void action(const int first, const int count, __global const scalar *restrict d_
     SHORT for (int c = 0; c < 1; ++c) {
       __local real *plane = l_fields + (0 + c) * SLAB + item * ROW;
       SHORT for (int m = 0; m < 4; ++m)
-          SHORT for (int n = 0; n < 4; ++n) (r_w_q + (2 + 3 * c) * PLACES)[m * 4 + n] = plane[m * PLANE + n];
+          SHORT for (int n = 0; n < 4; ++n) (r_w_q + (3 + 3 * c) * PLACES)[m * 4 + n] = plane[m * PLANE + n];
       SHORT for (int l = 0; l < 4; ++l)
           SHORT for (int r = 0; r < 4; ++r) {
             real sum = 0;
             SHORT for (int m = 0; m < 4; ++m)
               sum += (real)LINE_D[r * 4 + m] * (r_w_q + c * PLACES)[m * 1 + l * 4];
-            (r_w_q + (1 + 3 * c) * PLACES)[r * 1 + l * 4] = sum;
+            (r_w_q + (2 + 3 * c) * PLACES)[r * 1 + l * 4] = sum;
           }
       SHORT for (int l = 0; l < 4; ++l)
           SHORT for (int r = 0; r < 4; ++r) {
             real sum = 0;
             SHORT for (int m = 0; m < 4; ++m)
               sum += (real)LINE_D[r * 4 + m] * (r_w_q + c * PLACES)[m * 4 + l * 1];
-            (r_w_q + (3 + 3 * c) * PLACES)[r * 4 + l * 1] = sum;
+            (r_w_q + (1 + 3 * c) * PLACES)[r * 4 + l * 1] = sum;
           }
     }
     SHORT for (int k = 0; k < 4; ++k)
       SHORT for (int i = 0; i < 4; ++i) {
-        const int place = (i) * 1 + (item) * 4 + (k) * 16, q = RULE(place);
+        const int place = (i) * 4 + (item) * 16 + (k) * 1, q = RULE(place);
         real r_w_e[4];
         SHORT for (int l = 0; l < 4; ++l) r_w_e[l] = r_w_q[l * PLACES + k * 4 + i];
         accum r_f0_e[4];
@@ -453,7 +453,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     SHORT for (int c = 0; c < 1; ++c) {
       __local accum *plane = l_rows + (0 + c) * SLAB + item * ROW;
       SHORT for (int m = 0; m < 4; ++m)
-          SHORT for (int n = 0; n < 4; ++n) plane[m * PLANE + n] = (r_f0_q + (2 + 3 * c) * PLACES)[m * 4 + n];
+          SHORT for (int n = 0; n < 4; ++n) plane[m * PLANE + n] = (r_f0_q + (3 + 3 * c) * PLACES)[m * 4 + n];
     }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -489,14 +489,14 @@ void action(const int first, const int count, __global const scalar *restrict d_
           SHORT for (int r = 0; r < 4; ++r) {
             accum sum = 0;
             SHORT for (int m = 0; m < 4; ++m)
-              sum += (accum)LINE_D[m * 4 + r] * (r_f0_q + (1 + 3 * c) * PLACES)[m * 1 + l * 4];
+              sum += (accum)LINE_D[m * 4 + r] * (r_f0_q + (2 + 3 * c) * PLACES)[m * 1 + l * 4];
             sums[r * 1 + l * 4] += sum;
           }
       SHORT for (int l = 0; l < 4; ++l)
           SHORT for (int r = 0; r < 4; ++r) {
             accum sum = 0;
             SHORT for (int m = 0; m < 4; ++m)
-              sum += (accum)LINE_D[m * 4 + r] * (r_f0_q + (3 + 3 * c) * PLACES)[m * 4 + l * 1];
+              sum += (accum)LINE_D[m * 4 + r] * (r_f0_q + (1 + 3 * c) * PLACES)[m * 4 + l * 1];
             sums[r * 4 + l * 1] += sum;
           }
       __local accum *to = l_rows + (0 + c) * SLAB + item * ROW;
@@ -535,15 +535,16 @@ void action(const int first, const int count, __global const scalar *restrict d_
           }
       if (past < count) {
         int f0_offsets[9];
-        SHORT for (int l = 0; l < 9; ++l) f0_offsets[l] = d_test0_offsets[AT_d_test0_offsets(cell, (l % 3) * 1 + (l / 3) * 3 + (item) * 9)];
-        SHORT for (int l = 0; l < 9; ++l) {
-          atomic_add_scalar(d_out + f0_offsets[l] + c, (scalar)sums[l] * r_scale);
-        }
+        SHORT for (int l = 0; l < 9; ++l) f0_offsets[l] = d_test0_offsets[AT_d_test0_offsets(cell, (l % 3) * 3 + (l / 3) * 9 + (item) * 1)];
         if (d_dots)
           SHORT for (int l = 0; l < 9; ++l) r_dot += (double)sums[l] * ((real)d_w[f0_offsets[l] + c]);
+        const int stores = d_stores && item > 0 && item < 2;
+        SHORT for (int l = 0; l < 9; ++l) {
+          if (stores && l % 3 > 0 && l % 3 < 2 && l / 3 > 0 && l / 3 < 2) { d_out[f0_offsets[l] + c] = (scalar)sums[l] * r_scale; }
+        else atomic_add_scalar(d_out + f0_offsets[l] + c, (scalar)sums[l] * r_scale);
+        }
       }
     }
   }
-
   if (d_dots) add_dot(d_dots, r_dot);
 }

@@ -275,27 +275,6 @@ CASES = {
         ),
         "f0[0] = w[0];\nfor (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
     ),
-    "sumfact_planes_merged_action_q2_gauss_double": (
-        sumfact(
-            3,
-            4,
-            3,
-            2,
-            plan=SumfactPlanePlan,
-            target="action",
-            coord_table=1,
-            affine=False,
-            scatter="atomic",
-            fields=(field("w", "w", 27),),
-            rows=(RowsWork(0, 0, 27, 1, beside="w"),),
-            derivatives=2,
-            unroll=2048,
-            cells=8,
-            turned=True,
-            merged=True,
-        ),
-        "f0[0] = w[0];\nfor (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
-    ),
     "tiled_action_p2_vector_gpu_single": (
         tiled(
             6,

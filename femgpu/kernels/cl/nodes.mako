@@ -1,5 +1,5 @@
 ## Values of a field at nodes, and sums into a row's: expressions and statements for node `node` of a cell, component c. `offset` is
-## where the node stands in the vectors.
+## where the node stands in the vectors; `inside` whether it is inside of its cell, where the variable `stores` leaves that open.
 <%def name="offset(work, name, node)">d_${name}_offsets[AT_d_${name}_offsets(cell, ${node})]</%def>\
 <%def name="value(work, field, offset, node)">\
 % if work.source == "evector":
@@ -12,16 +12,26 @@ ${offset} < 0 ? R(0) : (real)d_${field.vector}[${offset}]\
 IS_PRESCRIBED(${offset}, c) ? R(0) : (real)d_${field.vector}[NODE(${offset}) + c]\
 % endif
 </%def>\
-<%def name="add(plan, i, row, offset, node, sum)">\
+<%def name="add(plan, i, row, offset, node, sum, inside=None)">\
 <% sum = f"(scalar){sum}" + " * r_scale" * plan.sums_dots %>\
+% if plan.stores_inside:
+if (stores && ${inside}) { ${put(row, offset, sum, "d_out[{}] = {}")} }
+        else \
+% endif
 % if plan.scatter != "atomic":
 d_out${i}[AT_d_out${i}(cell, (${node}) * ${row.num_comp} + c)] = ${sum};\
-% elif not row.masked:
-atomic_add_scalar(d_out + ${offset} + c, ${sum});\
-% elif row.num_comp == 1:
-if (${offset} >= 0) atomic_add_scalar(d_out + ${offset}, ${sum});\
 % else:
-if (!IS_PRESCRIBED(${offset}, c)) atomic_add_scalar(d_out + NODE(${offset}) + c, ${sum});\
+${put(row, offset, sum, "atomic_add_scalar(d_out + {}, {})")}\
+% endif
+</%def>\
+## A statement about a number of the result, where it is not prescribed.
+<%def name="put(row, offset, sum, how)">\
+% if not row.masked:
+${how.format(f"{offset} + c", sum)};\
+% elif row.num_comp == 1:
+if (${offset} >= 0) ${how.format(offset, sum)};\
+% else:
+if (!IS_PRESCRIBED(${offset}, c)) ${how.format(f"NODE({offset}) + c", sum)};\
 % endif
 </%def>\
 ## The coordinates of a cell's nodes, loaded by all its items. What depends on nothing is loaded first and what is needed last is stored

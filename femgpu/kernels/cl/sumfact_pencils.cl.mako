@@ -293,6 +293,9 @@ ${sum_line(sums)}\
     int offsets[${p}];
     SHORT for (int n = 0; n < ${p}; ++n) offsets[n] = ${nodes.offset(work, f"test{i}", place_of(along, p))};
 % endif
+% if plan.stores_inside:
+    const int stores = d_stores${"".join(f" && {item} > 0 && {item} < {p - 1}" for item, _ in plan.across(along))};
+% endif
     COMPONENTS for (int c = 0; c < ${comps}; ++c) {
 % if along == last:
 ${sum_line(sums)}\
@@ -308,13 +311,13 @@ ${sum_line(sums)}\
       ${lines.gather_back(plan, sums, "sums", "nodes")}
 % endif
 % endif
-      SHORT for (int n = 0; n < ${p}; ++n) {
-        ${nodes.add(plan, i, row, "offsets[n]", place_of(along, p), "nodes[n]")}
-      }
 % if plan.sums_dots:
       if (d_dots)
         SHORT for (int n = 0; n < ${p}; ++n) r_dot += (double)nodes[n] * (${nodes.value(work, plan.direction(i, row), "offsets[n]", place_of(along, p))});
 % endif
+      SHORT for (int n = 0; n < ${p}; ++n) {
+        ${nodes.add(plan, i, row, "offsets[n]", place_of(along, p), "nodes[n]", f"n > 0 && n < {p - 1}")}
+      }
     }
   }
 % endfor

@@ -261,53 +261,27 @@ ${collect(sums)}\
   barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 % for i, (sums, row) in enumerate(zip(plan.rows, work.rows)):
-<% p, comps = sums.sizes.p1d, row.num_comp; nodes_c = f"(r_f{i}_nodes + c * {p * p})" if plan.merges else "sums" %>\
-% if plan.merges:
-  int f${i}_offsets[${p * p}];
-  accum r_f${i}_nodes[${comps * p * p}];
-% endif
+<% p = sums.sizes.p1d %>\
   if (item < ${p}) {
-    SHORT for (int c = 0; c < ${comps}; ++c) {
+    SHORT for (int c = 0; c < ${row.num_comp}; ++c) {
 % if not plan.turns:
 ${collect(sums)}\
-% if plan.merges:
-      SHORT for (int l = 0; l < ${p * p}; ++l) ${nodes_c}[l] = sums[l];
-% endif
 % else:
       const __local accum *plane = l_rows + (${plan.first(sums)} + c) * SLAB + item * PLANE;
-% if not plan.merges:
       accum sums[${p * p}];
-% endif
 % if sums.sizes.collocated:
-      ${planes.move(q, q, q, "ROW", "plane", nodes_c, False)}
+      ${planes.move(q, q, q, "ROW", "plane", "sums", False)}
 % else:
       accum partial[PLACES], lines[${p * q}];
       ${planes.move(q, q, q, "ROW", "plane", "partial", False)}
       ${planes.multiply(p, q, q, f"LINE_B{sums.sizes.table}", True, ("partial", q, 1), ("lines", q, 1), "accum")}
-      ${planes.multiply(p, q, p, f"LINE_B{sums.sizes.table}", True, ("lines", 1, q), (nodes_c, 1, p), "accum")}
+      ${planes.multiply(p, q, p, f"LINE_B{sums.sizes.table}", True, ("lines", 1, q), ("sums", 1, p), "accum")}
 % endif
 % endif
-% if not plan.merges:
 ${planes.scatter(plan, work, i, sums, row)}\
-% endif
     }
-% if plan.merges:
-${planes.show_ends(plan, work, i, sums)}\
-% endif
   }
 % endfor
-
-% if plan.merges:
-  // scatter
-  barrier(CLK_LOCAL_MEM_FENCE);
-% for i, (sums, row) in enumerate(zip(plan.rows, work.rows)):
-  if (item < ${sums.sizes.p1d})
-    SHORT for (int c = 0; c < ${row.num_comp}; ++c) {
-      const accum *sums = r_f${i}_nodes + c * ${sums.sizes.p1d ** 2};
-${planes.scatter(plan, work, i, sums, row)}\
-    }
-% endfor
-% endif
 % if plan.sums_dots:
   if (d_dots) add_dot(d_dots, r_dot);
 % endif

@@ -14,10 +14,11 @@ __kernel void gather_sum(const int num_nodes, const int num_comp, __global const
   d_l[NODE(d_nodes[node]) + c] += (scalar)sum;
 }
 
-// y = s x on prescribed rows, zero elsewhere: what an action is added to where a T-vector is an L-vector; a null mask: none is
-__kernel void prepare_action(const int n, __global const uchar *d_prescribed, __global const double *d_s,
+// y = s x on prescribed rows, zero elsewhere, from the first row on: what an action is added to where a T-vector is an L-vector; a
+// null mask: none is
+__kernel void prepare_action(const int first, const int n, __global const uchar *d_prescribed, __global const double *d_s,
                              __global const OWNED *d_x, __global OWNED *d_y) {
-  const int i = (int)get_global_id(0);
+  const int i = first + (int)get_global_id(0);
   if (i < n) d_y[i] = (OWNED)(d_prescribed && d_prescribed[i] ? d_s[0] * d_x[i] : 0.0);
 }
 

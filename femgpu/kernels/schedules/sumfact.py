@@ -24,8 +24,11 @@ _CACHE_BYTES = 1 << 21
 # Items that a GPU runs in step, and what is left of a work-group's speed for each such warp that waits for the others at barriers
 # (0.93 to 0.98 on an H200).
 _WARP, _WARP_SHARE = 32, 0.955
+# Warps that the registers of a multiprocessor hold, at the 57 to 93 registers of a pencil's item. A group is there as a whole: in
+# groups of five 20 fit, which are 4 % slower than 24.
+_RESIDENT, _RESIDENT_POWER = 24, 0.2
 # Parameters that may be given together: cells of an item, items of a cell, pencils.
-_KINDS = ({"group_size", "lanes"}, {"items", "cells"}, {"pencils", "split"}, {"planes", "merged", "turned"})
+_KINDS = ({"group_size", "lanes"}, {"items", "cells"}, {"pencils"}, {"planes"})
 
 
 class Sumfact:
@@ -34,7 +37,7 @@ class Sumfact:
     name = "sumfact"
     targets = ("residual", "action", "functional", "state")
     facets = False
-    parameters = ("group_size", "lanes", "items", "cells", "pencils", "split", "planes", "merged", "turned", "derivatives")
+    parameters = ("group_size", "lanes", "items", "cells", "pencils", "planes", "derivatives")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Facets, other targets, other cells and rules, and cells that are larger than a stack."""
@@ -53,14 +56,18 @@ class Sumfact:
         return ""
 
     def volunteers(self, work: Work, limits: Limits) -> bool:
-        """Where it takes half the operations of schedule cell at most; where loops are unrolled, only what registers hold."""
+        """Where it takes half the operations of schedule cell at most, or fewer operations and registers hold its numbers.
+
+        Where loops are unrolled, items otherwise share a cell in local memory.
+        """
         if self.refuses(work, limits):
             return False
         alone = limits.unroll and SumfactPlan(work, geometry="recomputed").cell_bytes < _REGISTER_BYTES
         share = SumfactPlan(work).flops / CellPlan(work).flops
         pencils = SumfactPencilPlan(work, geometry="recomputed", derivatives=2)
         shared = not limits.unroll or (pencils.serves and pencils.needed_bytes <= limits.local_bytes)
-        return share < 1 if alone else share <= 0.5 and shared
+        planes = limits.unroll and SumfactPlanePlan(work, geometry="recomputed", derivatives=2, unroll=limits.unroll).serves
+        return share < 1 if alone or planes else share <= 0.5 and shared
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactPlan]:
         """Cells of an item, and items that share cells; these first where loops are unrolled and registers do not hold a cell."""
@@ -123,23 +130,11 @@ class Sumfact:
             return
         most = min(limits.abreast(plan.private_bytes) // plan.items, limits.local_bytes // plan.needed_bytes)
         cells = min(wish.parameter(name, 0) or _cells(plan.items, limits), most)
-        for variant in _variants(plan, limits, wish):
-            # Strides, which depend on the cells, may take a little more.
-            count = cells
-            while count and replace(variant, cells=count).local_bytes > limits.local_bytes:
-                count -= 1
-            if count:
-                yield replace(variant, cells=count)
-
-
-def _variants(plan: SumfactPencilPlan, limits: Limits, wish: Wish) -> Iterator[SumfactPencilPlan]:
-    """What is asked for, and where nothing is and loops are unrolled, a plan with everything that it may do otherwise."""
-    names = plan.switches
-    asked = {name: bool(wish.parameter(name, 0)) for name in names}
-    yield replace(plan, **asked)  # type: ignore[arg-type]
-    if limits.unroll and not set(dict(wish.parameters)) & set(names):
-        for count in range(1, 1 + len(names)):
-            yield replace(plan, **dict.fromkeys(names[:count], True))  # type: ignore[arg-type]
+        # Strides, which depend on the cells, may take a little more.
+        while cells and replace(plan, cells=cells).local_bytes > limits.local_bytes:
+            cells -= 1
+        if cells:
+            yield replace(plan, cells=cells)
 
 
 def _cells(items: int, limits: Limits) -> int:
@@ -149,6 +144,7 @@ def _cells(items: int, limits: Limits) -> int:
 
     def share(cells: int) -> float:
         warps = -(-cells * items // _WARP)
-        return cells * items / (warps * _WARP) * _WARP_SHARE**warps
+        resident = _RESIDENT // warps * warps / _RESIDENT
+        return cells * items / (warps * _WARP) * _WARP_SHARE**warps * resident**_RESIDENT_POWER
 
     return max(range(1, max(1, 2 * limits.group // items) + 1), key=share)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
@@ -29,14 +28,9 @@ class SumfactPencilPlan(SumfactPlan):
 
     Attributes:
         cells: cells per work-group.
-        split: whether lines are multiplied by even and odd parts of the 1D matrices, where points and nodes are symmetric.
     """
 
-    # What may be switched on, in the order in which that is tried.
-    switches: ClassVar[tuple[str, ...]] = ("split",)
-
     cells: int = 1
-    split: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,7 +66,7 @@ class SumfactPencilPlan(SumfactPlan):
     @property
     def shape(self) -> str:
         """Items, cells and local memory."""
-        return f"{self.cells} cells of {self.items} pencils, {self.local_bytes} B local{', split' * self.splits}"
+        return f"{self.cells} cells of {self.items} pencils, {self.local_bytes} B local"
 
     @property
     def serves(self) -> bool:
@@ -83,11 +77,21 @@ class SumfactPencilPlan(SumfactPlan):
 
     @property
     def splits(self) -> bool:
-        """Whether that is asked for, and possible."""
+        """Whether lines are multiplied by even and odd parts of the 1D matrices: where points and nodes are symmetric."""
         tensor = self.work.tensor
         assert tensor is not None
         matrices = [(tensor.D, -1.0), *((tensor.factors[number].B, 1.0) for number in self.tables)]
-        return self.split and all(np.allclose(matrix, sign * matrix[::-1, ::-1], atol=1e-13) for matrix, sign in matrices)
+        return all(np.allclose(matrix, sign * matrix[::-1, ::-1], atol=1e-13) for matrix, sign in matrices)
+
+    @property
+    def passes_lines(self) -> bool:
+        """Where loops are unrolled: a literal then takes two instructions, a number of an argument one."""
+        return self.splits and bool(self.unroll)
+
+    @property
+    def stores_inside(self) -> bool:
+        """Where there are nodes inside of a cell."""
+        return self.scatter == "atomic" and any(sums.sizes.p1d > 2 for sums in self.rows)
 
     @property
     def q1d(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
 
 from femgpu.kernels.array import Array
 from femgpu.kernels.schedules.sumfact_item import Sums
@@ -14,7 +13,7 @@ from femgpu.kernels.step import Step
 # Numbers at an item's points that a GPU's registers hold, beside what belongs to one point.
 _REGISTER_WORDS = 112
 # Points per direction up to which planes take less time than pencils on an H200: where the points are the nodes, and where not.
-_WIDTHS = (4, 6)
+_WIDTHS = (4, 7)
 
 
 @dataclass(frozen=True)
@@ -22,29 +21,19 @@ class SumfactPlanePlan(SumfactPencilPlan):
     """A plan of schedule sumfact with an item for each plane of points across the second direction of a hexahedron.
 
     Two directions are contracted in registers; a component of a field takes one lattice of local memory for the other one.
-
-    Attributes:
-        turned: whether the items of a cell count nodes along the first direction, so that neighbours have neighbouring numbers.
-        merged: whether cells of a work-group that share the nodes at the ends of the first direction add their sums together.
     """
-
-    switches: ClassVar[tuple[str, ...]] = ("merged", "turned")
-
-    turned: bool = False
-    merged: bool = False
 
     def steps(self) -> tuple[Step, ...]:
         """One launch."""
         (step,) = super().steps()
         derives = [any(map(self.derives, group)) for group in (self.lattices, self.rows)]
-        barriers = 2 * sum(derives) + self.turns + (self.turns or self.needs_coords) + self.merges
+        barriers = 2 * sum(derives) + self.turns + (self.turns or self.needs_coords)
         return (replace(step, shell="sumfact_planes", barriers=barriers),)
 
     @property
     def shape(self) -> str:
         """Items, cells and local memory."""
-        switched = ", turned" * self.turned + ", merged" * self.merges
-        return f"{self.cells} cells of {self.items} planes, {self.local_bytes} B local{switched}"
+        return f"{self.cells} cells of {self.items} planes, {self.local_bytes} B local"
 
     @property
     def serves(self) -> bool:
@@ -76,9 +65,10 @@ class SumfactPlanePlan(SumfactPencilPlan):
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """The direction of each axis of the lattices; nodes are loaded across the third, where they are the points the second."""
-        if not self.turned:
-            return 0, 1, 2
+        """The direction of each axis of the lattices: the axis across which nodes are loaded is the first direction.
+
+        Items of a cell then have neighbouring nodes, whose numbers are neighbours more often than those of other cells.
+        """
         return (1, 2, 0) if self.turns else (1, 0, 2)
 
     def along_axes(self, width: int, *places: str) -> str:
@@ -94,20 +84,6 @@ class SumfactPlanePlan(SumfactPencilPlan):
         """A coordinate of the vertex at these ends of the axes, in C."""
         return f"x[{sum(end << axis for end, axis in zip(ends, self.axes, strict=True))}]"
 
-    @property
-    def merges(self) -> bool:
-        """Whether there are sums that may belong together: nodes at both ends of a line, and other cells."""
-        return self.merged and self.scatter == "atomic" and self.cells > 1 and all(sums.sizes.p1d > 1 for sums in self.rows)
-
-    def ends(self, sums: Sums) -> tuple[str, str, str]:
-        """Whether node l of an item's plane is at the low, at the high end of the first direction, and its place there, in C."""
-        p = sums.sizes.p1d
-        return (
-            ("item == 0", f"item == {p - 1}", "l")
-            if self.turned
-            else (f"l % {p} == 0", f"l % {p} == {p - 1}", f"(item * {p} + l / {p})")
-        )
-
     def slabs(self, sums: Sums) -> int:
         """A lattice for each component."""
         return sums.sizes.num_comp
@@ -120,12 +96,7 @@ class SumfactPlanePlan(SumfactPencilPlan):
     @cached_property
     def cell_local(self) -> tuple[Array, ...]:
         """Local memory that one cell takes: each item computes the coefficients of the map for itself."""
-        found = [array for array in super().cell_local if array.name != "s_map"]
-        for sums in self.rows if self.merges else ():
-            ends, comps = sums.sizes.p1d**2, sums.sizes.num_comp
-            found += [Array(f"s_{sums.name}_{end}", "int", ("nodes",), ends) for end in ("low", "high")]
-            found.append(Array(f"s_{sums.name}_shared", "accum", ("nodes",), ends * comps))
-        return tuple(found)
+        return tuple(array for array in super().cell_local if array.name != "s_map")
 
     def crossings(self, sums: Sums, rows: bool | int) -> int:
         """One direction of the derivatives, and of what lies between nodes and points."""
