@@ -204,7 +204,8 @@ class Term:
         found = []
         for field in self.rows:
             first = self.offsets(field)
-            found.append((first[:, :, None] + np.arange(field.num_comp, dtype=np.int32)).reshape(len(first), -1))
+            every = first[:, :, None] + np.arange(field.num_comp, dtype=np.int32)
+            found.append(every.reshape(len(first), first.shape[1] * field.num_comp))
         return np.concatenate(found, axis=1)
 
     def pointwise(self, target: str) -> Pointwise | None:
