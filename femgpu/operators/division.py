@@ -14,7 +14,8 @@ from femgpu.errors import FormError
 from femgpu.forms import Form, Integral, Pointwise, check_inputs
 from femgpu.mesh import Block, Mesh
 from femgpu.mesh.block import places
-from femgpu.operators.term import Pairs, Term, read_fields
+from femgpu.operators.term import Term, read_fields
+from femgpu.operators.trace import Pairs
 from femgpu.options import Settings
 from femgpu.spaces import Field
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from femgpu.element import FacetQuadrature, LagrangeElement, Quadrature
 from femgpu.forms import Form, Integral, Pointwise, transposed_action
 from femgpu.mesh import Block, Mesh
+from femgpu.operators.trace import Pairs, Trace
 from femgpu.spaces import Field, Space
 
 # Cells whose geometry is computed in one piece: bounds the memory of set-up.
@@ -46,40 +47,6 @@ class FieldData:
     value: bool
     gradient: bool
     hessian: bool
-
-
-@dataclass(frozen=True)
-class Trace:
-    """The functions of an element that are not zero on a facet, of each of a rule's facets equally many.
-
-    Attributes:
-        element: the element.
-        nodes: for each facet the numbers of its nodes, increasing.
-    """
-
-    element: LagrangeElement
-    nodes: tuple[tuple[int, ...], ...]
-    # No lattice has these nodes alone.
-    product: ClassVar[None] = None
-
-    @property
-    def num_basis(self) -> int:
-        """Functions on a facet."""
-        return len(self.nodes[0])
-
-
-class Pairs(NamedTuple):
-    """All facets of a mesh between two cells of certain types.
-
-    Attributes:
-        first: (num_pairs,) the first cell of each within its block, int32.
-        second: (num_pairs,) the second cell.
-        numbers: (num_cells,) which of them the facets of a term are, int32.
-    """
-
-    first: npt.NDArray[np.int32]
-    second: npt.NDArray[np.int32]
-    numbers: npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +171,8 @@ class Term:
         found = []
         for field in self.rows:
             first = self.offsets(field)
-            found.append((first[:, :, None] + np.arange(field.num_comp, dtype=np.int32)).reshape(len(first), -1))
+            every = first[:, :, None] + np.arange(field.num_comp, dtype=np.int32)
+            found.append(every.reshape(len(first), first.shape[1] * field.num_comp))
         return np.concatenate(found, axis=1)
 
     def pointwise(self, target: str) -> Pointwise | None:
