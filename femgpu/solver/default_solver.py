@@ -65,15 +65,19 @@ def follow_tolerances(snes: PETSc.SNES) -> None:
 
     These weigh the norm that the linear solve left against that of the nonlinear residual. Preconditioned norms, PETSc's default,
     are no measure of it: with a good preconditioner they fall at once, while the residual rises. An option that names
-    the norm rules, and so does a program that has set another one.
+    norm or side rules, and so does a program that has set another one.
 
     Args:
         snes: after it has read its options.
     """
-    ksp, name = snes.getKSP(), (snes.getOptionsPrefix() or "") + "ksp_norm_type"
+    ksp, prefix, norms = snes.getKSP(), snes.getOptionsPrefix() or "", PETSc.KSP.NormType
     own = ksp.getType() == PETSc.KSP.Type.PYTHON and (ksp.getPythonType() or "").startswith("femgpu.")
-    if own and snes.getUseEW() and not PETSc.Options().hasName(name) and ksp.getNormType() == PETSc.KSP.NormType.PRECONDITIONED:
-        ksp.setNormType(PETSc.KSP.NormType.UNPRECONDITIONED)
+    named = any(PETSc.Options().hasName(f"{prefix}ksp_{name}") for name in ("norm_type", "pc_side"))
+    if not own or named or not snes.getUseEW() or ksp.getNormType() != norms.PRECONDITIONED:
+        return
+    if (norms.UNPRECONDITIONED, PETSc.PC.Side.LEFT) not in ksp.getPythonContext().SUPPORTED:
+        ksp.setPCSide(PETSc.PC.Side.RIGHT)
+    ksp.setNormType(norms.UNPRECONDITIONED)
 
 
 def types(snes: PETSc.SNES) -> tuple[str, ...]:
