@@ -1,4 +1,4 @@
-// OpenCL C's functions of scalars, and of vectors as arrows. PoCL's own header of 0.9 MB declares those of all vectors, images and halves.
+// OpenCL C's functions of scalars, of vectors as arrows, and conversions. PoCL's own header of 0.9 MB declares those of all vectors, images and halves.
 
 #define PLAIN __attribute__((overloadable))
 #define PURE __attribute__((overloadable, const))
@@ -45,6 +45,9 @@ void PLAIN write_mem_fence(cl_mem_fence_flags);
 REALS(float, int, uint)
 REALS(double, long, ulong)
 #define ARROWS(T, N) T PURE dot(T##N, T##N); T PURE distance(T##N, T##N); T PURE length(T##N); T##N PURE normalize(T##N);
+#define CONVERT(T, FROM, N) T##N PURE convert_##T##N(FROM##N);
+CONVERT(double, float, ) CONVERT(double, float, 2) CONVERT(double, float, 4) CONVERT(double, float, 8)
+CONVERT(float, double, ) CONVERT(float, double, 2) CONVERT(float, double, 4) CONVERT(float, double, 8)
 ARROWS(float, 2) ARROWS(float, 3) ARROWS(float, 4)
 ARROWS(double, 2) ARROWS(double, 3) ARROWS(double, 4)
 
@@ -99,6 +102,7 @@ int printf(__constant const char *restrict, ...) __attribute__((format(printf, 1
 #undef SPLIT_TO
 #undef REALS
 #undef ARROWS
+#undef CONVERT
 #undef INTEGERS
 #undef SUM_AT
 #undef SUM

@@ -183,9 +183,8 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // Index space: local id = part * ABREAST + lane. Past the last cell of the launch items repeat it and write nothing.
 // Neighbouring items read neighbouring cells from global memory, word w of cell c from s_words[w * ROW + PLACE(c)], neighbouring banks.
 typedef float2 reals;
-#define TO_reals(x) convert_float2(x)
 typedef float2 accums;
-#define TO_accums(x) convert_float2(x)
+#define TO_accums(x) (x)
 #define LANE(array, i, lane) (((const real *)((array) + (i)))[lane])
 #define TABLES(name) (d_tables + TILE_##name)
 // Words of a table into registers, 16 bytes at a time where items run in step.

@@ -24,17 +24,17 @@ for tile in plan.rows:
     fluxes[tile.name] = at
     at += len(tile.kinds) * tile.num_comp
 %>\
-<%def name="vector(kind, type)">\
-% if plan.lanes == 1:
-typedef ${type} ${kind};
-#define TO_${kind}(x) ((${type})(x))
+<%
+lanes = "" if plan.lanes == 1 else plan.lanes
+real, accum = plan.ctype("real"), plan.ctype("accum")
+%>\
+typedef ${real}${lanes} reals;
+typedef ${accum}${lanes} accums;
+% if real == accum:
+#define TO_accums(x) (x)
 % else:
-typedef ${plan.ctype(type)}${plan.lanes} ${kind};
-#define TO_${kind}(x) convert_${plan.ctype(type)}${plan.lanes}(x)
+#define TO_accums(x) convert_${accum}${lanes}(x)
 % endif
-</%def>\
-${vector("reals", "real")}\
-${vector("accums", "accum")}\
 #define LANE(array, i, lane) (((const real *)((array) + (i)))[lane])
 #define TABLES(name) (d_tables + TILE_##name)
 // Words of a table into registers, 16 bytes at a time where items run in step.
