@@ -71,10 +71,10 @@ class FormOperator:
         with collective(self.mpi):
             needed = least_bytes(self.terms, self.arrays, self._planner.plans("residual"), settings)
             runtime.require(needed, f"the form on {self.mesh.num_cells} cells")
-            self.u, self.w, self.out = (runtime.empty(self.vector_bytes) for _ in range(3))
-            self.base = runtime.empty(form.state_space.storage(form.wide).num_local * self.scalar.itemsize)
-            for buffer in (self.u, self.base, self.w):
-                runtime.zero(buffer, buffer.size)
+            sizes = [self.vector_bytes] * 3 + [form.state_space.storage(form.wide).num_local * self.scalar.itemsize]
+            self.out, self.u, self.w, self.base = buffers = [runtime.empty(size) for size in sizes]
+            for buffer, size in zip(buffers[1:], sizes[1:], strict=True):
+                runtime.zero(buffer, size)
             self.inputs = Inputs(form, settings.precision, runtime, self.mesh)
 
     def _divide(self) -> None:
