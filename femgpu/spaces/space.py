@@ -142,9 +142,9 @@ class Space(ufl.FunctionSpace):
 
     def local_values(self, vec: PETSc.Vec) -> npt.NDArray[np.float64]:
         """The L-vector of a T-vector, constrained dofs with the values that the DM has for them; collective."""
+        dm = self.dm
         if self._is_alone:
             return np.array(vec.array_r)
-        dm = self.dm
         local = dm.getLocalVec()
         local.set(0)
         dm.globalToLocal(vec, local)

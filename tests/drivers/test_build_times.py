@@ -1,6 +1,11 @@
-"""No kernel of the drivers with the longest ones takes long to build, on a machine that has never built one."""
+"""No kernel of the drivers with the longest ones takes long to build, on a machine that has never built one.
+
+Seconds are a GPU's matter (docs/benchmarks, build: at most 3 s each). Of a processor, whose speed differs from day to day, only ratios
+within one run count.
+"""
 
 import csv
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +13,8 @@ from pathlib import Path
 from conftest import CHILD_ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]
-LIMIT_SECONDS = 3.0
+# The slowest kernel's time over the median's. It is 4.5; where a long function was unrolled for all points it was 20 and more.
+LIMIT = 6.0
 SCRIPTS = [
     "drivers/stokes.py -petscspace_degree 2",
     "drivers/hyperelasticity.py",
@@ -41,5 +47,6 @@ def test_build_times(tmp_path):
     rows = list(csv.DictReader(path.open()))
     assert {row["script"] for row in rows} == {"stokes", "hyperelasticity", "reaction_diffusion"}
     assert {row["plan"].partition(":")[0] for row in rows} >= {"residual", "action", "diagonal", "matrix", "functional"}
-    slow = [row for row in rows if float(row["cpu_seconds"]) > LIMIT_SECONDS]
-    assert not slow, slow
+    median = statistics.median(float(row["cpu_seconds"]) for row in rows)
+    slow = [row for row in rows if float(row["cpu_seconds"]) > LIMIT * median]
+    assert not slow, (median, slow)
