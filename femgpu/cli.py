@@ -143,12 +143,12 @@ def _parser() -> argparse.ArgumentParser:
                        "vectors), which takes none of the arguments but --out; build: time to build the kernels of all drivers "
                        "with cold caches, on any number of ranks, which takes --out, --scripts, --cell and --degrees; cg: "
                        "iterations of conjugate gradients, femgpu's and PETSc's (-dm_vec_type viennacl: on such vectors), which "
-                       "takes --out, --cell, --degrees, --dofs and --problems; solve: whole solves by phase, which takes --out, "
-                       "--cell, --degrees, --dofs, --problems and --solvers; bp1 to bp6: actions of CEED's bake-off problems on "
-                       "bent hexahedra between L-vectors, which take --out, --degrees, --dofs, --schedules, --ways, "
-                       "--plans and --precision; tets: mass and diffusion on affine tetrahedra, which takes the same, "
-                       "with one number of --dofs; bp10, bp35, bp30: between E-vectors, which take --out, --degrees, --cells, "
-                       "--schedules, --plans and --precision")  # fmt: skip
+                       "takes --out, --cell, --degrees, --dofs and --problems; solve: whole solves by phase (-dm_vec_type "
+                       "viennacl: on such vectors), which takes --out, --cell, --degrees, --dofs, --problems and --solvers; "
+                       "bp1 to bp6: actions of CEED's bake-off problems on bent hexahedra between L-vectors, which take --out, "
+                       "--degrees, --dofs, --schedules, --ways, --plans and --precision; tets: mass and diffusion on affine "
+                       "tetrahedra, which takes the same, with one number of --dofs; bp10, bp35, bp30: between E-vectors, "
+                       "which take --out, --degrees, --cells, --schedules, --plans and --precision")  # fmt: skip
     bench.add_argument("--cells", type=_count, help="about so many; default on a GPU (else): ex12 1.6e7 (2e5), qdata 2e5 (2e3), "
                        "assembly 1e6 (2e4), bp10, bp35, bp30 512, 4096 and what moves 2 GB (512)")  # fmt: skip
     bench.add_argument("--precision", choices=("single", "double", "mixed"), help="default double; ex12: single")

@@ -2,7 +2,8 @@
 
 Each problem stands on a cube that was refined from a coarse one, hexahedra bent afterwards, or, the bracket, on the mesh that
 `-dm_plex_filename` and `-dm_refine` name. It is solved as femgpu does by itself where nobody names a solver, and, as yardsticks, by
-PETSc's CG and GAMG on an assembled matrix and by femgpu's CG over the diagonal.
+PETSc's CG and GAMG on an assembled matrix and by femgpu's CG over the diagonal. `-dm_vec_type viennacl` keeps PETSc's vectors on
+the device.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def _case(name: str, cell: str, degree: int, size: float, solvers: Sequence[str]
     V = FunctionSpace(dm, "Lagrange", degree, shape=(comps,) if comps > 1 else ())
     space_s = clock.lap()
     for solver in solvers:
-        yield _time(Timing(name, cell, degree, V.num_dofs, solver, mesh_s, space_s), V)
+        yield _time(Timing(name, cell, degree, V.num_dofs, solver, V.create_vec().getType(), mesh_s, space_s), V)
 
 
 def _time(timing: Timing, V: FunctionSpace) -> tuple[Timing, float]:
@@ -148,6 +149,8 @@ def _cube(cell: str, parts: float) -> PETSc.DMPlex:
         x = coords.array.reshape(-1, 3)
         coords.setArray((x + _BEND * np.roll(x, 1, axis=1) * np.roll(x, 2, axis=1)).ravel())
         dm.setCoordinatesLocal(coords)
+    if kind := PETSc.Options().getString("dm_vec_type", ""):
+        dm.setVecType(kind)
     return dm
 
 

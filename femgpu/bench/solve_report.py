@@ -21,6 +21,7 @@ class Timing:
         degree: of the space.
         dofs: of the space.
         solver: one of `solve.SOLVERS`.
+        vectors: PETSc's type of the vectors.
         mesh_s: until the mesh was refined.
         space_s: of the space with its mesh's arrays.
         problem_s: of form, operators and boundary values.
@@ -42,6 +43,7 @@ class Timing:
     degree: int
     dofs: int
     solver: str
+    vectors: str
     mesh_s: float
     space_s: float
     problem_s: float = np.nan
@@ -73,7 +75,7 @@ class Result:
     @property
     def variant(self) -> str:
         """Name of the report's files, after the device."""
-        return "one-rank"
+        return "one-rank" if all(timing.vectors == "seq" for timing in self.timings) else "device-vectors"
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per timing, for the CSV file; levels stand in the JSON file."""

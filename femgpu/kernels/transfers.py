@@ -35,6 +35,7 @@ def krylov_kernels(
         ctype: C type of vectors, for the kernels that know more than double.
     """
     sizes = {"GROUP_SIZE": group_size, "NUM_GROUPS": num_groups, "LANES": lanes, "DOT_SLOTS": DOT_SLOTS, "CG_STEPS": CG_STEPS}
+    sizes["WIDTH"] = 4 if ctype == "float" else 2  # numbers of 16 bytes
     macros = [f"#define {key} {value}" for key, value in (sizes | {"real": ctype, f"ATOMIC_{atomics.upper()}64": ""}).items()]
     parts = [source(part) for part in ("atomics.cl", "reductions.cl", name)]
     return "\n".join(["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", *macros, *parts])

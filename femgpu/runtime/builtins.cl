@@ -48,6 +48,7 @@ REALS(double, long, ulong)
 #define CONVERT(T, FROM, N) T##N PURE convert_##T##N(FROM##N);
 CONVERT(double, float, ) CONVERT(double, float, 2) CONVERT(double, float, 4) CONVERT(double, float, 8)
 CONVERT(float, double, ) CONVERT(float, double, 2) CONVERT(float, double, 4) CONVERT(float, double, 8)
+CONVERT(float, uchar, ) CONVERT(float, uchar, 4) CONVERT(double, uchar, ) CONVERT(double, uchar, 2)
 ARROWS(float, 2) ARROWS(float, 3) ARROWS(float, 4)
 ARROWS(double, 2) ARROWS(double, 3) ARROWS(double, 4)
 

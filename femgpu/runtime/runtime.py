@@ -18,6 +18,7 @@ from femgpu.runtime.bindings import Bindings, Holds
 from femgpu.runtime.calls import Calls
 from femgpu.runtime.device import Device
 from femgpu.runtime.fills import Fills
+from femgpu.runtime.host_copies import HostCopies
 from femgpu.runtime.programs import Programs
 
 _PROFILING = cl.command_queue_properties.PROFILING_ENABLE
@@ -60,6 +61,7 @@ class Runtime:
         self._copy_bandwidth: float | None = None
         self.programs = Programs(context, device)
         self._fills = Fills(device, self.programs, self.calls)
+        self._host_copies = HostCopies(self)
 
     @property
     def profiling(self) -> bool:
@@ -71,23 +73,31 @@ class Runtime:
 
         The queue is emptied and another takes its place, so that everything stays in order. The queue of another library stays.
         """
-        if not self._may_switch or on == self.profiling:
+        if self._may_switch:
+            self._switch(on)
+
+    @contextmanager
+    def profiled(self) -> Iterator[None]:
+        """The queue records times inside the block; afterwards it does what it did before.
+
+        The queue of another library is left for one of femgpu's own: what that library launches inside the block stands in no order
+        with what femgpu does.
+        """
+        before = self.profiling
+        self._switch(True)
+        try:
+            yield
+        finally:
+            self._switch(before)
+
+    def _switch(self, on: bool) -> None:
+        if on == self.profiling:
             return
         if on not in self._queues:
             self._queues[on] = cl.CommandQueue(self.context, properties=_PROFILING if on else None)
         self.queue.finish()
         self.queue = self._queues[on]
         self.calls.use(self.queue)
-
-    @contextmanager
-    def profiled(self) -> Iterator[None]:
-        """The queue records times inside the block, as far as it can; afterwards it does what it did before."""
-        before = self.profiling
-        self.profile(True)
-        try:
-            yield
-        finally:
-            self.profile(before)
 
     def seconds(self, enqueue: Callable[[], cl.Event]) -> float:
         """Time of a command that is waited for: the device's where the queue records times, else the host's.
@@ -177,15 +187,20 @@ class Runtime:
     def write(self, buffer: Any, array: np.ndarray) -> None:
         """Copies a contiguous array into the buffer; returns when the array may be reused."""
         forks.refuse()
-        if array.nbytes:
+        if array.nbytes >= self._host_copies.least:
+            self._host_copies.write(buffer, array)
+        elif array.nbytes:
             cl.enqueue_copy(self.queue, buffer, array, is_blocking=True)
-            self.num_copies += 1
+        self.num_copies += bool(array.nbytes)
 
     def read(self, buffer: Any, array: np.ndarray) -> np.ndarray:
         """Copies the buffer's first bytes into a contiguous array; returns it when done."""
         forks.refuse()
-        if array.nbytes:
+        if array.nbytes >= self._host_copies.least:
+            self._host_copies.read(buffer, array)
+        elif array.nbytes:
             cl.enqueue_copy(self.queue, array, buffer, is_blocking=True)
+        if array.nbytes:
             self.num_copies += 1
             self.programs.trial.end()
         return array

@@ -53,7 +53,7 @@ class PMG(Ahead):
     | -pc_femgpu_pmg_kind | fourth | polynomials of the smoothers, Chebyshev's: first, fourth, opt_fourth |
     | -pc_femgpu_pmg_precision | auto | of the cycle: single, double; auto: single on GPUs, unless its product is inaccurate |
     | -pc_femgpu_pmg_geometric | auto | levels on coarser meshes: auto: on those that the problem's mesh refines; no |
-    | -pc_femgpu_pmg_lag | 1 | set-ups after which what is below degree 1 is renewed; -1: when it must be |
+    | -pc_femgpu_pmg_lag | -1 | set-ups after which what is below degree 1 is renewed; -1: when diagonals or iterations say so |
     | -pc_femgpu_pmg_esteig_steps | 10 | products with the operator to estimate a level's largest eigenvalue |
     | -pmg_coarse_pc_type | gamg | and all other options of the inner PC |
 

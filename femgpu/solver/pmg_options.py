@@ -24,7 +24,7 @@ class PMGOptions:
         precision: one of `PRECISIONS`.
         estimate: products to estimate a largest eigenvalue.
         geometric: one of `GEOMETRIC`, whether there are levels on the meshes that the problem's refines.
-        lag: set-ups after which what is below degree 1 is renewed; -1: when it must be.
+        lag: set-ups after which what is below degree 1 is renewed; -1: when diagonals or iterations say so.
     """
 
     degrees: tuple[int, ...] = ()
@@ -33,7 +33,7 @@ class PMGOptions:
     precision: str = "auto"
     estimate: int = 10
     geometric: str = "auto"
-    lag: int = 1
+    lag: int = -1
 
     def read(self, pc: PETSc.PC) -> PMGOptions:
         """These, and what the options of a PC say.

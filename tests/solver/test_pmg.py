@@ -166,7 +166,7 @@ def test_levels_are_kept_over_set_ups():
     for precision, tolerance in zip(PRECISIONS, (1e-10, 1e-4), strict=True):
         k.value = 1.0
         problem.linearise(u.vec)
-        with problem_solver(problem, PMG | coarse | {"pc_femgpu_pmg_precision": precision}) as pc:
+        with problem_solver(problem, PMG | coarse | {"pc_femgpu_pmg_precision": precision, "pc_femgpu_pmg_lag": 1}) as pc:
             first, later, context = rough.duplicate(), rough.duplicate(), pc.getPythonContext()
             pc.apply(rough, first)
             kept = []

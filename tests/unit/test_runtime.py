@@ -9,6 +9,7 @@ import pytest
 from femgpu import runtime as package
 from femgpu.errors import DeviceError
 from femgpu.runtime import Device, Kernel, Runtime, Scalars, calls, current
+from femgpu.runtime.host_copies import HostCopies
 
 SOURCE = """
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -86,6 +87,33 @@ def test_zeros_by_the_kernel_of_gpus(runtime, monkeypatch):
         found = runtime.read(buffer, np.empty_like(given))
         assert not found[:count].any() and np.array_equal(found[count:], given[count:])
         assert runtime.measure_zero(buffer, 4 * count) > 0
+
+
+def test_copies_by_threads(runtime, monkeypatch, rng):
+    """Every byte, whatever the number of parts; what a thread raises reaches the caller."""
+    monkeypatch.setattr("femgpu.runtime.host_copies._PART", 4096)
+    copies = HostCopies(runtime)
+    copies._threads = 3
+    for count in (1, 4096, 3 * 4096, 5 * 4096 + 12, 100_004):
+        given, found = rng.integers(0, 256, count, np.uint8), np.zeros(count, np.uint8)
+        buffer = runtime.upload(np.zeros(count + 8, np.uint8))
+        copies.write(buffer, given)
+        copies.read(buffer, found)
+        np.testing.assert_array_equal(found, given)
+        assert not runtime.read(buffer, np.ones(count + 8, np.uint8))[count:].any()
+    with pytest.raises(cl.Error):
+        copies.read(buffer, np.empty(200_000, np.uint8))
+
+
+def test_large_arrays_are_copied_by_threads(runtime, monkeypatch, rng):
+    monkeypatch.setattr(runtime._host_copies, "least", 800)
+    for shape in ((10, 10), (99,)):
+        given = rng.standard_normal(shape)
+        before = runtime.num_copies
+        np.testing.assert_array_equal(runtime.read(runtime.upload(given), np.full(shape, np.nan)), given)
+        assert runtime.num_copies == before + 2
+        assert (runtime._host_copies._pool is not None) == (given.size == 100)
+        runtime._host_copies._pool = None
 
 
 def test_arguments_replaced_one_by_one(runtime):

@@ -158,6 +158,8 @@ void add_transposed(const int num_columns, __global const int *d_coarse_nodes, _
   BARRIER;
   FOR_EACH(i, columns * NUM_COARSE) {
 #ifdef ATOMIC
+    // Many cells on simplices have few fine nodes to themselves, or none: most of what they add is zero.
+    if (s_start[i] == 0) continue;
     const int dof = coarse_dof(d_coarse_nodes[ENTRY(i, NUM_COARSE)], COMPONENT(i, NUM_COARSE), d_prescribed);
     if (dof >= 0) atomic_add_scalar(d_coarse + dof, (scalar)s_start[i]);
 #else
