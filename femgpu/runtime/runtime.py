@@ -61,7 +61,7 @@ class Runtime:
         self._copy_bandwidth: float | None = None
         self.programs = Programs(context, device)
         self._fills = Fills(device, self.programs, self.calls)
-        self._host_copies = HostCopies(self)
+        self._host_copies = HostCopies(device, lambda: self.queue, self.pinned)
 
     @property
     def profiling(self) -> bool:

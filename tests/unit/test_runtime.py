@@ -92,7 +92,7 @@ def test_zeros_by_the_kernel_of_gpus(runtime, monkeypatch):
 def test_copies_by_threads(runtime, monkeypatch, rng):
     """Every byte, whatever the number of parts; what a thread raises reaches the caller."""
     monkeypatch.setattr("femgpu.runtime.host_copies._PART", 4096)
-    copies = HostCopies(runtime)
+    copies = HostCopies(runtime.device, lambda: runtime.queue, runtime.pinned)
     copies._threads = 3
     for count in (1, 4096, 3 * 4096, 5 * 4096 + 12, 100_004):
         given, found = rng.integers(0, 256, count, np.uint8), np.zeros(count, np.uint8)
