@@ -114,7 +114,7 @@ def of_grids(plant, schedule, name="bp3"):
 def no_zeroing(setattr):
     from femgpu.runtime import Runtime
 
-    setattr(Runtime, "zero", lambda runtime, buffer, num_bytes: None)
+    setattr(Runtime, "zero", lambda runtime, buffer, num_bytes, first=0: None)
 
 
 def stale_state(setattr):
