@@ -58,7 +58,8 @@ class Quadrature:
 def basix_rule(cell: str, degree: int) -> Quadrature:
     """The default rule of basix: Xiao-Gimbutas on simplices up to degree 30, products of Gauss-Jacobi otherwise.
 
-    On prisms basix would take products of three rules of Gauss-Jacobi: here it is the triangle's rule times Gauss.
+    On prisms basix would take products of three rules of Gauss-Jacobi: here it is the triangle's rule times Gauss. The first
+    coordinate is fastest in products.
 
     Args:
         cell: name of the reference cell.
@@ -77,7 +78,7 @@ def basix_rule(cell: str, degree: int) -> Quadrature:
         return _frozen(cell, *_product(triangle, interval), degree, f"basix{degree}")
     points, weights = basix.make_quadrature(basix.CellType[cell], degree)
     # basix lives on [0, 1]^dim.
-    return _frozen(cell, 2.0 * points - 1.0, weights * 2.0**reference.dim, degree, f"basix{degree}")
+    return _frozen(cell, 2.0 * _first_fastest(cell, points) - 1.0, weights * 2.0**reference.dim, degree, f"basix{degree}")
 
 
 @cache
@@ -152,7 +153,7 @@ def petsc_rule(cell: str, degree: int, order: int | None = None) -> Quadrature:
             the element's degree.
 
     Returns:
-        The rule; the same object for the same arguments.
+        The rule; on products the first coordinate is fastest, not the last as in PETSc. The same object for the same arguments.
     """
     reference = reference_cell(cell)
     given = -1 if order is None else order
@@ -166,7 +167,7 @@ def petsc_rule(cell: str, degree: int, order: int | None = None) -> Quadrature:
     points, weights = rule.getData()
     exact = rule.getOrder()
     fe.destroy()
-    points = np.array(points, np.float64).reshape(-1, reference.dim)
+    points = _first_fastest(cell, np.array(points, np.float64).reshape(-1, reference.dim))
     return _frozen(cell, points, np.array(weights, np.float64), exact, f"petsc{degree if given < 0 else given}")
 
 
@@ -185,6 +186,11 @@ def _gauss_lobatto(num: int) -> tuple[npt.NDArray, npt.NDArray]:
     inner = inner - slope(inner) / curvature(inner)
     points = np.concatenate([[-1.0], 0.5 * (inner - inner[::-1]), [1.0]])
     return points, 2.0 / (num * (num - 1) * top(points) ** 2)
+
+
+def _first_fastest(cell: str, points: npt.NDArray) -> npt.NDArray:
+    """Points with the last coordinate fastest in the order of lattices, so that neighbours store their numbers side by side."""
+    return points[:, ::-1] if cell in TENSOR_CELLS else points
 
 
 def _product(triangle: Quadrature, interval: Quadrature) -> tuple[npt.NDArray, npt.NDArray]:
