@@ -62,10 +62,10 @@ def make_terms(form: Form, settings: Settings) -> list[Term]:
 
 
 def _on_facets(term: Term) -> list[Term]:
-    """A term; on facets between two cells and about values alone, one for the nodes there, and one for its element matrices."""
+    """A term; on facets and about values alone, one for the nodes there, and one for its element matrices."""
     functions = term.integral.pointwise
     names = {name for function in functions for name, _ in (*function.reads, *function.writes)}
-    if term.other is None or any(name.endswith("_x") or name in _DERIVATIVES for name in names):
+    if term.facets is None or any(name.endswith("_x") or name in _DERIVATIVES for name in names):
         return [term]
     given = {(side, field) for side in term.sides for function in functions for field in _fields(term, side, function)}
     traces = [side.trace(field.elements[side.block.index]) for side, field in given]

@@ -18,6 +18,7 @@ from femgpu.solver.conditions import Conditions
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.jacobian_pair import refuse_mixed_vectors
 from femgpu.solver.matrix import AssembledJacobian
+from femgpu.solver.unknowns import Unknowns
 from femgpu.spaces import Function, Space
 
 
@@ -34,6 +35,9 @@ def assemble(form: Any, bcs: Conditions = None, diagonal: float = 1.0, options_p
     Boundary conditions eliminate rows and columns of prescribed dofs: the matrix has `diagonal` there, so that symmetric forms
     give symmetric matrices. A vector alone has zeros there, which is right for conditions of value zero; others move columns of
     the matrix to the right-hand side, which takes both forms.
+
+    Rows and columns of a form with `TestFunctions` of a `ufl.MixedFunctionSpace`, which has those of all parts, are the dofs of a
+    MixedSpace of its parts; boundary conditions are on their spaces.
 
     Quadrature is that of problems and functionals; `dx(degree=n)` sets another.
 
@@ -52,6 +56,8 @@ def assemble(form: Any, bcs: Conditions = None, diagonal: float = 1.0, options_p
         DataError: when a coefficient or an integral is not finite, when a linear form stands alone with conditions that are not
             zero, or a form without arguments with any.
     """
+    if (unknowns := Unknowns.of_forms(form)) is not None:
+        form, bcs = unknowns.form(form), unknowns.conditions(bcs)
     if is_equation(form):
         system = LinearSystem.of(form)
         u = Function(_checked(system.space))

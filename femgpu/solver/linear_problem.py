@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from petsc4py import PETSc
 
 from femgpu.forms import LinearSystem
-from femgpu.solver.arguments import check_unknown
 from femgpu.solver.conditions import Conditions
 from femgpu.solver.problem import NonlinearProblem
+from femgpu.solver.unknowns import Unknowns
 from femgpu.spaces import Function
 
 
@@ -26,7 +26,7 @@ class LinearProblem(NonlinearProblem):
         a: a bilinear form; an equation `a == L` or `F == 0`; or a form F with bilinear and linear terms.
         L: the linear form, where a is bilinear; None: zero, or in a.
         bcs: Dirichlet conditions, or a single one; None: none.
-        u: the unknown, in the space of the trial function; default a new Function.
+        u: the unknown, in the space of the trial function, or several of them, see `NonlinearProblem`; default new Functions.
         options_prefix: prefix of this problem's options.
         petsc_options: options of this problem alone, as for `NonlinearProblem`.
 
@@ -44,16 +44,17 @@ class LinearProblem(NonlinearProblem):
         a: Any,
         L: Any = None,
         bcs: Conditions = None,
-        u: Function | None = None,
+        u: Function | Sequence[Function] | None = None,
         options_prefix: str = "",
         petsc_options: Mapping[str, Any] | None = None,
     ):
-        if u is not None:
-            check_unknown(u, "LinearProblem(a, L, bcs, u)")
+        unknowns = Unknowns.of_forms(a, L) if u is None else Unknowns.of(u, "LinearProblem(a, L, bcs, u)")
+        if unknowns is not None:
+            a, L = unknowns.form(a), unknowns.form(L)
         system = LinearSystem.of(a, L)
         self.a, self.L = system.a, system.L
-        u = Function(system.space) if u is None else u
-        super().__init__(system.residual(u), u, bcs, options_prefix=options_prefix, petsc_options=petsc_options)
+        unknowns = Unknowns(Function(system.space)) if unknowns is None else unknowns
+        super().__init__(system.residual(unknowns.whole), unknowns, bcs, options_prefix=options_prefix, petsc_options=petsc_options)
 
     @property
     def ksp(self) -> PETSc.KSP:

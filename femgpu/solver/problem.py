@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,7 +16,7 @@ from femgpu.mesh.garbage import attributes, let_go
 from femgpu.operators import is_symmetric
 from femgpu.operators.device import choose_runtime
 from femgpu.operators.inputs import check_finite
-from femgpu.solver.arguments import check_diagonal, check_unknown
+from femgpu.solver.arguments import check_diagonal
 from femgpu.solver.conditions import Conditions
 from femgpu.solver.given_options import GivenOptions, with_given_options
 from femgpu.solver.global_operator import GlobalOperator
@@ -26,6 +26,7 @@ from femgpu.solver.nullspace import give_near_nullspace, give_nullspace
 from femgpu.solver.outcome import advice, outcome, precision_hint
 from femgpu.solver.petsc_errors import petsc_errors
 from femgpu.solver.solver_types import refuse_types
+from femgpu.solver.unknowns import Unknowns, solves_for_unknowns
 from femgpu.solver.view import view
 from femgpu.spaces import Function
 
@@ -39,7 +40,8 @@ class NonlinearProblem:
     Args:
         F: a UFL residual, linear in its test function, or a `PointwiseForm`. `F == 0` and linear problems `a == L` with a trial
             function in a are taken, too; `LinearProblem` solves these without Newton's method.
-        u: the unknown; holds the initial guess and, after `solve`, the solution.
+        u: the unknown; holds the initial guess and, after `solve`, the solution. Or several, (u, p), see `Unknowns`: test functions
+            then are `ufl.TestFunctions(ufl.MixedFunctionSpace(V, Q))`, conditions on V and Q; they are written to after a solve.
         bcs: Dirichlet conditions, or a single one; None: none.
         J: a bilinear UFL form to use as the Jacobian; default the derivative of F.
         options_prefix: prefix of this problem's options.
@@ -49,7 +51,8 @@ class NonlinearProblem:
             They are PETSc's while the problem is made and in its `solve`; the command line overrides them.
 
     Attributes:
-        u: the unknown.
+        u: the unknown; of several, the Function of a MixedSpace whose fields `part_0`, `part_1`, ... they are.
+        unknowns: `u` and what was given.
         bcs: the Dirichlet conditions.
         form: the lowered form.
         settings: femgpu's options as they were read.
@@ -62,14 +65,15 @@ class NonlinearProblem:
     def __init__(
         self,
         F: Any,
-        u: Function,
+        u: Function | Sequence[Function] | Unknowns,
         bcs: Conditions = None,
         J: Any = None,
         options_prefix: str = "",
         snes: PETSc.SNES | None = None,
         petsc_options: Mapping[str, Any] | None = None,
     ):
-        check_unknown(u, "NonlinearProblem(F, u, bcs)")
+        self.unknowns = unknowns = Unknowns.of(u, "NonlinearProblem(F, u, bcs)")
+        u, bcs = unknowns.whole, unknowns.conditions(bcs)
         if snes is not None and not isinstance(snes, PETSc.SNES):
             raise DataError(f"snes is of type {type(snes).__name__}; expected a PETSc.SNES")
         self._snes = PETSc.SNES().create(comm=u.space.comm) if snes is None else alive(snes, "snes")
@@ -79,17 +83,11 @@ class NonlinearProblem:
         self._own = snes is None
         if snes is None:
             self.snes.setOptionsPrefix(options_prefix)
-        self._prepare(u, bcs, lambda: lower_form(residual_form(F, u), u, J))
+        self._prepare(u, bcs, lambda: lower_form(residual_form(unknowns.form(F), u), u, unknowns.form(J)))
         self._attach()
 
     @with_given_options
-    def _prepare(
-        self,
-        u: Function,
-        bcs: Conditions,
-        lower: Callable[[], Form],
-        scale: float | None = None,
-    ) -> None:
+    def _prepare(self, u: Function, bcs: Conditions, lower: Callable[[], Form], scale: float | None = None) -> None:
         """Makes what lies below the solver, whose prefix is set: options, form, device, operators; collective."""
         mesh = u.space.mesh
         self.u = u
@@ -127,6 +125,7 @@ class NonlinearProblem:
         Rows and columns of prescribed dofs are zero but for s on the diagonal, the mean of the other rows' diagonal entries:
         `assemble_jacobian(diagonal=...)` gives a matrix with another number there, for eigenproblems say.
         """
+        self.unknowns.read()
         amat = self._pair.amat
         amat.follow = lambda: self._pair.follow(self.linearise)
         amat.follow()
@@ -148,7 +147,7 @@ class NonlinearProblem:
         """
         if diagonal is not None:
             check_diagonal(diagonal)
-        self.linearise(self.u.vec if x is None else x)
+        self.linearise(self.unknowns.read().vec if x is None else x)
         made = AssembledJacobian(self.operator, self.u.vec)
         made.fill(diagonal)
         made.mat.assemble()
@@ -197,12 +196,13 @@ class NonlinearProblem:
         """Gives algebraic multigrid the modes of small energy, such as `rigid_body_modes(space)`."""
         give_near_nullspace(self._pair.matrices, nullspace)
 
+    @solves_for_unknowns
     @with_given_options
-    def solve(self) -> Function:
+    def solve(self) -> Any:
         """Solves by SNESSolve with u as initial guess, boundary values inserted first; collective.
 
         Returns:
-            u.
+            u, or the tuple of several.
 
         Raises:
             DataError: when the initial guess or a coefficient is not finite.
@@ -233,7 +233,6 @@ class NonlinearProblem:
         self._check_converged()
         if self.u.space.mesh.mpi.rank == 0 and self.snes.getLinearSolveIterations():
             self.given_options.warn_unread()
-        return self.u
 
     def report(self) -> str:
         """What `-femgpu_view` prints: device, mesh, plans, times of the kernels; collective."""

@@ -13,7 +13,7 @@ from femgpu.errors import FormError, SolverError, alive, collective
 from femgpu.forms import PointwiseForm, lower_form
 from femgpu.mesh.garbage import let_go
 from femgpu.operators.inputs import check_finite
-from femgpu.solver.arguments import check_time, check_unknown
+from femgpu.solver.arguments import check_time
 from femgpu.solver.conditions import Conditions, consistent_bcs
 from femgpu.solver.given_options import GivenOptions, with_given_options
 from femgpu.solver.integrator import Integrator
@@ -26,6 +26,7 @@ from femgpu.solver.solver_types import refuse_types
 from femgpu.solver.stage_operator import StageOperator
 from femgpu.solver.time_output import Recorder
 from femgpu.solver.time_span import TimeSpan
+from femgpu.solver.unknowns import Unknowns
 from femgpu.spaces import Constant, Function, SubFunction, is_rate, time_derivative, time_shift
 
 
@@ -70,15 +71,14 @@ class TimeProblem(NonlinearProblem):
         options_prefix: str = "",
         petsc_options: Mapping[str, Any] | None = None,
     ):
-        check_unknown(u, "TimeProblem(F, u, bcs)")
+        self.unknowns = Unknowns.of(u, "TimeProblem(F, u, bcs)", several=False)
         options.check_prefix(options_prefix)
         let_go(u.space.comm)
         check_time(t, u)
         pointwise = isinstance(F, PointwiseForm)
-        if t is None:
-            t = F.t if pointwise and F.t is not None else Constant(u.space.dm, 0.0)
-        self.t: Constant = t
-        self._form_given = F.at_time(t) if pointwise else F
+        given = F.t if pointwise and t is None else t
+        self.t: Constant = Constant(u.space.dm, 0.0) if given is None else given
+        self._form_given = F.at_time(self.t) if pointwise else F
         self.given_options = GivenOptions(options_prefix, petsc_options)
         self._integrator = Integrator(u, options_prefix)
         self._snes = self.ts.getSNES()

@@ -169,7 +169,7 @@ class Case:
 
     def check_matrices(self):
         self.write("matrix")
-        terms = [term for term in self.operator.terms if term.integral.jacobian is not None]
+        terms = [term for term in self.operator.terms if term.pointwise("matrix")]
         for term, got in zip(terms, self.operator.matrices(), strict=True):
             wanted = self.bounds(term, "matrix").element_matrices(
                 term.integral.jacobian, self.problem.vectors, self.problem.constants
@@ -194,7 +194,7 @@ class Case:
         still = vectors | {"w": np.where(self.left_alone, 0.0, vectors["w"])}
         parts = []
         for term in self.operator.terms:
-            pointwise = getattr(term.integral, "jacobian" if target == "diagonal" else target)
+            pointwise = term.pointwise(target)
             if pointwise is None:
                 continue
             if target == "diagonal":

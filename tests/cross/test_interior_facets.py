@@ -198,16 +198,17 @@ def test_functionals_against_the_oracle(name):
 @pytest.mark.parallel([1, 3])
 @pytest.mark.parametrize("cell", ["triangle", "prism"])
 def test_values_alone(cell, rng):
-    """Kernels for the nodes on facets compute what the element matrices of all nodes of both cells come to."""
+    """Kernels for the nodes on facets, of one cell or of two, compute what the element matrices of all nodes come to."""
     dm = random_mesh(cell, (3, 2, 2)[: reference_cell(cell).dim], 7)
     V = FunctionSpace(dm, "DG", 2, shape=2)
     u, v, k = Function(V), ufl.TestFunction(V), Function(FunctionSpace(dm, "Lagrange", 1))
     k.interpolate(lambda x: 1 + x[0])
     upwind = ufl.max_value(ufl.FacetNormal(V.ufl_domain())[0], 0)
     F = dot(u, v) * ufl.dx + k * dot(ufl.jump(u * u[0] * upwind), v("+") - 2 * v("-")) * dS(degree=6)
+    F += k * u[0] * dot(u, v) * upwind * ufl.ds(degree=6)
     problem = NonlinearProblem(F, u, petsc_options={"pc_type": "none"})
-    uses = [(term.use, term.num_rows) for term in problem.operator.local.terms if term.other is not None]
-    assert {use for use, _ in uses} == {"traces", "matrices"} and len(uses) > 1
+    uses = {(term.use, len(term.sides)) for term in problem.operator.local.terms if term.facets is not None}
+    assert uses == set(product(("traces", "matrices"), (1, 2)))
     u.vec.setArray(rng.uniform(0, 1, u.vec.getLocalSize()))
     matrix, w = problem.assemble_jacobian(), u.vec.duplicate()
     w.setArray(rng.uniform(0, 1, w.getLocalSize()))

@@ -212,7 +212,7 @@ def test_facets_that_are_not_there(space):
 def test_mixed_function_spaces_of_ufl_are_refused_by_name(space):
     W = ufl.MixedFunctionSpace(space, FunctionSpace(space.dm, "Lagrange", 2))
     u, (v, q) = Function(space), ufl.TestFunctions(W)
-    with pytest.raises(FormError, match="MixedFunctionSpace, which is not supported; .* femgpu.MixedSpace"):
+    with pytest.raises(FormError, match="MixedFunctionSpace; expected an unknown Function for each part, .* femgpu.MixedSpace"):
         NonlinearProblem(inner(grad(u), grad(v)) * dx + u * q * dx, u)
 
 

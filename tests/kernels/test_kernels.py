@@ -181,14 +181,17 @@ class Case:
         parts = {"residual": [], "action": [], "diagonal": []}
         matrices = []
         for term in operator.terms:
-            bounds, integral = Bounds(term, arithmetic), term.integral
+            bounds = Bounds(term, arithmetic)
             for target in ("residual", "action"):
-                if getattr(integral, target) is not None:
-                    vectors = bounds.element_vectors(getattr(integral, target), self.vectors, constants)
-                    parts[target].append((term, vectors))
-            if integral.jacobian is not None:
-                matrices.append(bounds.element_matrices(integral.jacobian, self.vectors, constants))
-                parts["diagonal"].append((term, diagonal(matrices[-1], term.dofs())))
+                if (pointwise := term.pointwise(target)) is not None:
+                    parts[target].append((term, bounds.element_vectors(pointwise, self.vectors, constants)))
+            for target in ("matrix", "diagonal"):
+                if (pointwise := term.pointwise(target)) is not None:
+                    entries = bounds.element_matrices(pointwise, self.vectors, constants)
+                    if target == "matrix":
+                        matrices.append(entries)
+                    else:
+                        parts[target].append((term, diagonal(entries, term.dofs())))
         return {name: [local_vector(self.space, found, arithmetic)] for name, found in parts.items()} | {"matrix": matrices}
 
     def computed(self, operator, target):

@@ -60,7 +60,7 @@ def summed_by_petsc(operator):
     own = own[(own >= numbering.first) & (own < numbering.first + numbering.num_owned)]
     numbers[operator.rows.local] = -1
     rows, columns, values = [own], [own], [np.full(len(own), SCALE)]
-    terms = [term for term in local.terms if term.integral.jacobian is not None]
+    terms = [term for term in local.terms if term.pointwise("matrix")]
     for term, matrices in zip(terms, local.matrices(), strict=True):
         entries = numbers[term.dofs()]
         rows.append(np.broadcast_to(entries[:, :, None], matrices.shape).ravel())

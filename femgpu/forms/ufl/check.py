@@ -121,7 +121,7 @@ def check_same_space(form: Any, what: str, space: Any = None) -> None:
 
 def rank(form: Any) -> int | None:
     """The number of a form's arguments, parts of one counted once; None for what is no form."""
-    return len({argument.number() for argument in _arguments(form)}) if isinstance(form, ufl.Form) else None
+    return len({argument.number() for argument in arguments_in(form)}) if isinstance(form, ufl.Form) else None
 
 
 def simple_elements(element: Any) -> list[Any]:
@@ -156,11 +156,12 @@ def _check_meshes(domains: list[Any], what: str) -> None:
 
 
 def _check_arguments(form: Any, num_arguments: int, what: str) -> None:
-    for argument in _arguments(form):
+    for argument in arguments_in(form):
         if argument.part() is not None:
             raise FormError(
-                f"{what}: {show(argument)} is part {argument.part()} of a MixedFunctionSpace, which is not supported; expected "
-                "the parts that ufl.split gives of one test function in femgpu.MixedSpace"
+                f"{what}: {show(argument)} is part {argument.part()} of a MixedFunctionSpace; expected an unknown Function for "
+                "each part, NonlinearProblem(F, (u, p), bcs), or the parts that ufl.split gives of one test function in "
+                "femgpu.MixedSpace"
             )
         check_space(argument.ufl_function_space(), f"{what}: the test or trial function {show(argument)}")
     try:
@@ -175,8 +176,8 @@ def _check_arguments(form: Any, num_arguments: int, what: str) -> None:
         raise FormError(f"{what} has {len(numbers)} arguments; expected {expected}{remedy}")
 
 
-def _arguments(form: Any) -> list[Any]:
-    # form.arguments() itself raises on parts of mixed spaces that share a number
+def arguments_in(form: Any) -> list[Any]:
+    """The arguments of a form, also where its own `arguments` raises: of several spaces, or of parts that share a number."""
     found: dict[Any, None] = {}
     for integral in form.integrals():
         for node in unique_pre_traversal(integral.integrand()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -13,8 +14,10 @@ from ufl.corealg.map_dag import map_expr_dag
 from ufl.corealg.traversal import unique_pre_traversal
 
 from femgpu.errors import FormError
+from femgpu.forms.ufl.check import arguments_in
+from femgpu.forms.ufl.preprocessing import deep_recursion, ufl_errors
 from femgpu.forms.ufl.show import show
-from femgpu.spaces import FunctionSpace, MixedSpace, Space, SubFunction, mesh_of
+from femgpu.spaces import Function, FunctionSpace, MixedSpace, Space, SubFunction, mesh_of
 from femgpu.spaces.ufl_element import UFLLagrange
 
 
@@ -48,6 +51,59 @@ def _mixed(space: Any, found: dict[Any, Any]) -> MixedSpace | None:
         family = "Lagrange" if part.sobolev_space is ufl.H1 else "DG"
         spaces[f"part_{number}"] = FunctionSpace(dm, family, part.embedded_superdegree, part.reference_value_shape)
     return MixedSpace(spaces)
+
+
+def part_spaces(*forms: Any) -> list[Any]:
+    """The spaces of a `ufl.MixedFunctionSpace` whose parts have arguments in forms, or in equations of forms; none without such.
+
+    Raises:
+        FormError: when there are arguments of a later part and none of an earlier one.
+    """
+    spaces = {}
+    for form in forms:
+        for side in (form.lhs, form.rhs) if isinstance(form, ufl.equation.Equation) else (form,):
+            for argument in arguments_in(side) if isinstance(side, ufl.Form) else ():
+                if argument.part() is not None:
+                    spaces[argument.part()] = argument.ufl_function_space()
+    if sorted(spaces) != list(range(len(spaces))):
+        raise FormError(
+            f"the form has arguments of the parts {sorted(spaces)} of a MixedFunctionSpace; expected those of all parts from 0 on: "
+            "give the unknowns, u=(u, p), or a part that is not there as femgpu.Constant(dm, 0.0) * q * dx"
+        )
+    return [spaces[number] for number in sorted(spaces)]
+
+
+@deep_recursion()
+def join_parts(form: Any, whole: Function, parts: Sequence[Function]) -> Any:
+    """Writes a form, or an equation of forms, about several Functions as one about the Function whose fields they are.
+
+    Args:
+        form: the form; its arguments are of a `ufl.MixedFunctionSpace`, or of the spaces of these Functions. Anything else is
+            given back.
+        whole: the Function in a MixedSpace.
+        parts: the others, in the order of its fields.
+
+    Raises:
+        FormError: for an argument that belongs to none of them, or to several.
+    """
+    if isinstance(form, ufl.equation.Equation):
+        return ufl.equation.Equation(*(join_parts(side, whole, parts) for side in (form.lhs, form.rhs)))
+    if not isinstance(form, ufl.Form):
+        return form
+    found = {part: whole.sub(number) for number, part in enumerate(parts)}
+    for argument in arguments_in(form):
+        space = argument.ufl_function_space()
+        if isinstance(space, Space) and space is not whole.space:
+            fits = [i for i, part in enumerate(parts) if part.space is space and argument.part() in (None, i)]
+            if len(fits) != 1:
+                what = "" if argument.part() is None else f", part {argument.part()} of a MixedFunctionSpace,"
+                raise FormError(
+                    f"{show(argument)} in {space}{what} belongs to {len(fits)} of the unknowns {whole}; expected "
+                    "ufl.TestFunctions(ufl.MixedFunctionSpace(...)) of their spaces, in their order"
+                )
+            found[argument] = ufl.split(ufl.Argument(whole.space, argument.number()))[fits[0]]
+    with ufl_errors(form):
+        return replace(form, found)
 
 
 def expand_parts(expression: Any) -> Any:
