@@ -45,6 +45,13 @@ class Stratum(NamedTuple):
     cones: _Ints
     orientations: _Ints
 
+    def rows(self, points: _Ints) -> slice | npt.NDArray:
+        """As `places` of increasing points, a slice where they follow each other."""
+        if isinstance(self.points, range) and len(points) and points[-1] - points[0] == len(points) - 1:
+            first = int(points[0]) - self.points.start
+            return slice(first, first + len(points))
+        return self.places(points)
+
     def places(self, points: npt.NDArray) -> npt.NDArray:
         """Where points stand among those of the stratum."""
         if isinstance(self.points, range):
@@ -152,6 +159,15 @@ def points_between(label: PETSc.DMLabel, value: int, start: int, end: int) -> ra
 def cone_offsets(types: npt.NDArray[np.int8]) -> npt.NDArray[np.int64]:
     """(num_points + 1,) where the cones of points of given types begin, one after the other."""
     return np.concatenate([[0], np.cumsum(_CONE_SIZES[types])])
+
+
+def cone_places(types: npt.NDArray[np.int8], where: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The points whose cones some entries of their cones, one after the other, are in, and the places of the entries there."""
+    if len(types) and types.min() == types.max():
+        return np.divmod(where, _CONE_SIZES[types[0]])
+    offsets = cone_offsets(types)
+    points = np.searchsorted(offsets, where, side="right") - 1
+    return points, where - offsets[points]
 
 
 def first_repeated(rows: npt.NDArray[np.integer]) -> int | None:

@@ -264,9 +264,7 @@ class Runtime:
 
     def bindings(self, limit: int) -> Bindings:
         """A memory of launches, which forgets by itself those whose buffers are no longer used."""
-        made = Bindings(limit)
-        self._bindings.add(made)
-        return made
+        return Bindings(limit, self._bindings)
 
     def drop_dead(self) -> None:
         """Gives back the memory of buffers that only remembered launches hold."""
