@@ -99,8 +99,8 @@ class Groups:
                     for rows in chunks(len(offsets)):
                         for column, entry in enumerate(nodes):
                             offsets[rows, entry].min(axis=1, out=first[rows, column])
-                for begins, entry in zip(first.T, nodes, strict=True):
-                    width[begins] = len(entry) * field.num_comp
+                for rows in chunks(len(first)):
+                    width[first[rows]] = [len(entry) * field.num_comp for entry in nodes]
                 firsts.append(first)
         starts = np.flatnonzero(width)
         if len(starts) < space.num_local:

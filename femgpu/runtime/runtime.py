@@ -58,7 +58,7 @@ class Runtime:
         self.calls = Calls(self.queue)
         self.holds = Holds()
         self._bindings: weakref.WeakSet[Bindings] = weakref.WeakSet()
-        self._uploaded: dict[int, tuple[weakref.ref[np.ndarray], weakref.ref[Any]]] = {}
+        self._uploaded: dict[tuple[int, int], tuple[weakref.ref[np.ndarray], weakref.ref[Any]]] = {}
         self.num_allocations = 0
         self.allocated_bytes = 0
         self.num_launches = self.num_copies = self.num_fills = 0
@@ -172,13 +172,19 @@ class Runtime:
         return buffer
 
     def upload_once(self, array: np.ndarray) -> Any:
-        """A buffer with a copy of an array that nobody changes: the same for all who ask while somebody holds it."""
-        key = id(array)
+        """A buffer with a copy of an array that nobody changes: the same for all who ask while somebody holds it.
+
+        Of a view it is that of the same part of the array behind.
+        """
+        owner = array if array.base is None else array.base
+        if not (array.flags.c_contiguous and isinstance(owner, np.ndarray)):
+            return self.upload(array)
+        key = array.__array_interface__["data"][0], array.nbytes
         known, kept = self._uploaded.get(key, (None, None))
-        found = kept() if known is not None and kept is not None and known() is array else None
+        found = kept() if known is not None and kept is not None and known() is owner else None
         if found is None:
             found = self.upload(array)
-            self._uploaded[key] = weakref.ref(array), weakref.ref(found, partial(_forget, self._uploaded, key))
+            self._uploaded[key] = weakref.ref(owner), weakref.ref(found, partial(_forget, self._uploaded, key))
         return found
 
     def pinned(self, count: int) -> np.ndarray:
@@ -280,7 +286,7 @@ class Runtime:
         self.programs.start([*self._fills.programs, *programs])
 
 
-def _forget(known: dict[int, Any], key: int, dead: weakref.ref[Any]) -> None:
+def _forget(known: dict[tuple[int, int], Any], key: tuple[int, int], dead: weakref.ref[Any]) -> None:
     """Forgets an entry whose buffer is gone."""
     if key in known and known[key][1] is dead:
         del known[key]

@@ -160,7 +160,7 @@ class BlockContext(JacobianContext):
     """
 
     def __init__(self, block: FieldBlock):
-        super().__init__(block.operator, block.space.dm.createGlobalVec())
+        super().__init__(block.operator, block.space.create_vec())
         self.block = block
 
 

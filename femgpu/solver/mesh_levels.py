@@ -89,6 +89,8 @@ class SparseLevel:
         self.vectors = Vectors(runtime, self.space.numbering.num_owned, mpi, single=single)
         ctype, num_bytes = C_TYPES[self.vectors.dtype.name], self.vectors.dtype.itemsize * count
         source.prepare("matrix")
+        # Sums of element matrices read them, and what is made on the way does.
+        self._offsets = [runtime.upload_once(offsets) for field in self.space.fields for offsets in field.offsets]
         with collective(mpi):
             self.exchange = Transfer(self.space, rows, "single" if single else "double", runtime, single)
             self._direct = self.exchange.same and self.exchange.halo is None

@@ -136,10 +136,20 @@ class Space(ufl.FunctionSpace):
     def create_vec(self) -> PETSc.Vec:
         """A new T-vector, zero; collective."""
         dm = self.dm
-        if self._is_alone:
-            # The same, as PETSc would find by going through all points of the mesh once more.
-            dm.setGlobalSection(dm.getLocalSection())
-        return dm.createGlobalVec()
+        if not self._is_alone or len(self.fields) > 1 or not self.fields[0].continuous:
+            return dm.createGlobalVec()
+        # What PETSc makes of as many dofs on two points: with the DM's own section it goes through all points of the mesh.
+        section, small = PETSc.Section().create(comm=self.comm), dm.clone()
+        section.setChart(0, 2)
+        section.setDof(0, min(self.num_comp, self.num_local))
+        section.setDof(1, self.num_local - section.getDof(0))
+        section.setUp()
+        small.setVecType(petsc_c.vec_type(dm))
+        small.setLocalSection(section)
+        small.setGlobalSection(section)
+        vec = small.createGlobalVec()
+        vec.setDM(dm)
+        return vec
 
     def local_values(self, vec: PETSc.Vec) -> npt.NDArray[np.float64]:
         """The L-vector of a T-vector, constrained dofs with the values that the DM has for them; collective."""
