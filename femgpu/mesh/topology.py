@@ -29,6 +29,8 @@ POLYTOPES = {
 # The order of types in `Topology.types`.
 TYPE_NAMES = tuple(POLYTOPES.values())
 TYPE_DIMS = np.array([0, *(reference_cell(name).dim for name in TYPE_NAMES[1:])])
+# Above all points.
+_NO_POINT = np.iinfo(np.int32).max
 _CONE_SIZES = np.array([0, *(len(reference_cell(name).loops) for name in TYPE_NAMES[1:])])
 
 
@@ -191,11 +193,14 @@ def check_cells_once(topology: Topology, cell: str, first: int) -> None:
     """
     stratum = topology.stratum(cell)
     # Those with the lowest facet of another cell, and the highest of another: few, but where cells are there twice.
-    suspects = np.arange(len(stratum.cones))
+    cones, suspects = stratum.cones, np.arange(len(stratum.cones))
     for extreme in (np.minimum, np.maximum):
-        found = extreme.reduce(np.ascontiguousarray(stratum.cones[suspects].T))
-        suspects = suspects[np.bincount(found)[found] > 1]
-    twice = first_repeated(stratum.cones[suspects])
+        found = extreme.reduce(np.ascontiguousarray(cones.T))
+        kept = np.bincount(found)[found] > 1
+        cones, suspects = cones[kept], suspects[kept]
+    # Most of these have another partner for either.
+    pairs = np.sort(cones.min(axis=1, initial=_NO_POINT).astype(np.int64) << 32 | cones.max(axis=1, initial=0))
+    twice = first_repeated(cones) if (pairs[1:] == pairs[:-1]).any() else None
     if twice is not None:
         raise MeshError(
             f"cell {stratum.points[suspects[twice]] - first} of the mesh has the facets of another cell; expected each cell once "

@@ -38,6 +38,14 @@ def scalar_type(precision: str) -> Any:
     return _NUMPY[TYPES[precision][1]]
 
 
+def is_packed(array: Array, masked: bool) -> bool:
+    """Whether the device makes an argument of other words than the host has, with dofs prescribed or not."""
+    role, layout = array.role, array.layout
+    if layout is None or role[0] not in ("offsets", "coord_offsets"):
+        return False
+    return role[0] == "coord_offsets" or (role[2] and masked) or layout.block > 1 or layout.lattice
+
+
 class CellArrays:
     """Arrays over the cells of a form's terms on the device, shared between its kernels.
 
