@@ -93,6 +93,11 @@ def nesting_kernels() -> str:
     return source("nesting.cl")
 
 
+def list_kernels() -> str:
+    """The program that makes arrays over cells (`cl/lists.cl`)."""
+    return source("lists.cl")
+
+
 def interpolation_kernels(
     shape: tuple[int, int, int], num_comp: int, types: tuple[str, str], group: tuple[int, int], atomics: str
 ) -> str:

@@ -135,7 +135,7 @@ def straight_blocks(dm: PETSc.DMPlex, types: Sequence[Corners], mpi: Any) -> tup
     for index, (corners, vertices) in enumerate(zip(types, nodes, strict=True)):
         element = LagrangeElement(corners.cell, 1)
         ids = corners.cells - np.int32(start)
-        blocks.append(Block.of(index, ids, element, coords, vertices[:, geometry.node_vertices(element)]))
+        blocks.append(Block.of(index, ids, element, coords, vertices.take(geometry.node_vertices(element), axis=1)))
     return tuple(blocks)
 
 

@@ -59,17 +59,17 @@ class Parts:
     Args:
         topology: the points of the mesh.
         cell: name of the cell type.
-        cells: (n,) points of the cells.
+        cells: (n,) points of the cells, increasing.
     """
 
     def __init__(self, topology: Topology, cell: str, cells: _Ints):
         self._topology, self._reference = topology, reference_cell(cell)
         stratum = topology.stratum(cell)
-        places = stratum.places(cells)
+        rows = stratum.rows(cells)
         # Row by row, as wide as numpy wants indices.
         backward = np.array([_num_backward(len(loop)) for loop in self._reference.loops])
-        self._facets = stratum.cones[places].T.astype(np.intp)
-        self._turns = stratum.orientations[places].T + backward[:, None]
+        self._facets = stratum.cones[rows].T.astype(np.intp)
+        self._turns = stratum.orientations[rows].T + backward[:, None]
         self._found: dict[int, tuple[_Ints, npt.NDArray]] = {}
 
     def __call__(self, number: int) -> tuple[_Ints, npt.NDArray]:

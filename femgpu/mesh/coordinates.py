@@ -93,7 +93,8 @@ def read_vertices(dm: PETSc.DMPlex, types: Sequence[Corners], mpi: Any) -> tuple
                 f"the mesh has {len(values) // dim} coordinate nodes for {last - first} vertices; expected straight edges where "
                 "it has prisms or cells of several types: save it with first-order cells"
             )
-        dofs = [(offsets[corners.vertices - first] // dim).astype(np.int32) for corners in types]
+        nodes = (offsets // dim).astype(np.int32)
+        dofs = [nodes[corners.vertices - np.int32(first)] for corners in types]
         if dm.getCoordinatesLocalized():
             start = dm.getHeightStratum(0)[0]
             _use_cell_coordinates(dm, [(each.cells - start, nodes) for each, nodes in zip(types, dofs, strict=True)])

@@ -217,7 +217,10 @@ class Mesh:
         Raises:
             MeshError: on all ranks, when the mesh has no such region; lists the labels and values that exist.
         """
-        return find_parts(self.dm, self.mpi, self.blocks, lambda: self.topology, self.points(region))
+        points = self.points(region)
+        if region == regions.BOUNDARY:
+            return self.exterior.cells, self.exterior.local_facets + np.int32(1)
+        return find_parts(self.dm, self.mpi, self.blocks, lambda: self.topology, points)
 
     def cells(self, region: regions.Region) -> npt.NDArray[np.int32]:
         """Cells of a region; collective.
@@ -286,14 +289,12 @@ class Mesh:
     def view(self) -> str:
         """One line for `-femgpu_view`; collective."""
         meet(self.mpi)
-        counts = np.array([[block.num_cells, np.count_nonzero(block.affine)] for block in self.blocks])
-        counts = self.mpi.allreduce(counts)
+        counts = self.mpi.allreduce(np.array([[block.num_cells, np.count_nonzero(block.affine)] for block in self.blocks]))
         num_affine = int(counts[:, 1].sum())
         share = {0: "no cell affine", self.num_cells_global: "affine"}.get(num_affine, f"{num_affine} affine")
         kinds = ", ".join(f"{count} {block.cell}" for (count, _), block in zip(counts, self.blocks, strict=True))
-        degree = self.blocks[0].coord_element.degree
         sets = "; ".join(f"{name} {','.join(map(str, values[:20]))}" for name, values in sorted(self.labels().items()) if values)
         return (
             f"mesh: {kinds} cells on {self.mpi.size} rank{'s' * (self.mpi.size > 1)}, "
-            f"coordinates of degree {degree} ({share}){'; ' if sets else ''}{sets}"
+            f"coordinates of degree {self.blocks[0].coord_element.degree} ({share}){'; ' if sets else ''}{sets}"
         )

@@ -17,7 +17,7 @@ from femgpu import petsc_c
 from femgpu.mesh.block import Block
 from femgpu.mesh.closures import closure
 from femgpu.mesh.shared_points import any_rank
-from femgpu.mesh.topology import Topology, cone_offsets, point_types
+from femgpu.mesh.topology import Topology, cone_offsets, cone_places, point_types
 
 _Ints = npt.NDArray[np.int32]
 _Mask = npt.NDArray[np.bool_]
@@ -58,10 +58,9 @@ def find_parts(
 
 def _facets(dm: PETSc.DMPlex, mask: _Mask) -> tuple[npt.NDArray, npt.NDArray]:
     start, end = dm.getHeightStratum(0)
-    facets, offsets = _cones(dm, 0)
-    where = np.flatnonzero(mask[facets])
-    cells = np.searchsorted(offsets, where, side="right") - 1
-    return cells, where - offsets[cells] + 1
+    where = np.flatnonzero(mask[petsc_c.cones(dm, start, end) - np.int32(dm.getChart()[0])])
+    cells, places = cone_places(point_types(dm, start, end), where)
+    return cells, places + 1
 
 
 def _below(dm: PETSc.DMPlex, mask: _Mask) -> _Mask:

@@ -11,8 +11,9 @@ from petsc4py import PETSc
 
 from femgpu import petsc_c
 from femgpu.errors import MeshError, meet, whole_arrays
+from femgpu.mesh.geometry import chunks
 from femgpu.mesh.shared_points import shared_points
-from femgpu.mesh.topology import cone_offsets, point_types
+from femgpu.mesh.topology import cone_places, point_types
 
 # A name, a value of a default label, several of one kind, or (label, value or values).
 Region = str | int | tuple[str, ...] | tuple[int, ...] | tuple[str, Any]
@@ -61,15 +62,14 @@ def exterior_facets(dm: PETSc.DMPlex) -> ExteriorFacets:
     if end <= start:
         empty = np.empty(0, np.int32)
         return ExteriorFacets(empty, empty, empty)
-    facet = petsc_c.cones(dm, start, end) - np.int32(first)
-    offsets = cone_offsets(point_types(dm, start, end))
-    single = np.bincount(facet, minlength=last - first) == 1
-    chart = dm.getChart()[0]
-    single &= ~shared[first - chart : last - chart]
-    where = np.flatnonzero(single[facet])
+    facet = petsc_c.cones(dm, start, end)
+    single, chart = np.bincount(facet, minlength=last) == 1, dm.getChart()[0]
+    single[first:last] &= ~shared[first - chart : last - chart]
+    # In chunks: indices become 64 bit wide where numpy takes them.
+    where = np.concatenate([part.start + np.flatnonzero(single[facet[part]]) for part in chunks(len(facet))])
     where = where[np.argsort(facet[where], kind="stable")]
-    cells = np.searchsorted(offsets, where, side="right") - 1
-    return ExteriorFacets(facet[where] + np.int32(first), cells.astype(np.int32), (where - offsets[cells]).astype(np.int32))
+    cells, places = cone_places(point_types(dm, start, end), where)
+    return ExteriorFacets(facet[where], cells.astype(np.int32), places.astype(np.int32))
 
 
 def labels(dm: PETSc.DMPlex, mpi: Any) -> dict[str, list[int]]:

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from mpi4py import MPI
 from petsc4py import PETSc
 
 from femgpu.element import LagrangeElement
 from femgpu.errors import FormError, collective
 from femgpu.mesh.cell_dofs import PointDofs, cell_dofs, type_dofs
-from femgpu.mesh.coordinates import point_dofs
+from femgpu.mesh.coordinates import point_dofs, section_offsets
 from femgpu.mesh.mesh import Mesh
 
 # One array per block of the mesh, (num_cells, num_basis) int32: positions of component 0, the other components follow it.
@@ -64,20 +65,20 @@ def set_fields(mesh: Mesh, dm: PETSc.DMPlex, fields: Sequence[FieldShape]) -> tu
     names = [field.name for field in fields]
     if not names or len(set(names)) < len(names):
         raise FormError(f"fields named {', '.join(names) or '(none)'}: expected at least one, and names that differ")
-    topology, cells = mesh.topology, [block.cell for block in mesh.blocks]
-    # (num_types, num_fields) dofs of each field on a point of each type.
-    table = np.stack([field.num_comp * type_dofs(cells, field.degree, field.continuous) for field in fields], axis=1)
-    with collective(mesh.mpi):
-        num_local = int(np.bincount(topology.types, minlength=len(table)) @ table.sum(axis=1))
-        if num_local > _INT32_MAX:
-            raise FormError(f"this rank holds {num_local} dofs; 32-bit offsets reach {_INT32_MAX}: use more ranks")
     if mesh.has_petsc_elements:
         for number, field in enumerate(fields):
             fe = field.element(mesh.cell).petsc_fe(field.num_comp, mesh.comm)
             fe.setName(field.name)
             dm.setField(number, fe)
         dm.createDS()
-    else:
+        if all(field.degree == 1 and field.continuous for field in fields) and _nodes_are_vertices(mesh):
+            return _on_vertices(mesh, fields)
+    topology, cells = mesh.topology, [block.cell for block in mesh.blocks]
+    # (num_types, num_fields) dofs of each field on a point of each type.
+    table = np.stack([field.num_comp * type_dofs(cells, field.degree, field.continuous) for field in fields], axis=1)
+    with collective(mesh.mpi):
+        num_local = _checked(int(np.bincount(topology.types, minlength=len(table)) @ table.sum(axis=1)))
+    if not mesh.has_petsc_elements:
         dm.setLocalSection(_section(dm, topology.types, table, fields))
     sizes = table.sum(axis=1, dtype=np.int32)[topology.types]
     starts = np.cumsum(sizes, dtype=np.int32)
@@ -89,6 +90,37 @@ def set_fields(mesh: Mesh, dm: PETSc.DMPlex, fields: Sequence[FieldShape]) -> tu
         for cell in cells
     ]
     return list(zip(*blocks, strict=True)), num_local
+
+
+def _nodes_are_vertices(mesh: Mesh) -> bool:
+    """Whether the nodes of the coordinates are the vertices of the DM, in their order; collective on first use."""
+    if "nodes are vertices" not in mesh.kept:
+        first, last = mesh.dm.getDepthStratum(0)
+        same = mesh.blocks[0].coord_element.degree == 1 and len(mesh.coords) == last - first
+        if same:
+            offsets = section_offsets(mesh.dm.getCoordinateSection(), first, last)
+            same = np.array_equal(offsets, mesh.dim * np.arange(last - first))
+        mesh.kept["nodes are vertices"] = mesh.mpi.allreduce(same, op=MPI.LAND)
+    return bool(mesh.kept["nodes are vertices"])
+
+
+def _on_vertices(mesh: Mesh, fields: Sequence[FieldShape]) -> tuple[list[Offsets], int]:
+    """What `set_fields` returns for continuous fields of degree 1, whose nodes are those of the coordinates; collective."""
+    num_comp = [field.num_comp for field in fields]
+    width, offsets = sum(num_comp), list[Offsets]()
+    with collective(mesh.mpi):
+        num_local = _checked(width * len(mesh.coords))
+    for before in np.cumsum(num_comp) - num_comp:
+        nodes = (block.coord_dofs for block in mesh.blocks)
+        offsets.append(tuple(entry if width == 1 else entry * np.int32(width) + np.int32(before) for entry in nodes))
+    return offsets, num_local
+
+
+def _checked(num_local: int) -> int:
+    """The length of a local vector; raises a FormError where offsets do not reach it."""
+    if num_local > _INT32_MAX:
+        raise FormError(f"this rank holds {num_local} dofs; 32-bit offsets reach {_INT32_MAX}: use more ranks")
+    return num_local
 
 
 def given_section(mesh: Mesh, dm: PETSc.DMPlex, element: LagrangeElement, num_comp: int) -> tuple[Offsets, int]:

@@ -29,6 +29,8 @@ POLYTOPES = {
 # The order of types in `Topology.types`.
 TYPE_NAMES = tuple(POLYTOPES.values())
 TYPE_DIMS = np.array([0, *(reference_cell(name).dim for name in TYPE_NAMES[1:])])
+# Above all points.
+_NO_POINT = np.iinfo(np.int32).max
 _CONE_SIZES = np.array([0, *(len(reference_cell(name).loops) for name in TYPE_NAMES[1:])])
 
 
@@ -44,6 +46,13 @@ class Stratum(NamedTuple):
     points: range | _Ints
     cones: _Ints
     orientations: _Ints
+
+    def rows(self, points: _Ints) -> slice | npt.NDArray:
+        """As `places` of increasing points, a slice where they follow each other."""
+        if isinstance(self.points, range) and len(points) and points[-1] - points[0] == len(points) - 1:
+            first = int(points[0]) - self.points.start
+            return slice(first, first + len(points))
+        return self.places(points)
 
     def places(self, points: npt.NDArray) -> npt.NDArray:
         """Where points stand among those of the stratum."""
@@ -154,6 +163,15 @@ def cone_offsets(types: npt.NDArray[np.int8]) -> npt.NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(_CONE_SIZES[types])])
 
 
+def cone_places(types: npt.NDArray[np.int8], where: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The points whose cones some entries of their cones, one after the other, are in, and the places of the entries there."""
+    if len(types) and types.min() == types.max():
+        return np.divmod(where, _CONE_SIZES[types[0]])
+    offsets = cone_offsets(types)
+    points = np.searchsorted(offsets, where, side="right") - 1
+    return points, where - offsets[points]
+
+
 def first_repeated(rows: npt.NDArray[np.integer]) -> int | None:
     """The number of a row (num_rows, width) that holds the same integers as one before, in any order; None where none does."""
     ordered = np.sort(rows, axis=1)
@@ -175,11 +193,14 @@ def check_cells_once(topology: Topology, cell: str, first: int) -> None:
     """
     stratum = topology.stratum(cell)
     # Those with the lowest facet of another cell, and the highest of another: few, but where cells are there twice.
-    suspects = np.arange(len(stratum.cones))
+    cones, suspects = stratum.cones, np.arange(len(stratum.cones))
     for extreme in (np.minimum, np.maximum):
-        found = extreme.reduce(np.ascontiguousarray(stratum.cones[suspects].T))
-        suspects = suspects[np.bincount(found)[found] > 1]
-    twice = first_repeated(stratum.cones[suspects])
+        found = extreme.reduce(np.ascontiguousarray(cones.T))
+        kept = np.bincount(found)[found] > 1
+        cones, suspects = cones[kept], suspects[kept]
+    # Most of these have another partner for either.
+    pairs = np.sort(cones.min(axis=1, initial=_NO_POINT).astype(np.int64) << 32 | cones.max(axis=1, initial=0))
+    twice = first_repeated(cones) if (pairs[1:] == pairs[:-1]).any() else None
     if twice is not None:
         raise MeshError(
             f"cell {stratum.points[suspects[twice]] - first} of the mesh has the facets of another cell; expected each cell once "

@@ -2,6 +2,6 @@
 
 from femgpu.multigrid.cycle import FILE, Bind, Calls, Cycle, Level
 from femgpu.multigrid.polynomials import KINDS
-from femgpu.multigrid.sparse import SparseMatrix, programs
+from femgpu.multigrid.sparse import Rows, SparseMatrix, programs
 
-__all__ = ["FILE", "KINDS", "Bind", "Calls", "Cycle", "Level", "SparseMatrix", "programs"]
+__all__ = ["FILE", "KINDS", "Bind", "Calls", "Cycle", "Level", "Rows", "SparseMatrix", "programs"]

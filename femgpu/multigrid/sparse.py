@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,28 @@ _GROUP = 64
 _LANES, _ENTRIES = 32, 4
 
 
+class Rows(NamedTuple):
+    """Where the entries of a matrix are.
+
+    Attributes:
+        num_rows: of the matrix.
+        num_entries: of the matrix.
+        starts: device buffer (num_rows + 1,) int32 where each row begins.
+        columns: device buffer (num_entries,) int32, row by row.
+    """
+
+    num_rows: int
+    num_entries: int
+    starts: Any
+    columns: Any
+
+
 class SparseMatrix:
     """A matrix by rows.
 
     Args:
         runtime: the device.
-        matrix: the entries.
+        matrix: the entries; `Rows`: their places, with undefined values.
         source_type: C type of the vectors that it multiplies, `double` or `float`.
         target_type: that of the results.
         value_type: that of the entries, and of sums.
@@ -38,22 +54,26 @@ class SparseMatrix:
     def __init__(
         self,
         runtime: Runtime,
-        matrix: csr_array,
+        matrix: csr_array | Rows,
         source_type: str = "double",
         target_type: str = "double",
         value_type: str = "double",
         lanes: int | None = None,
     ):
-        num_rows = matrix.shape[0]
-        if lanes is None:
-            mean = matrix.nnz / max(num_rows, 1)
-            lanes = 1 if not runtime.device.is_gpu or mean < _ENTRIES else min(_LANES, 1 << int(np.log2(mean / _ENTRIES)))
-        self.num_entries = int(matrix.nnz)
         self._runtime, self._dtype = runtime, np.float32 if value_type == "float" else np.float64
-        self.values = runtime.upload(matrix.data.astype(self._dtype, copy=False))
-        structure = (runtime.upload(part.astype(np.int32, copy=False)) for part in (matrix.indptr, matrix.indices))
+        if isinstance(matrix, Rows):
+            rows = matrix
+            self.values = runtime.empty(np.dtype(self._dtype).itemsize * rows.num_entries)
+        else:
+            structure = (runtime.upload(part.astype(np.int32, copy=False)) for part in (matrix.indptr, matrix.indices))
+            rows = Rows(matrix.shape[0], int(matrix.nnz), *structure)
+            self.values = runtime.upload(matrix.data.astype(self._dtype, copy=False))
+        num_rows, self.num_entries = rows.num_rows, rows.num_entries
+        if lanes is None:
+            mean = self.num_entries / max(num_rows, 1)
+            lanes = 1 if not runtime.device.is_gpu or mean < _ENTRIES else min(_LANES, 1 << int(np.log2(mean / _ENTRIES)))
         placeholder = runtime.empty(8)
-        given = [np.int32(num_rows), *structure, self.values, placeholder]
+        given = [np.int32(num_rows), rows.starts, rows.columns, self.values, placeholder]
         source = _source(runtime.device, (value_type, source_type, target_type), lanes > 1)
         self._kernel = Kernel(runtime, source, "multiply_sparse", [*given, placeholder, np.int32(lanes)], num_rows * lanes, _GROUP)
         self._diagonal = Kernel(runtime, source, "diagonal_of", given, num_rows, _GROUP)

@@ -13,6 +13,7 @@ from femgpu.element import LagrangeElement
 from femgpu.errors import PlanError
 from femgpu.kernels import TYPES, Array, Layout, Plan, parity_lines
 from femgpu.operators.columns import node_parts
+from femgpu.operators.lists import pack
 from femgpu.operators.term import Term
 from femgpu.runtime import Runtime
 from femgpu.spaces import Field
@@ -35,6 +36,14 @@ def real_type(precision: str) -> Any:
 def scalar_type(precision: str) -> Any:
     """Numpy's type of numbers in vectors."""
     return _NUMPY[TYPES[precision][1]]
+
+
+def is_packed(array: Array, masked: bool) -> bool:
+    """Whether the device makes an argument of other words than the host has, with dofs prescribed or not."""
+    role, layout = array.role, array.layout
+    if layout is None or role[0] not in ("offsets", "coord_offsets"):
+        return False
+    return role[0] == "coord_offsets" or (role[2] and masked) or layout.block > 1 or layout.lattice
 
 
 class CellArrays:
@@ -82,7 +91,10 @@ class CellArrays:
         if key not in self._kept:
             moves = array.role[0] in _MOVING or array.role == ("other", "geometry")
             found = None if moves or self._source is None else self._source._kept.get(key)
-            self._kept[key] = self.runtime.upload(make()) if found is None else found
+            if found is None:
+                found = make()
+                found = self.runtime.upload(found) if isinstance(found, np.ndarray) else found
+            self._kept[key] = found
             if moves:
                 self._moving[key] = make
         return self._kept[key]
@@ -117,8 +129,8 @@ class CellArrays:
 
     def _entry(
         self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], tables: Sequence[np.ndarray]
-    ) -> tuple[Any, Callable[[], np.ndarray]]:
-        """Key and maker of an argument's contents."""
+    ) -> tuple[Any, Callable[[], Any]]:
+        """Key and maker of an argument's contents, an array or the buffer itself."""
         if array.role[0] == "other":
             assert term.other is not None
             return self._entry(term.other, plan, replace(array, role=array.role[1:]), fields, tables)
@@ -131,7 +143,7 @@ class CellArrays:
             return (cells, id(field), kind, masked, layout), lambda: self._offsets(term, field, masked, layout)
         if kind == "coord_offsets":
             nodes = term.subset(block.coord_dofs)
-            return (cells, kind, layout), lambda: _packed(layout, nodes * np.int32(term.dim), element=term.coord_element)
+            return (cells, kind, layout), lambda: self._positions(layout, nodes, term.coord_element, factor=term.dim)
         if kind == "geometry":
             # An affine map is the same for every rule.
             whose = cells if term.affine else id(term)
@@ -150,40 +162,25 @@ class CellArrays:
         table = tables[array.role[2]]
         return (kind, dtype, table.tobytes()), lambda: table.astype(dtype)
 
-    def _offsets(self, term: Term, field: Field, masked: bool, layout: Layout | None) -> np.ndarray:
+    def _offsets(self, term: Term, field: Field, masked: bool, layout: Layout | None) -> Any:
         """Offsets of component 0 of a field's nodes, ~offset where a component is prescribed."""
-        first = None
-        if masked and self.prescribed is not None:
-            # Nodes are marked once each, in the L-vector, and not in every cell that has them.
-            first = np.arange(len(self.prescribed) - field.num_comp + 1, dtype=np.int32)
-            for component in range(field.num_comp):
-                np.invert(first, out=first, where=(first >= 0) & (self.prescribed[component : component + len(first)] != 0))
-        return _packed(layout, term.offsets(field), element=term.element(field), marks=first)
+        mask = self.mask if masked else None
+        return self._positions(layout, term.offsets(field), term.element(field), mask=mask, num_comp=field.num_comp)
+
+    def _positions(self, layout: Layout | None, nodes: npt.NDArray[np.int32], element: LagrangeElement, **given: Any) -> Any:
+        """The nodes of cells as kernels read them, in the order of their lattice where the layout says so."""
+        assert layout is not None and layout.together == 1
+        order = element.product[1] if layout.lattice and element.product is not None else None
+        return pack(self.runtime, layout, nodes, order, **given)
 
 
-def _packed(
-    layout: Layout | None,
-    array: np.ndarray,
-    dtype: Any = np.int32,
-    element: LagrangeElement | None = None,
-    marks: npt.NDArray[np.int32] | None = None,
-) -> np.ndarray:
-    """An array (num_cells, words) as kernels read it.
-
-    Args:
-        layout: where words stand.
-        array: the words.
-        dtype: of the result.
-        element: whose nodes they are, in the order of its lattice where the layout says so.
-        marks: what stands for each number; None: itself.
-    """
+def _packed(layout: Layout | None, array: np.ndarray, dtype: Any = np.int32) -> np.ndarray:
+    """An array (num_cells, words) as kernels read it, of a type."""
     assert layout is not None
-    lattice = element.product[1] if layout.lattice and element is not None and element.product is not None else None
     (num_cells, words), step = array.shape, max(_CHUNK // layout.block, 1) * layout.block
     packed = np.empty(layout.size(num_cells, words), dtype)
     for start in range(0, num_cells, step):
-        rows = array[start : start + step]
-        part = layout.pack(rows if marks is None else marks[rows], lattice)
+        part = layout.pack(array[start : start + step])
         packed[start * words : start * words + len(part)] = part
     return packed
 

@@ -56,7 +56,6 @@ class Assembly:
         target: of the operator: "matrix", element matrices in chunks and then their sums, or entries that are added by the kernels
             that compute them.
         pattern: which entries there are.
-        indices: columns of the first two sections of the values.
         values: device buffer (pattern.num_values,) float64.
 
     Raises:
@@ -67,7 +66,7 @@ class Assembly:
     def __init__(self, operator: MatrixSource, groups: Groups, columns: Columns, more: Rows | None = None):
         self._operator, self._runtime = operator, operator.runtime
         runtime, pattern = operator.runtime, Pattern(operator.runtime, operator.terms, groups, columns, more)
-        self.pattern, self.indices = pattern, (pattern.indices(0), pattern.indices(1))
+        self.pattern = pattern
         self.target = operator.assembly_target
         pattern.find_places(operator.terms, groups, mark=self.target != "matrix")
         if self.target != "matrix":
@@ -124,7 +123,8 @@ class Assembly:
         """The kernel that adds entries of other ranks' shares of rows."""
         pattern, rows = self.pattern, np.repeat(rows, lengths)
         places = np.empty(len(rows), np.int32)
-        for part, indices in enumerate(self.indices):
+        for part in range(2):
+            indices = pattern.indices(part)
             chosen = np.flatnonzero((columns >= pattern.columns.num_owned) == part)
             begins, sizes = pattern.starts[rows[chosen], part], pattern.lengths[rows[chosen], part]
             low = begins - np.int32(pattern.begins[part])

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from femgpu.element import LagrangeElement
+from femgpu.mesh.geometry import chunks
 from femgpu.operators.term import Term
 from femgpu.spaces import Numbering, Storage
 
@@ -92,16 +93,21 @@ class Groups:
         for field, parts in zip(space.fields, self.parts, strict=True):
             for offsets, part in zip(field.offsets, parts, strict=True):
                 nodes = [np.flatnonzero(part == number) for number in range(part.max() + 1)]
-                first = offsets[:, [entry[0] for entry in nodes]]
-                for begins, entry in zip(first.T, nodes, strict=True):
-                    for node in entry[1:]:
-                        np.minimum(begins, offsets[:, node], out=begins)
-                    width[begins] = len(entry) * field.num_comp
+                first = offsets
+                if not np.array_equal(np.concatenate(nodes), np.arange(len(nodes))):
+                    first = np.empty((len(offsets), len(nodes)), np.int32)
+                    for rows in chunks(len(offsets)):
+                        for column, entry in enumerate(nodes):
+                            offsets[rows, entry].min(axis=1, out=first[rows, column])
+                for rows in chunks(len(first)):
+                    width[first[rows]] = [len(entry) * field.num_comp for entry in nodes]
                 firsts.append(first)
         starts = np.flatnonzero(width)
-        number = np.zeros(space.num_local, np.int32)
-        number[starts] = np.arange(len(starts), dtype=np.int32)
-        members = iter([number[first] for first in firsts])
+        if len(starts) < space.num_local:
+            number = np.zeros(space.num_local, np.int32)
+            number[starts] = np.arange(len(starts), dtype=np.int32)
+            firsts = [number[first] for first in firsts]
+        members = iter(firsts)
         self.members = tuple(tuple(next(members) for _ in field.offsets) for field in space.fields)
         self.count = len(starts)
         widths = width[starts]

@@ -10,8 +10,8 @@ import numpy as np
 
 from femgpu.kernels import entry_kernels
 from femgpu.operators.columns import Groups
+from femgpu.operators.lists import Entries, owned
 from femgpu.operators.pattern import Pattern
-from femgpu.operators.sums import transpose
 from femgpu.operators.term import Term
 from femgpu.runtime import Kernel, Runtime
 
@@ -72,11 +72,19 @@ class EntrySum:
             given += [self._upload(("parts", number, blocks), part) for (number, _), part in zip(fields, parts, strict=True)]
             given.append(None if term.numbers is None else self._upload(term, term.numbers))
             given += [pattern.places[blocks, row, column], pattern.dofs, self._values, self._values]
-            lists = transpose(term.offsets(rows[row]).ravel())
-            given += [np.int32(len(lists[0])), *map(self._runtime.upload, lists)]
-            yield Kernel(self._runtime, source, "gather_entries", given, len(lists[0]) * rows[row].num_comp, _GROUP_SIZE)
+            offsets = term.offsets(rows[row])
+            entries = Entries(self._runtime.upload_once(offsets), offsets.size)
+            starts, _, order = owned(self._runtime, [entries], len(pattern.columns.of_local))
+            nodes = np.flatnonzero(starts[1:] > starts[:-1]).astype(np.int32)
+            given += [
+                np.int32(len(nodes)),
+                self._runtime.upload(nodes),
+                self._runtime.upload(np.append(starts[nodes], starts[-1:])),
+            ]
+            given.append(order)
+            yield Kernel(self._runtime, source, "gather_entries", given, len(nodes) * rows[row].num_comp, _GROUP_SIZE)
 
     def _upload(self, key: Any, array: np.ndarray) -> Any:
         if key not in self._uploaded:
-            self._uploaded[key] = self._runtime.upload(array)
+            self._uploaded[key] = self._runtime.upload_once(array)
         return self._uploaded[key]

@@ -91,7 +91,7 @@ class Nesting:
         """Arguments of the kernels: how many there are, and where."""
         upload = self.runtime.upload
         sizes = map(np.int32, (len(nodes) * len(order), len(order), nodes.shape[1]))
-        return [*sizes, upload(order), upload(nodes), np.int32(first)]
+        return [*sizes, upload(order), self.runtime.upload_once(nodes), np.int32(first)]
 
 
 class Interpolation:

@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 from femgpu.errors import PlanError
 from femgpu.kernels import entry_kernels
-from femgpu.mesh.geometry import chunks
 from femgpu.operators.columns import Chains, Columns, Groups
-from femgpu.operators.sums import by_owner
+from femgpu.operators.lists import Entries, owned, run
 from femgpu.operators.term import Term
 from femgpu.runtime import Kernel, Runtime
 
@@ -58,6 +57,7 @@ class Pattern:
         dofs: device buffer (num_local, 4) int32: where the two parts of each dof's row begin, -1 where it is prescribed; its number
             among the columns of its group, ~number where another rank owns it.
         place: C type of `places`.
+        columns_of_values: device buffer (num_values,) int32 the column of each value; to be deleted by who needs it no more.
         places: by `Term.blocks`, field of the rows and field of the columns: device buffer (num_whole, parts, parts), where the
             columns of one group begin in the rows of another; the highest bit marks those where the cell is the only one with both
             groups.
@@ -93,13 +93,9 @@ class Pattern:
         return self.starts[: self.columns.num_owned, 0][self._alone]
 
     def indices(self, section: int) -> npt.NDArray[np.int32]:
-        """Columns of one of the three sections of the values; to be asked for before `find_places`."""
+        """Columns of one of the three sections of the values, read from the device."""
         found = np.empty(self._sizes[section], np.int32)
-        if found.size:
-            self._runtime.read(self.section(self._indices, section, 4), found)
-        if section == 0:
-            found[self.alone] = np.flatnonzero(self._alone)
-        return found
+        return self._runtime.read(self.section(self.columns_of_values, section, 4), found) if found.size else found
 
     def section(self, buffer: Any, number: int, itemsize: int) -> Any:
         """One of the three sections of a buffer as long as the values; None where it is empty."""
@@ -127,7 +123,14 @@ class Pattern:
             num_pairs = len(rows) * rows.shape[1] * others.shape[1]
             self.places[blocks, row, column] = runtime.empty(num_pairs * {"ushort": 2, "uint": 4}[self.place])
             given = [np.uint64(num_pairs), *map(np.int32, (rows.shape[1], others.shape[1], self.columns.num_owned))]
-            given += [runtime.upload(rows), runtime.upload(others), self._heads, self._counts, self._starts, self._indices]
+            given += [
+                runtime.upload_once(rows),
+                runtime.upload_once(others),
+                self._heads,
+                self._counts,
+                self._starts,
+                self.columns_of_values,
+            ]
             given += [self.places[blocks, row, column], uses if len(blocks) == 1 else None, np.int32(0)]
             kernel = Kernel(runtime, source, "find_places", given, num_pairs, _GROUP_SIZE)
             kernel()
@@ -139,7 +142,7 @@ class Pattern:
         for kernel in kernels:
             kernel.bound({_MARKS: np.int32(1)})()
         runtime.finish()
-        del self._heads, self._following, self._counts, self._indices, self._chains, self._starts
+        del self._heads, self._following, self._counts, self._chains, self._starts
 
     def _dofs(self) -> npt.NDArray[np.int32]:
         """(num_local, 4) what `dofs` has."""
@@ -151,25 +154,23 @@ class Pattern:
 
     def _merge(self, sets: list[Any], groups: Groups, more: Rows | None, shares_only: bool) -> None:
         runtime, chains, num_owned = self._runtime, self._chains, self.columns.num_owned
-        lists, owners, firsts = _lists(sets, groups, chains.heads)
-        if more is not None:
-            added = _more_lists(more, chains, lists.size)
-            lists, owners, firsts = (np.concatenate(pair) for pair in zip((lists, owners, firsts), added, strict=True))
-        if lists.size > _END:
-            raise PlanError(f"the columns of all cells are {lists.size} numbers; 32-bit indices reach {_END}: use more ranks")
-        starts, firsts = by_owner(owners, firsts, groups.count)
+        lists, parts = _lists(runtime, sets, groups, self._heads, None if more is None else _more_lists(more, chains))
+        starts, begins, firsts = owned(runtime, parts, groups.count, ordered=False)
         heads = np.where(chains.heads >= num_owned, chains.heads, np.int32(-1)) if shares_only else chains.heads
         self._counts = runtime.empty(8 * groups.count)
         given = [np.int32(groups.count), np.int32(num_owned), runtime.upload(heads)]
-        given += [runtime.upload(starts), runtime.upload(firsts), runtime.empty(4 * len(firsts)), runtime.upload(lists)]
+        given += [begins, firsts, runtime.empty(4 * int(starts[-1])), lists]
         given += [self._following, self._counts, None, None]
         source = entry_kernels("ushort")
         kernel = Kernel(runtime, source, "merge_lists", given, groups.count, _GROUP_SIZE)
         kernel()
         self._begin(runtime.read(self._counts, np.empty((groups.count, 2), np.int32)))
         self._starts = runtime.upload(self.starts)
-        self._indices = runtime.empty(4 * self.num_values)
-        kernel.bound({9: self._starts, 10: self._indices})()
+        self.columns_of_values = runtime.empty(4 * self.num_values)
+        kernel.bound({9: self._starts, 10: self.columns_of_values})()
+        alone = np.flatnonzero(self._alone).astype(np.int32)
+        given = [np.int32(len(alone)), runtime.upload(alone), self._starts, self.columns_of_values]
+        Kernel(runtime, source, "place_alone", given, len(alone), _GROUP_SIZE)()
         runtime.finish()
 
     def _begin(self, counts: npt.NDArray[np.int32]) -> None:
@@ -238,9 +239,17 @@ def _cell_sets(terms: Sequence[Term]) -> Iterator[tuple[Term, Couples, npt.NDArr
         yield term, pairs, np.flatnonzero(mask)
 
 
-def _lists(sets: list[Any], groups: Groups, heads: npt.NDArray[np.int32]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The heads of each cell's groups, increasing, with `_END` behind; the groups whose rows merge a list, and where it begins."""
-    lists, owners, firsts, size = [], [], [], 0
+def _lists(runtime: Runtime, sets: list[Any], groups: Groups, heads: Any, more: Rows | None) -> tuple[Any, list[Entries]]:
+    """The heads of each cell's groups, increasing, with `_END` behind; the groups whose rows merge a list, and where it begins.
+
+    Args:
+        runtime: the device.
+        sets: what `_cell_sets` found.
+        groups: the groups.
+        heads: device buffer of `Chains.heads`.
+        more: lists besides, the groups whose rows merge each, and where it begins among these; None: none.
+    """
+    parts, sorts, size = list[Entries](), list[tuple[Any, int, int, int]](), 0
     for term, pairs, cells in sets:
         by_columns: dict[tuple[int, ...], list[int]] = {}
         for row in sorted({row for row, _ in pairs}):
@@ -248,35 +257,28 @@ def _lists(sets: list[Any], groups: Groups, heads: npt.NDArray[np.int32]) -> tup
         every = [groups.members_of(term, number) for number in range(len(term.rows))]
         members = every if len(cells) == term.num_whole else [entry[cells] for entry in every]
         for wanted, rows in by_columns.items():
-            found = _sorted_lists(heads, [members[column] for column in wanted])
-            begins = (size + np.arange(len(cells)) * found.shape[1]).astype(np.int32)
+            whole = members[wanted[0]] if len(wanted) == 1 else np.concatenate([members[column] for column in wanted], axis=1)
+            width = whole.shape[1]
+            sorts.append((runtime.upload_once(whole), len(cells), width, size))
             for row in rows:
-                owners.append(members[row].ravel())
-                firsts.append(np.repeat(begins, members[row].shape[1]))
-            lists.append(found.ravel())
-            size += found.size
-    return _joined(lists), _joined(owners), _joined(firsts)
+                owners = members[row]
+                parts.append(Entries(runtime.upload_once(owners), owners.size, size, owners.shape[1], width + 1))
+            size += len(cells) * (width + 1)
+    total = size + (0 if more is None else len(more[0]))
+    if total > _END or sum(part.size for part in parts) > _END:
+        raise PlanError(f"the columns of all cells are {total} numbers; 32-bit indices reach {_END}: use more ranks")
+    lists = runtime.empty(4 * total)
+    for buffer, count, width, first in sorts:
+        run(runtime, "sort_lists", count, np.int32(count), np.int32(width), buffer, heads, np.int32(first), lists)
+    if more is not None and len(more[0]):
+        added, owners, firsts = more
+        runtime.copy(runtime.upload(added), lists, 4 * len(added), 4 * size)
+        parts.append(Entries(runtime.upload(owners), len(owners), values=runtime.upload(firsts + np.int32(size))))
+    return lists, parts
 
 
-def _joined(parts: list[npt.NDArray[np.int32]]) -> npt.NDArray[np.int32]:
-    """Arrays one after the other; the one itself where it is alone."""
-    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int32), *parts])
-
-
-def _sorted_lists(heads: npt.NDArray[np.int32], members: list[npt.NDArray[np.int32]]) -> npt.NDArray[np.int32]:
-    """(num_cells, n + 1) the heads of the groups (num_cells, n) of several fields, increasing, with `_END` behind."""
-    ends = np.cumsum([entry.shape[1] for entry in members])
-    found = np.full((len(members[0]), ends[-1] + 1), _END)
-    for part in chunks(len(found)):
-        for entry, end in zip(members, ends, strict=True):
-            found[part, end - entry.shape[1] : end] = heads[entry[part]]
-        np.copyto(found[part], _END, where=found[part] < 0)
-        found[part].sort(axis=1)
-    return found
-
-
-def _more_lists(more: Rows, chains: Chains, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """As `_lists`, of rows that others add to; `first` is where these lists begin."""
+def _more_lists(more: Rows, chains: Chains) -> Rows:
+    """Lists as `_lists` makes them, of rows that others add to; the groups that merge each, and where it begins."""
     rows, lengths, columns = more
     group_of_head = np.full(len(chains.following), -1, np.int32)
     present = np.flatnonzero(chains.heads >= 0)
@@ -291,5 +293,5 @@ def _more_lists(more: Rows, chains: Chains, first: int) -> tuple[np.ndarray, np.
     distinct, index, counts = np.unique(number, return_inverse=True, return_counts=True)
     lists = np.full(len(heads) + len(distinct), _END, np.int32)
     lists[np.arange(len(heads)) + index] = heads
-    starts = first + np.cumsum(counts + 1) - counts - 1
+    starts = np.cumsum(counts + 1) - counts - 1
     return lists, group_of_head[rows[distinct]], starts.astype(np.int32)

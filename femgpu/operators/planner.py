@@ -8,8 +8,9 @@ from typing import Any
 
 from femgpu.errors import collective, meet
 from femgpu.forms import Pointwise
-from femgpu.kernels import Plan, entry_kernels, render
+from femgpu.kernels import Plan, entry_kernels, list_kernels, render
 from femgpu.operators.application import label, term_tables
+from femgpu.operators.arrays import is_packed
 from femgpu.operators.pattern import first_terms
 from femgpu.operators.term import Term
 from femgpu.operators.ways import Candidate, Choice, alternatives, candidates, choose_plan
@@ -108,6 +109,9 @@ class Planner:
         with collective(self._mpi):
             # Rows are found before entries are computed.
             programs = [(entry_kernels(SUMMED[target]), "merge_lists") for target in targets if target in SUMMED]
+            arrays = [array for *_, choice in found for step in choice.plan.steps() for array in step.arrays]
+            if programs or any(is_packed(array, self._masked) for array in arrays):
+                programs.append((list_kernels(), "pack_words"))
             programs += [
                 (self.program(term, choice.plan, pointwise), label(term, choice.plan, choice.plan.steps()[0]))
                 for term, pointwise, choice in found

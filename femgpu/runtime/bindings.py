@@ -44,10 +44,11 @@ class Bindings:
 
     Args:
         limit: how many are kept.
+        known: gets to know this object as soon as it holds something.
     """
 
-    def __init__(self, limit: int):
-        self._limit = limit
+    def __init__(self, limit: int, known: weakref.WeakSet[Bindings]):
+        self._limit, self._known = limit, known
         self._launches: OrderedDict[Hashable, tuple[Any, tuple[Hold, ...]]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -70,6 +71,7 @@ class Bindings:
             holds: of these buffers, so that their handles keep their meaning.
         """
         self.drop_dead()
+        self._known.add(self)
         self._launches[key] = launch, holds
         if len(self._launches) > self._limit:
             self._launches.popitem(last=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,29 @@ def library() -> ctypes.CDLL | None:
     return found
 
 
+class RawKernel:
+    """A kernel object of the driver's; pyopencl looks up or writes a Python function for each of its own, which nobody calls here.
+
+    Args:
+        library: whose function releases it.
+        handle: the `cl_kernel`.
+
+    Attributes:
+        int_ptr: the handle.
+    """
+
+    def __init__(self, library: ctypes.CDLL, handle: int):
+        self.int_ptr, self._release = handle, library.clReleaseKernel
+
+    def __del__(self) -> None:
+        self._release(ctypes.c_void_p(self.int_ptr))
+
+    @cached_property
+    def full(self) -> cl.Kernel:
+        """The same as an object of pyopencl's."""
+        return cl.Kernel.from_int_ptr(self.int_ptr, retain=True)
+
+
 class Calls:
     """The functions that a hot path calls, all on one queue; whether they are the driver's or pyopencl's is decided once.
 
@@ -63,10 +86,8 @@ class Calls:
         self._queue = queue
         self._handle.value = queue.int_ptr
 
-    def kernel(self, program: cl.Program, name: str) -> cl.Kernel:
+    def kernel(self, program: cl.Program, name: str) -> RawKernel | cl.Kernel:
         """A new kernel object of a program.
-
-        pyopencl would look up or write a Python function for each, which nobody calls here.
 
         Raises:
             DeviceError: when the driver refuses.
@@ -76,9 +97,9 @@ class Calls:
         code = ctypes.c_int(0)
         handle = self._library.clCreateKernel(ctypes.c_void_p(program.int_ptr), name.encode(), ctypes.byref(code))
         check(code.value, f"kernel {name}")
-        return cl.Kernel.from_int_ptr(handle, retain=False)
+        return RawKernel(self._library, handle)
 
-    def launch(self, kernel: cl.Kernel, global_size: int, group_size: int) -> Callable[[], int]:
+    def launch(self, kernel: RawKernel | cl.Kernel, global_size: int, group_size: int) -> Callable[[], int]:
         """What enqueues a kernel, without an event, and returns OpenCL's error code, 0 when all is well.
 
         Args:
@@ -109,13 +130,13 @@ class Calls:
             return int(error.code)
         return 0
 
-    def set_argument(self, kernel: cl.Kernel, index: int, argument: Any) -> int:
-        """Sets an argument, a buffer or a numpy scalar, and returns OpenCL's error code.
+    def set_argument(self, kernel: Any, index: int, argument: Any) -> int:
+        """Sets an argument, a buffer, None for none, or a numpy scalar, and returns OpenCL's error code.
 
         pyopencl finds buffers at once, but tries much before it takes a scalar.
         """
-        if self._library is not None and isinstance(argument, np.generic):
-            value = argument.tobytes()
+        if self._library is not None:
+            value = argument.tobytes() if isinstance(argument, np.generic) else _pointer(argument)
             handle, size = ctypes.c_void_p(kernel.int_ptr), ctypes.c_size_t(len(value))
             return int(self._library.clSetKernelArg(handle, ctypes.c_uint(index), size, value))
         try:
@@ -123,6 +144,11 @@ class Calls:
         except cl.Error as error:
             return int(error.code)
         return 0
+
+
+def _pointer(buffer: Any) -> bytes:
+    """The handle of a buffer as the driver reads it, of None no buffer's."""
+    return bytes(ctypes.c_void_p(None if buffer is None else buffer.int_ptr))
 
 
 def check(code: int, what: str) -> None:

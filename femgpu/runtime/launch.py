@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from femgpu.runtime.calls import check
+from femgpu.runtime.calls import RawKernel, check
 from femgpu.runtime.runtime import Runtime
 
 # Launches that a kernel remembers: a Krylov method of as many pairs of vectors finds all of them again.
@@ -76,7 +76,7 @@ class Launch:
     def __init__(
         self,
         runtime: Runtime,
-        make: Callable[[], cl.Kernel],
+        make: Callable[[], RawKernel | cl.Kernel],
         arguments: Sequence[Any],
         sizes: tuple[int, int],
         label: str,
@@ -128,8 +128,9 @@ class Launch:
         Raises:
             DeviceError: when the driver refuses.
         """
+        kernel = self._kernel.full if isinstance(self._kernel, RawKernel) else self._kernel
         try:
-            return cl.enqueue_nd_range_kernel(self._runtime.queue, self._kernel, (self.global_size,), (self._group_size,))
+            return cl.enqueue_nd_range_kernel(self._runtime.queue, kernel, (self.global_size,), (self._group_size,))
         except cl.Error as error:
             check(error.code, self._what())
             raise

@@ -24,6 +24,10 @@ from femgpu.runtime.programs import Programs
 _PROFILING = cl.command_queue_properties.PROFILING_ENABLE
 
 
+class _Buffer(cl.Buffer):  # type: ignore[misc]
+    """A buffer that may be referred to weakly."""
+
+
 class Runtime:
     """Context, queue, buffers and programs of the one device that this process uses.
 
@@ -55,6 +59,7 @@ class Runtime:
         self.calls = Calls(self.queue)
         self.holds = Holds()
         self._bindings: weakref.WeakSet[Bindings] = weakref.WeakSet()
+        self._uploaded: dict[tuple[int, int], tuple[weakref.ref[np.ndarray], weakref.ref[Any]]] = {}
         self.num_allocations = 0
         self.allocated_bytes = 0
         self.num_launches = self.num_copies = self.num_fills = 0
@@ -150,7 +155,7 @@ class Runtime:
                 "smaller mesh"
             )
         try:
-            buffer = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, num_bytes)
+            buffer = _Buffer(self.context, cl.mem_flags.READ_WRITE, num_bytes)
         except cl.Error as error:
             raise DeviceError(
                 f"the driver of {self.device} refuses a buffer of {num_bytes} bytes ({error}); this process holds "
@@ -175,6 +180,22 @@ class Runtime:
         if array.nbytes:
             self.write(buffer, array)
         return buffer
+
+    def upload_once(self, array: np.ndarray) -> Any:
+        """A buffer with a copy of an array that nobody changes: the same for all who ask while somebody holds it.
+
+        Of a view it is that of the same part of the array behind.
+        """
+        owner = array if array.base is None else array.base
+        if not (array.flags.c_contiguous and isinstance(owner, np.ndarray)):
+            return self.upload(array)
+        key = array.__array_interface__["data"][0], array.nbytes
+        known, kept = self._uploaded.get(key, (None, None))
+        found = kept() if known is not None and kept is not None and known() is owner else None
+        if found is None:
+            found = self.upload(array)
+            self._uploaded[key] = weakref.ref(owner), weakref.ref(found, partial(_forget, self._uploaded, key))
+        return found
 
     def pinned(self, count: int) -> np.ndarray:
         """A float64 array (count,) in host memory that the device copies from and to at full speed."""
@@ -213,10 +234,10 @@ class Runtime:
         self.num_copies += 1
         return cl.enqueue_copy(self.queue, array, buffer, src_offset=first, is_blocking=False)
 
-    def copy(self, source: Any, target: Any, num_bytes: int) -> None:
-        """Copies between buffers, in order of the queue."""
+    def copy(self, source: Any, target: Any, num_bytes: int, first: int = 0) -> None:
+        """Copies between buffers, to the target's byte number `first` and on, in order of the queue."""
         if num_bytes:
-            cl.enqueue_copy(self.queue, target, source, byte_count=num_bytes)
+            cl.enqueue_copy(self.queue, target, source, byte_count=num_bytes, dst_offset=first)
             self.num_copies += 1
 
     def zero(self, buffer: Any, num_bytes: int, first: int = 0) -> None:
@@ -264,9 +285,7 @@ class Runtime:
 
     def bindings(self, limit: int) -> Bindings:
         """A memory of launches, which forgets by itself those whose buffers are no longer used."""
-        made = Bindings(limit)
-        self._bindings.add(made)
-        return made
+        return Bindings(limit, self._bindings)
 
     def drop_dead(self) -> None:
         """Gives back the memory of buffers that only remembered launches hold."""
@@ -280,6 +299,12 @@ class Runtime:
     def build_ahead(self, programs: Iterable[tuple[str, str]]) -> None:
         """Starts to build programs that are going to be asked for, as `Programs.start`."""
         self.programs.start([*self._fills.programs, *programs])
+
+
+def _forget(known: dict[tuple[int, int], Any], key: tuple[int, int], dead: weakref.ref[Any]) -> None:
+    """Forgets an entry whose buffer is gone."""
+    if key in known and known[key][1] is dead:
+        del known[key]
 
 
 def _records(queue: cl.CommandQueue) -> bool:

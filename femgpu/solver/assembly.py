@@ -70,7 +70,7 @@ def assemble(form: Any, bcs: Conditions = None, diagonal: float = 1.0, options_p
     number = rank(form)
     if number in (1, 2):
         lowered = lower_form(form) if number == 1 else bilinear_form(form)
-        zero = _checked(lowered.space).dm.createGlobalVec()
+        zero = _checked(lowered.space).create_vec()
         operator = _operator(lowered, zero, bcs, diagonal, options_prefix)
         if number == 2:
             return _matrix(operator, zero, options_prefix)

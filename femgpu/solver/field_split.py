@@ -160,7 +160,7 @@ class FieldSplit(Ahead):
 
     def _create_inner(self, pc: PETSc.PC) -> None:
         assert self._elliptic is not None and self._names is not None
-        operator, template = self._elliptic.operator, self._elliptic.space.dm.createGlobalVec()
+        operator, template = self._elliptic.operator, self._elliptic.space.create_vec()
         self._vecs = template.duplicate(), template.duplicate()
         prefix = f"{pc.getOptionsPrefix() or ''}fieldsplit_{self._names[0]}_"
         mat = create_matfree(operator, template)

@@ -160,7 +160,7 @@ class BlockContext(JacobianContext):
     """
 
     def __init__(self, block: FieldBlock):
-        super().__init__(block.operator, block.space.dm.createGlobalVec())
+        super().__init__(block.operator, block.space.create_vec())
         self.block = block
 
 
@@ -225,8 +225,9 @@ class AssembledJacobian:
         with collective(local.mpi):
             columns = Columns.of(local.storage.numbering, prescribed) if self._shared is None else self._shared.columns
             self.assembly = Assembly(local, groups, columns, None if self._shared is None else self._shared.rows)
-        self._sizes, rows = [len(indices) for indices in self.assembly.indices], self._rows(columns)
-        del self.assembly.indices
+        rows = self._rows(columns)
+        self._sizes = [len(values) for _, _, values in rows]
+        del self.assembly.pattern.columns_of_values
         # What another type than AIJ takes its values from.
         self._rows_by_host = [] if kind in _AIJ else rows
         self.mat = self._create(template, rows) if kind in _AIJ else self._create_other(template, kind)
@@ -266,7 +267,8 @@ class AssembledJacobian:
     def _rows(self, columns: Columns) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Starts, global columns and values of this rank's rows, first those of its own columns."""
         pattern, found = self.assembly.pattern, []
-        for part, indices in enumerate(self.assembly.indices):
+        for part in range(2):
+            indices = pattern.indices(part)
             starts = pattern.starts[: columns.num_owned, part] - np.int32(pattern.begins[part])
             numbers = columns.globally(indices).astype(PETSc.IntType) if part or columns.first else indices
             found.append((np.append(starts, np.int32(len(indices))), numbers, np.zeros(len(indices))))

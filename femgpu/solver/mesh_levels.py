@@ -14,7 +14,7 @@ from femgpu.errors import MeshError, collective
 from femgpu.forms import Form
 from femgpu.krylov import Operator, Vectors
 from femgpu.krylov.vectors import C_TYPES
-from femgpu.multigrid import FILE, Bind, Calls, Level, SparseMatrix
+from femgpu.multigrid import FILE, Bind, Calls, Level, Rows, SparseMatrix
 from femgpu.operators import Assembly, CoarseMatrices, Columns, Groups, MatrixSource, Nesting, Shown
 from femgpu.operators.ways import scatter_mode
 from femgpu.solver.coarsening import coarse_space
@@ -89,21 +89,21 @@ class SparseLevel:
         self.vectors = Vectors(runtime, self.space.numbering.num_owned, mpi, single=single)
         ctype, num_bytes = C_TYPES[self.vectors.dtype.name], self.vectors.dtype.itemsize * count
         source.prepare("matrix")
+        # Sums of element matrices read them, and what is made on the way does.
+        self._offsets = [runtime.upload_once(offsets) for field in self.space.fields for offsets in field.offsets]
         with collective(mpi):
             self.exchange = Transfer(self.space, rows, "single" if single else "double", runtime, single)
             self._direct = self.exchange.same and self.exchange.halo is None
             free = rows.mask() == 0
             columns = Columns(0, count, np.empty(0, np.int64), np.where(free, np.arange(count), -1).astype(np.int32))
             self._assembly = Assembly(source, Groups(self.space.storage(False)), columns)
-            indices, pattern = self._assembly.indices[0], self._assembly.pattern
-            del self._assembly.indices
-            starts = np.append(pattern.starts[:, 0], np.int32(len(indices)))
-            self._rows = starts, indices
-            from scipy.sparse import csr_array
-
-            given = csr_array((np.zeros(len(indices), self.vectors.dtype), indices, starts), shape=(count, count))
-            self._matrix = SparseMatrix(runtime, given, ctype, ctype, ctype)
-            every = Vectors(runtime, len(indices), mpi, single=single)
+            pattern = self._assembly.pattern
+            num_entries = int(pattern.lengths[:, 0].sum())
+            starts = runtime.upload(np.append(pattern.starts[:, 0], np.int32(num_entries)))
+            self._rows = Rows(count, num_entries, starts, pattern.columns_of_values)
+            del pattern.columns_of_values
+            self._matrix = SparseMatrix(runtime, self._rows, ctype, ctype, ctype)
+            every = Vectors(runtime, num_entries, mpi, single=single)
             self._take = every.kernel("take", None, self._assembly.values, self._matrix.values, file=FILE)
             self._given, self._found = (runtime.empty(0 if self._direct else num_bytes) for _ in range(2))
         self.operator = Operator(self._multiply, bind=self._bind)
@@ -111,7 +111,11 @@ class SparseLevel:
     @property
     def entries(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """Rows and columns of the matrix's entries, positions in the L-vector."""
-        starts, columns = self._rows
+        num_rows, num_entries, *buffers = self._rows
+        sizes = num_rows + 1, num_entries
+        starts, columns = (
+            self.vectors.runtime.read(buffer, np.empty(size, np.int32)) for buffer, size in zip(buffers, sizes, strict=True)
+        )
         return np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts)), columns
 
     def fill(self, scale: float) -> None:

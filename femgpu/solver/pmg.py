@@ -11,7 +11,7 @@ from petsc4py import PETSc
 
 from femgpu import multigrid
 from femgpu.errors import DataError, FormError, OptionError, SolverError
-from femgpu.kernels import entry_kernels, nesting_kernels
+from femgpu.kernels import entry_kernels, list_kernels, nesting_kernels
 from femgpu.krylov import Operator, Vectors, programs
 from femgpu.mesh.garbage import keep_aside
 from femgpu.multigrid import Bind, Cycle, Level
@@ -102,7 +102,7 @@ class PMG(Ahead):
         """Those of the levels, of transfers and matrices in the cycle's precision, and of the coarsest level's matrix."""
         single, entries = self._starts_single(device), (entry_kernels("ushort"), "merge_lists")
         kind = ("float" if single else "double",) * 3
-        own = (nesting_kernels(), "claim"), entries
+        own = (nesting_kernels(), "claim"), (list_kernels(), "pack_words"), entries
         return [*programs(device, Level.files, single), *multigrid.programs(device, [kind]), *own]
 
     def prepare(self, pc: PETSc.PC, mat: PETSc.Mat, operator: GlobalOperator) -> None:

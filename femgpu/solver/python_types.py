@@ -167,7 +167,7 @@ class AssembledPC:
         self._release()
         prefix = (pc.getOptionsPrefix() or "") + "assembled_"
         kind = PETSc.Options().getString(prefix + "mat_type", "")
-        self._assembled = AssembledJacobian(operator, operator.local.space.dm.createGlobalVec(), kind)
+        self._assembled = AssembledJacobian(operator, operator.local.space.create_vec(), kind)
         mat, outer = self._assembled.mat, pc.getOperators()[1]
         mat.setOptionsPrefix(prefix)
         mat.setFromOptions()

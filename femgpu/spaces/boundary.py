@@ -59,6 +59,7 @@ class DirichletBC:
         self.region = region
         self.component = component
         self._expression = self._lower()
+        self._cells: list[npt.NDArray[np.int32]] = []
         self._nodes = self._find_nodes()
         self._points: npt.NDArray[np.float64] | None = None
         self._moves = 0
@@ -85,11 +86,11 @@ class DirichletBC:
     def _find_nodes(self) -> npt.NDArray[np.int32]:
         """Positions in the L-vector of component 0 of the nodes in the region, ghosts included; sorted."""
         space, mpi = self.space, self.space.mesh.mpi
-        mark = np.zeros(space.num_local)
+        mark = np.zeros(space.num_local, bool)
         if callable(self.region):
             with collective(mpi):
                 positions, points = space.nodes()
-                mark[positions[choose(self.region, points)]] = 1
+                mark[positions[choose(self.region, points)]] = True
         else:
             self._mark_parts(mark)
         nodes = np.flatnonzero(_spread(space, mark)).astype(np.int32)
@@ -100,15 +101,16 @@ class DirichletBC:
             )
         return nodes
 
-    def _mark_parts(self, mark: npt.NDArray[np.float64]) -> None:
-        """Marks the nodes on the parts of cells that a label marks; collective."""
+    def _mark_parts(self, mark: npt.NDArray[np.bool_]) -> None:
+        """Marks the nodes on the parts of cells that a label marks, and notes these cells; collective."""
         space = self.space
         cells, parts = space.mesh.parts(self.region)
         numbers, indices = space.mesh.locate(cells)
+        self._cells = [np.unique(indices[numbers == number]) for number in range(len(space.mesh.blocks))]
         for number, (element, offsets) in enumerate(zip(space.field.elements, space.field.offsets, strict=True)):
             for part, nodes in enumerate(element.entity_nodes()):
                 chosen = indices[(numbers == number) & (parts == part)]
-                mark[offsets[chosen][:, nodes]] = 1
+                mark[offsets[chosen][:, nodes]] = True
 
     @property
     def local_rows(self) -> npt.NDArray[np.int32]:
@@ -155,13 +157,15 @@ class DirichletBC:
         return values
 
     def _current_points(self) -> npt.NDArray[np.float64]:
-        """(num_nodes, dim) coordinates of the nodes on the region, kept until the mesh moves; collective."""
+        """(num_nodes, dim) coordinates of the nodes on the region, kept until the mesh moves; zeros where none look; collective."""
         mesh = self.space.mesh
         mesh.update()
+        if not callable(self.value):
+            return np.broadcast_to(0.0, (len(self._nodes), mesh.dim))
         if self._points is None or self._moves != mesh.motion.moves:
             marked = np.zeros(self.space.num_local, bool)
             marked[self._nodes] = True
-            positions, points = self.space.nodes(marked)
+            positions, points = self.space.nodes(marked, self._cells)
             with collective(mesh.mpi):
                 if len(positions) != len(self._nodes):
                     raise DataError("a boundary node of this rank belongs to none of its cells")
@@ -180,23 +184,23 @@ def _of_owners(space: Space, local: npt.NDArray[np.float64]) -> npt.NDArray[np.f
     return values
 
 
-def _spread(space: SingleSpace, mark: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+def _spread(space: SingleSpace, mark: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Marks of any rank reach all ranks that hold the dof: a rank can hold a boundary dof without its facet."""
     if space.mesh.mpi.size == 1:
-        return mark > 0
+        return mark
     if not space.numbering.any_constrained:
         return _exchange(space.dm, mark)
     # The global vector has no place for constrained dofs: their marks travel in a space without constraints.
     assert isinstance(space, FunctionSpace)  # only a user's own section constrains dofs
     free = space.unconstrained
-    there = np.zeros(free.num_local)
+    there = np.zeros(free.num_local, bool)
     there[free.offsets] = mark[space.offsets]
     spread = np.zeros(space.num_local, bool)
     spread[space.offsets] = _exchange(free.dm, there)[free.offsets]
     return spread
 
 
-def _exchange(dm: PETSc.DMPlex, mark: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+def _exchange(dm: PETSc.DMPlex, mark: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     local, total = dm.getLocalVec(), dm.getGlobalVec()
     local.setArray(mark)
     total.set(0)

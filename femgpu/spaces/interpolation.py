@@ -43,7 +43,7 @@ def node_values(source: Any, points: npt.NDArray[np.float64], shape: tuple[int, 
     Args:
         source: callable of x (dim, num_points), number, num_comp numbers, or a Constant of them. A callable may return plain
             numbers, alone or beside arrays: `lambda x: (x[1], 0)`.
-        points: (num_points, dim).
+        points: (num_points, dim); only callables look at them.
         shape: of one value, with num_comp entries.
         what: names the values in messages.
 
@@ -56,7 +56,8 @@ def node_values(source: Any, points: npt.NDArray[np.float64], shape: tuple[int, 
     values = shaped_values(source, points, shape, what)
     if not np.isfinite(values).all():
         bad = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
-        raise DataError(f"{what} are not finite, first at the point {points[bad].tolist()}: {values[bad].tolist()}")
+        where = f", first at the point {points[bad].tolist()}" if callable(source) else ""
+        raise DataError(f"{what} are not finite{where}: {values[bad].tolist()}")
     return values
 
 

@@ -11,6 +11,7 @@ from mpi4py import MPI
 
 from femgpu.element import LagrangeElement
 from femgpu.element.lattice import find_lattice
+from femgpu.mesh.geometry import chunks
 from femgpu.mesh.refine import child_values
 from femgpu.spaces.space import Space
 
@@ -139,9 +140,8 @@ def _agree(parts: Sequence[NestedCells], tables: Sequence[npt.NDArray[np.float64
     """
     rough, made = np.random.default_rng(0).uniform(1.0, 2.0, source.num_local), np.full(target.num_local, np.nan)
     for part, table in zip(parts, tables, strict=True):
-        for place in part.fine_order:
-            used = np.flatnonzero(table[place])
-            made[part.fine_nodes[:, place]] = rough[part.coarse_nodes[:, used]] @ table[place, used]
+        for rows in chunks(len(part.coarse_nodes)):
+            made[part.fine_nodes[rows][:, part.fine_order]] = rough[part.coarse_nodes[rows]] @ table[part.fine_order].T
     for part, table in zip(parts, tables, strict=True):
         count = len(part.coarse_nodes)
         some = np.linspace(0, count - 1, min(count, _CHECKED)).astype(int)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -135,10 +136,20 @@ class Space(ufl.FunctionSpace):
     def create_vec(self) -> PETSc.Vec:
         """A new T-vector, zero; collective."""
         dm = self.dm
-        if self._is_alone:
-            # The same, as PETSc would find by going through all points of the mesh once more.
-            dm.setGlobalSection(dm.getLocalSection())
-        return dm.createGlobalVec()
+        if not self._is_alone or len(self.fields) > 1 or not self.fields[0].continuous:
+            return dm.createGlobalVec()
+        # What PETSc makes of as many dofs on two points: with the DM's own section it goes through all points of the mesh.
+        section, small = PETSc.Section().create(comm=self.comm), dm.clone()
+        section.setChart(0, 2)
+        section.setDof(0, min(self.num_comp, self.num_local))
+        section.setDof(1, self.num_local - section.getDof(0))
+        section.setUp()
+        small.setVecType(petsc_c.vec_type(dm))
+        small.setLocalSection(section)
+        small.setGlobalSection(section)
+        vec = small.createGlobalVec()
+        vec.setDM(dm)
+        return vec
 
     def local_values(self, vec: PETSc.Vec) -> npt.NDArray[np.float64]:
         """The L-vector of a T-vector, constrained dofs with the values that the DM has for them; collective."""
@@ -203,11 +214,14 @@ class SingleSpace(Space):
         """
         return self._only(self.field.offsets)
 
-    def nodes(self, marked: npt.NDArray[np.bool_] | None = None) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+    def nodes(
+        self, marked: npt.NDArray[np.bool_] | None = None, near: Sequence[npt.NDArray[np.int32]] = ()
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
         """The nodes of this rank, ghosts included; collective.
 
         Args:
             marked: (num_local,) which nodes are wanted, by position of component 0 in the L-vector; None: all.
+            near: cells of each block where most of them are, if that is known.
 
         Returns:
             Positions (num_nodes,) of component 0 in the L-vector, increasing, and coordinates (num_nodes, dim).
@@ -222,14 +236,17 @@ class SingleSpace(Space):
         number = np.empty(self.num_local, np.int32)
         number[positions] = np.arange(len(positions), dtype=np.int32)
         where, present = np.empty((len(positions), self.mesh.dim)), np.zeros(len(positions), bool)
-        for block, element, offsets in zip(self.mesh.blocks, self.field.elements, self.field.offsets, strict=True):
-            cells = cells_with(marked, offsets)
-            for part in chunks(len(cells)):
-                nodes = offsets[cells[part]]
-                inside = marked[nodes]
-                rows = number[nodes[inside]]
-                where[rows] = block.physical_points(element.nodes, cells[part])[inside]
-                present[rows] = True
+        for known in [near, None] if near else [None]:
+            if present.all():
+                break
+            for block, element, offsets in zip(self.mesh.blocks, self.field.elements, self.field.offsets, strict=True):
+                cells = cells_with(marked, offsets) if known is None else known[block.index]
+                for part in chunks(len(cells)):
+                    nodes = offsets[cells[part]]
+                    inside = marked[nodes]
+                    rows = number[nodes[inside]]
+                    where[rows] = block.physical_points(element.nodes, cells[part])[inside]
+                    present[rows] = True
         return (positions, where) if present.all() else (positions[present], where[present])
 
     def _only(self, entries: tuple[Any, ...]) -> Any:

@@ -48,6 +48,25 @@ def test_offsets_are_petscs():
             for degree in degrees:
                 fields = [FieldShape("velocity", degree, num_comp=2), FieldShape("p", 1 + degree // 2)]
                 check(mesh, [*fields, FieldShape("heat", 1 + degree // 3, False, 3), FieldShape("mean", 0)])
+            check(mesh, [FieldShape("velocity", 1, num_comp=2), FieldShape("p", 1)])
+
+
+@pytest.mark.parametrize("cell, degree, shape", [("triangle", 4, (2,)), ("tetrahedron", 3, ()), ("hexahedron", 3, (3,))])
+def test_vectors_are_those_of_the_dm(cell, degree, shape, tmp_path):
+    V = FunctionSpace(random_mesh(cell, COUNTS[reference_cell(cell).dim], 3, comm=PETSc.COMM_SELF), "Lagrange", degree, shape)
+    texts = []
+    for vec in (V.create_vec(), V.dm.createGlobalVec()):
+        vec.setArray(np.arange(V.num_dofs))
+        vec.setName("u")
+        copy = vec.duplicate()
+        vec.copy(copy)
+        viewer = PETSc.Viewer().createVTK(str(tmp_path / "u.vtu"), "w", comm=PETSc.COMM_SELF)
+        copy.setName("u")
+        copy.view(viewer)
+        viewer.destroy()
+        assert vec.getDM() == V.dm
+        texts.append((vec.getSizes(), vec.getBlockSize(), vec.getType(), (tmp_path / "u.vtu").read_bytes()))
+    assert texts[0] == texts[1]
 
 
 @pytest.mark.parametrize("cell", CELLS)

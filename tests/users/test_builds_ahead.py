@@ -288,8 +288,8 @@ def test_what_a_solve_needs_is_built_and_nothing_else(threaded_process, monkeypa
     builds = Builds(monkeypatch)
     problem = p_laplace(**options, femgpu_qdata="recompute")
     problem.build()
-    # A matrix has a program of its own besides.
-    assert {name.partition("-")[0] for name in builds.names} - {"vectors", "merge_lists"} == targets
+    # A matrix has a program of its own besides, and one makes arrays over cells.
+    assert {name.partition("-")[0] for name in builds.names} - {"vectors", "merge_lists", "pack_words"} == targets
     count = len(set(builds.names) | ({"merge_lists"} if "matrix" in targets else set()))
     problem.solve()
     assert len(builds.names) == count
@@ -337,7 +337,7 @@ def test_start_builds_what_solvers_of_the_options_launch(threaded_process, monke
         femgpu.start("early_")
         for future, _ in list(threaded_process.programs._ahead.values()):
             future.result()
-        own = {"vectors", "krylov", "multigrid", "basis_vectors", "multiply_sparse", "merge_lists", "claim"}
+        own = {"vectors", "krylov", "multigrid", "basis_vectors", "multiply_sparse", "merge_lists", "claim", "pack_words"}
         assert sorted(builds.names) == sorted(own)
         problem = p_laplace(2, prefix="early_", femgpu_qdata="recompute")
         problem.build()

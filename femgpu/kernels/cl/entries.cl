@@ -37,6 +37,13 @@ __kernel void merge_lists(const int num_groups, const int num_owned, __global co
   for (int part = 0; part < 2; ++part) d_counts[2 * group + part] = counts[part];
 }
 
+// The diagonals of prescribed rows, which have nothing else.
+__kernel void place_alone(const int num_alone, __global const int *d_alone, __global const int *d_starts,
+                          __global int *d_indices) {
+  const int i = (int)get_global_id(0);
+  if (i < num_alone) d_indices[d_starts[2 * d_alone[i]]] = d_alone[i];
+}
+
 // One pair of groups of a cell per work-item: where the columns of the second begin in their part of the rows of the first. Where
 // d_uses is given, counts the cells that have the pair, at its first value; launched again with `marks`, marks pairs of one cell.
 __kernel void find_places(const ulong num_pairs, const int num_row_groups, const int num_column_groups, const int num_owned,

@@ -1,0 +1,101 @@
+"""Arrays over cells that the device makes: packed words, and lists of the entries that each owner has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from femgpu.kernels import Layout, list_kernels
+from femgpu.runtime import Kernel, Runtime
+
+_GROUP_SIZE = 64
+
+
+class Entries(NamedTuple):
+    """Entries that have owners, by their numbers.
+
+    Attributes:
+        owners: device buffer (size,) int32.
+        size: how many.
+        first: entry i is `first + i // each * step`.
+        each: see there.
+        step: see there.
+        values: device buffer (size,) int32 of the entries themselves; None: as above.
+    """
+
+    owners: Any
+    size: int
+    first: int = 0
+    each: int = 1
+    step: int = 1
+    values: Any = None
+
+
+def owned(
+    runtime: Runtime, parts: Sequence[Entries], num_owners: int, ordered: bool = True
+) -> tuple[npt.NDArray[np.int32], Any, Any]:
+    """Lists of the entries of each owner.
+
+    Args:
+        runtime: the device.
+        parts: the entries.
+        num_owners: owners that there may be.
+        ordered: whether those of an owner are to increase; else they stand in any order.
+
+    Returns:
+        (num_owners + 1,) int32 where each owner's entries begin, also as a device buffer; device buffer of the entries.
+    """
+    counts = runtime.empty(4 * num_owners)
+    runtime.zero(counts, 4 * num_owners)
+    for part in parts:
+        run(runtime, "count_owned", part.size, np.uint64(part.size), part.owners, counts)
+    starts = np.zeros(num_owners + 1, np.int32)
+    np.cumsum(runtime.read(counts, np.empty(num_owners, np.int32)), out=starts[1:])
+    begins, found = runtime.upload(starts), runtime.empty(4 * int(starts[-1]))
+    runtime.copy(begins, counts, 4 * num_owners)
+    for part in parts:
+        numbers = map(np.int32, (part.first, part.each, part.step))
+        run(runtime, "place_owned", part.size, np.uint64(part.size), part.owners, part.values, *numbers, counts, found)
+    if ordered:
+        run(runtime, "sort_owned", num_owners, np.int32(num_owners), begins, found)
+    runtime.finish()
+    return starts, begins, found
+
+
+def pack(
+    runtime: Runtime,
+    layout: Layout,
+    words: npt.NDArray[np.int32],
+    order: npt.NDArray[np.int32] | None = None,
+    factor: int = 1,
+    mask: Any = None,
+    num_comp: int = 1,
+) -> Any:
+    """Device buffer of an array (num_cells, num_words) as kernels read it.
+
+    Args:
+        runtime: the device.
+        layout: where words stand, each by itself.
+        words: the words.
+        order: which word stands at each place; None: in their order.
+        factor: that words are multiplied with.
+        mask: device buffer of uint8: a word w is ~w where one of `num_comp` entries from w on is not zero; None: nowhere.
+        num_comp: see there.
+    """
+    given = runtime.upload_once(words)
+    if layout.block == 1 and order is None and mask is None and factor == 1:
+        return given
+    size = layout.size(*words.shape)
+    packed = runtime.empty(4 * size)
+    numbers, place = map(np.int32, (*words.shape, layout.block, factor)), None if order is None else runtime.upload(order)
+    run(runtime, "pack_words", size, np.uint64(size), *numbers, given, place, np.int32(num_comp), mask, packed)
+    runtime.finish()
+    return packed
+
+
+def run(runtime: Runtime, name: str, items: int, *arguments: Any) -> None:
+    """Launches a kernel of `cl/lists.cl` once."""
+    Kernel(runtime, list_kernels(), name, list(arguments), items, _GROUP_SIZE)()
