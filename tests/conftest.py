@@ -27,8 +27,8 @@ CHILD_ENVIRONMENT = {
     "OMPI_MCA_hwloc_base_binding_policy": "none",
 }
 
-# PoCL optimises kernels, as for users, where they are what is tested, or meshes are large. Elsewhere it does not, and takes a quarter of
-# the time for them; with FEMGPU_TEST_OPTIMISED=1 it does everywhere.
+# PoCL optimises kernels, as for users, where they are what is tested, or meshes are large. Elsewhere it does not, which takes it a
+# quarter of the time; with FEMGPU_TEST_OPTIMISED=1 it does everywhere.
 OPTIMISED = ("conformance", "cross", "docs", "drivers", "kernels", "mms", "property", "test_builtins.py")
 ALL_OPTIMISED = os.environ.get("FEMGPU_TEST_OPTIMISED", "0") != "0"
 
