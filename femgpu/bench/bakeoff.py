@@ -38,7 +38,7 @@ from femgpu.operators.term import Term
 from femgpu.operators.ways import Candidate, Choice, alternatives, candidates, make_wish
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
-from femgpu.runtime.rates import launch_seconds
+from femgpu.runtime.rates import launch_seconds, peak_bandwidth
 
 DEGREES = tuple(range(1, 9))
 # Where the geometry comes from: as femgpu chooses, from the vertices, stored at the points.
@@ -118,7 +118,7 @@ def run(
         return bilinear_form(weak_form(problem, GridSpace(grid, degree, problem.num_comp)))
 
     timings, refusals = measure(runtime, problem, form, degrees, sizes, schedules, ways, precision, plans)
-    return Result(str(runtime.device), precision, timings, refusals, runtime.copy_bandwidth())
+    return Result(str(runtime.device), precision, timings, refusals, peak_bandwidth(runtime))
 
 
 def measure(
@@ -239,7 +239,7 @@ def _time(operator: FormOperator, problem: Bakeoff | Tets, asked: Asked) -> Timi
         GDOFs=dofs / median / 1e9,
         TFs=cells * problem.flops(asked.degree) / median / 1e12,
         bytes_per_dof=moved / dofs,
-        share=moved / runtime.copy_bandwidth() / median,
+        share=moved / peak_bandwidth(runtime) / median,
         peer=others[0],
         goal=others[1],
         error=error,

@@ -23,6 +23,7 @@ from femgpu.element import collocated_degree
 from femgpu.errors import DataError
 from femgpu.kernels import CG_STEPS, DOT_WORDS
 from femgpu.runtime import Kernel, Runtime
+from femgpu.runtime.rates import peak_bandwidth
 from femgpu.solver import NonlinearProblem
 from femgpu.spaces import Function, FunctionSpace
 
@@ -71,7 +72,7 @@ def run(cells: Sequence[str], degrees: Sequence[int], sizes: Sequence[float], na
             timings.append(_time(problem, (name, cell, degree)))
     if found is None:
         raise DataError(f"bench cg: {', '.join(names)} on {', '.join(cells)}: Gauss-Lobatto points exist on hexahedra only")
-    return Result(str(found.device), found.copy_bandwidth(), timings)
+    return Result(str(found.device), peak_bandwidth(found), timings)
 
 
 @lru_cache(2)
@@ -115,7 +116,7 @@ def _time(problem: NonlinearProblem, key: tuple[str, str, int]) -> Timing:
     action = _each(runtime, lambda: device.action(*next(pairs)))
     operator = _each(runtime, lambda: device.add(*next(pairs), dots)) if device.adds else action
     bytes_ = sum(application.plan.bytes * application.count for application in problem.operator.local.prepare("action"))
-    bandwidth = runtime.copy_bandwidth()
+    bandwidth = peak_bandwidth(runtime)
     word = 8 * size / bandwidth
     model = word * (_WORDS if device.adds else _WORDS_WITH_DOT)
     return Timing(

@@ -18,6 +18,7 @@ from rich.progress import track
 from femgpu import mesh
 from femgpu.bench.residual import ResidualBench, Timing
 from femgpu.operators.arrays import real_type
+from femgpu.runtime.rates import peak_bandwidth
 from femgpu.solver import NonlinearProblem
 from femgpu.spaces import Function, FunctionSpace
 
@@ -155,7 +156,7 @@ def run(cells: float = 1.6e7, precision: str = "single", dim: int = 2, blocks: t
     """
     bench = ResidualBench(_problem(cells, precision, dim))
     settings, runtime = bench.problem.settings, bench.runtime
-    bandwidth = runtime.copy_bandwidth()
+    bandwidth = peak_bandwidth(runtime)
     beta = replace(bench.beta, word=np.dtype(real_type(precision)).itemsize)
     timings = []
     plans = [(count, batches) for count in blocks for batches in BATCHES]

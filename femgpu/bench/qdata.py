@@ -19,6 +19,7 @@ from femgpu.forms import lower_form
 from femgpu.operators import FormOperator, twin
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
+from femgpu.runtime.rates import peak_bandwidth
 from femgpu.spaces import Function, FunctionSpace
 
 MODES = ("recompute", "store", "auto")
@@ -160,7 +161,7 @@ def run(runtime: Runtime, cells: float, precision: str = "double") -> Result:
         dm = mesh.box((round((count / (6 if cell == "tetrahedron" else 1)) ** (1 / 3)),) * 3, cell=cell)
         for form in (neo_hookean, p_laplace):
             timings += _time(runtime, form, dm, cell, degree, precision)
-    return Result(str(runtime.device), precision, runtime.copy_bandwidth(), timings)
+    return Result(str(runtime.device), precision, peak_bandwidth(runtime), timings)
 
 
 def neo_hookean(dm: Any, degree: int) -> tuple[Any, Function]:

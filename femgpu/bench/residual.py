@@ -18,6 +18,7 @@ from femgpu.operators.term import FieldData, Term
 from femgpu.operators.ways import choose_plan
 from femgpu.operators.work import make_work
 from femgpu.options import Settings
+from femgpu.runtime.rates import peak_bandwidth
 from femgpu.solver import NonlinearProblem
 from femgpu.spaces import Field
 
@@ -218,7 +219,7 @@ def report(problem: NonlinearProblem) -> str:
     Flops are counted by paper 004's formula, bytes by the plan (each word of a cell once).
     """
     bench = ResidualBench(problem)
-    bandwidth = problem.runtime.copy_bandwidth()
+    bandwidth = peak_bandwidth(problem.runtime)
     word = np.dtype(real_type(problem.settings.precision)).itemsize
     beta = replace(bench.beta, word=word)
     lines = [

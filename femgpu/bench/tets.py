@@ -16,6 +16,7 @@ from femgpu.bench.tet_grid import TetGrid
 from femgpu.forms import Form, bilinear_form
 from femgpu.model.tets import TETS, Tets
 from femgpu.runtime import Runtime
+from femgpu.runtime.rates import peak_bandwidth
 
 DEGREES = tuple(range(1, 9))
 # Longest vectors of degree 1: ten million dofs would have sixty million cells.
@@ -106,7 +107,7 @@ def run(
             return bilinear_form(weak_form(problem, GridSpace(TetGrid(counts_for(boxes)), degree)))
 
         timings, refusals = measure(runtime, problem, make, degrees, (size,), schedules, ways, precision, plans)
-        parts.append(Result(str(runtime.device), precision, timings, refusals, runtime.copy_bandwidth()))
+        parts.append(Result(str(runtime.device), precision, timings, refusals, peak_bandwidth(runtime)))
     return Results(tuple(parts))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +41,30 @@ __kernel void read_local(__global double *d_out) {{
 def launch_seconds(runtime: Runtime, launches: Sequence[Launch]) -> npt.NDArray[np.float64]:
     """Times of launches that belong together, one after the other, in sum; see `WARMUPS`."""
     return _seconds(runtime, [launch.event for launch in launches])
+
+
+_KNOWN: WeakKeyDictionary[Runtime, float] = WeakKeyDictionary()
+
+
+def peak_bandwidth(runtime: Runtime) -> float:
+    """Bytes read and written per second by a large copy on the device; measured once. NaN where memory is too full for it."""
+    if runtime not in _KNOWN:
+        device = runtime.device
+        size = min(2**30 if device.is_gpu else 2**26, device.max_alloc_bytes // 4, max(0, runtime.available_bytes) // 4)
+        if size < 2**20:
+            return float("nan")
+        source, target = runtime.empty(size), runtime.empty(size)
+        runtime.zero(source, size)
+        runtime.zero(target, size)
+        times = []
+        for _ in range(8):
+            runtime.finish()
+            start = time.perf_counter()
+            runtime.copy(source, target, size)
+            runtime.finish()
+            times.append(time.perf_counter() - start)
+        _KNOWN[runtime] = 2 * size / min(times)
+    return _KNOWN[runtime]
 
 
 def copy_bandwidth(runtime: Runtime, num_bytes: float) -> float:

@@ -63,7 +63,6 @@ class Runtime:
         self.num_allocations = 0
         self.allocated_bytes = 0
         self.num_launches = self.num_copies = self.num_fills = 0
-        self._copy_bandwidth: float | None = None
         self.programs = Programs(context, device)
         self._fills = Fills(device, self.programs, self.calls)
         self._host_copies = HostCopies(device, lambda: self.queue, self.pinned)
@@ -245,26 +244,6 @@ class Runtime:
         if num_bytes > first:
             self._fills.enqueue(buffer, num_bytes, first // 16 * 16)
             self.num_fills += 1
-
-    def copy_bandwidth(self) -> float:
-        """Bytes read and written per second by a large copy on the device; measured once. NaN where memory is too full for it."""
-        if self._copy_bandwidth is None:
-            free = max(0, self.device.global_bytes - self.allocated_bytes)
-            size = min(2**30 if self.device.is_gpu else 2**26, self.device.max_alloc_bytes // 4, free // 4)
-            if size < 2**20:
-                return float("nan")
-            source, target = self.empty(size), self.empty(size)
-            self.zero(source, size)
-            self.zero(target, size)
-            times = []
-            for _ in range(8):
-                self.finish()
-                start = time.perf_counter()
-                self.copy(source, target, size)
-                self.finish()
-                times.append(time.perf_counter() - start)
-            self._copy_bandwidth = 2 * size / min(times)
-        return self._copy_bandwidth
 
     def measure_zero(self, buffer: Any, num_bytes: int, first: int = 0) -> float:
         """Median seconds of ten fills of a buffer with zeros, by device events where the queue can record them; see `zero`."""

@@ -9,6 +9,7 @@ from petsc4py import PETSc
 from femgpu.forms import StateSplit
 from femgpu.operators.application import Application
 from femgpu.operators.device import on_device
+from femgpu.runtime.rates import peak_bandwidth
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.krylov_base import KrylovType
 
@@ -26,7 +27,7 @@ def view(operator: GlobalOperator, vec: PETSc.Vec, assembled: bool, ksp: PETSc.K
     local = operator.local
     space, runtime = local.space, local.runtime
     copies, fills = runtime.num_copies, runtime.num_fills
-    bandwidth = runtime.copy_bandwidth()
+    bandwidth = peak_bandwidth(runtime)
     lines = [
         "femgpu",
         f"  device: {runtime.device}; copies at {bandwidth / 1e9:.1f} GB/s",
