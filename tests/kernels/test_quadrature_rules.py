@@ -38,8 +38,7 @@ def summed(form, target, vectors):
     constants = np.concatenate([np.zeros(0), *(np.ravel(constant.value) for constant in form.constants)])
     total = np.zeros(form.space.num_local)
     for term in make_terms(form, Settings()):
-        pointwise = getattr(term.integral, target)
-        if pointwise is not None:
+        if (pointwise := term.pointwise(target)) is not None:
             total += twin.scatter(term, twin.element_vectors(term, pointwise, vectors, constants))
     return total
 

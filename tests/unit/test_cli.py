@@ -252,11 +252,11 @@ def test_warmup_builds_what_a_run_needs(script, tmp_path):
     path = script("try:\n    problem.solve()\nexcept Exception:\n    pass\nraise AssertionError('after the solve')")
     done = run("warmup", path, "-dm_plex_box_faces", "2,3", begin=_STORING, FEMGPU_CACHE_DIR=str(cache))
     assert done.returncode == 0, done.stderr
-    # Residual, action and what it keeps, matrix and its sum, the kernels between vectors: without conditions no diagonal.
-    assert "6 programs built, 0 found in the cache" in done.stdout and str(cache) in done.stdout
-    assert len(list(cache.iterdir())) == 6
+    # Residual, action and what it keeps, matrix and its sum, lists, the kernels between vectors: without conditions no diagonal.
+    assert "7 programs built, 0 found in the cache" in done.stdout and str(cache) in done.stdout
+    assert len(list(cache.iterdir())) == 7
     again = run("warmup", path, "-dm_plex_box_faces", "2,3", begin=_STORING, FEMGPU_CACHE_DIR=str(cache))
-    assert "0 programs built, 6 found in the cache" in again.stdout
+    assert "0 programs built, 7 found in the cache" in again.stdout
     path = script("problem.solve()\nassert problem.runtime.programs.num_compiled == 0")
     command = [sys.executable, str(path), "-dm_plex_box_faces", "2,3"]
     environment = {**CHILD_ENVIRONMENT, "FEMGPU_CACHE_DIR": str(cache)}
