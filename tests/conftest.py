@@ -27,10 +27,12 @@ CHILD_ENVIRONMENT = {
     "OMPI_MCA_hwloc_base_binding_policy": "none",
 }
 
-# PoCL optimises kernels, as for users, where they are what is tested, or meshes are large. Elsewhere it does not, which takes it a
-# quarter of the time; with FEMGPU_TEST_OPTIMISED=1 it does everywhere.
-OPTIMISED = ("conformance", "cross", "docs", "drivers", "kernels", "mms", "property", "test_builtins.py")
-ALL_OPTIMISED = os.environ.get("FEMGPU_TEST_OPTIMISED", "0") != "0"
+# FEMGPU_TEST_ALL=1 runs all: tests that take long and whose siblings see the same (`slow.txt`), the whole table of what drivers
+# take by default, and kernels optimised by PoCL everywhere. Else it optimises them, as for users, where they are what is tested, or
+# meshes are large, and takes a quarter of the time for the others.
+TEST_ALL = os.environ.get("FEMGPU_TEST_ALL", "0") != "0"
+OPTIMISED = ("conformance", "docs", "drivers", "test_builtins.py")
+SLOW = {line for line in Path(__file__).with_name("slow.txt").read_text().splitlines() if not line.startswith("#")}
 
 import hypothesis  # noqa: E402
 import numpy as np  # noqa: E402
@@ -47,6 +49,13 @@ hypothesis.settings.load_profile("femgpu")
 
 def pytest_configure(config):
     config.pluginmanager.register(RankBatches(CHILD_ENVIRONMENT), "rank_batches")
+
+
+def pytest_collection_modifyitems(items):
+    """Leaves out what `slow.txt` names."""
+    for item in items:
+        if not TEST_ALL and item.nodeid.removeprefix("tests/") in SLOW:
+            item.add_marker(pytest.mark.skip(reason="slow: FEMGPU_TEST_ALL=1 runs it"))
 
 
 def pytest_collection_finish():
@@ -86,7 +95,7 @@ def pytest_terminal_summary(terminalreporter):
 def optimisation(request):
     """PoCL's compiler optimises, or not, in this process and in children."""
     for environment in (os.environ, CHILD_ENVIRONMENT):
-        if ALL_OPTIMISED or {*OPTIMISED} & {*request.path.parts}:
+        if TEST_ALL or {*OPTIMISED} & {*request.path.parts}:
             environment.pop("POCL_EXTRA_BUILD_FLAGS", None)
         else:
             environment["POCL_EXTRA_BUILD_FLAGS"] = "-cl-opt-disable"

@@ -1,20 +1,19 @@
 """Drivers solved with no solver named: iterations on 1, 2 and 3 ranks against the table of `default_iterations.json`.
 
 The table holds what all drivers take on all cells, degrees 1 to 4; a part of it is solved in each run of the tests, all of it
-with FEMGPU_WHOLE_TABLE=1 (an hour on two cores). `solve_by_default.py` says what the problems are.
+with FEMGPU_TEST_ALL=1 (an hour on two cores). `solve_by_default.py` says what the problems are.
 """
 
 import json
-import os
 from pathlib import Path
 
 import pytest
+from conftest import TEST_ALL
 
 HERE = Path(__file__).parent
 TABLE = json.loads((HERE / "default_iterations.json").read_text())
 # Cells, degrees and drivers of each part.
 PARTS = {1: ("triangle", "1", "helmholtz,elasticity,stokes"), 3: ("triangle", "1", "helmholtz,elasticity")}
-WHOLE = os.environ.get("FEMGPU_WHOLE_TABLE", "0") != "0"
 
 
 def check(found, num_ranks):
@@ -38,7 +37,7 @@ def test_a_part_of_the_table(run_ranks, num_ranks):
     check(found, num_ranks)
 
 
-@pytest.mark.skipif(not WHOLE, reason="an hour: FEMGPU_WHOLE_TABLE=1 asks for it")
+@pytest.mark.skipif(not TEST_ALL, reason="an hour: FEMGPU_TEST_ALL=1 runs it")
 @pytest.mark.parametrize("num_ranks", [1, 2, 3])
 @pytest.mark.timeout(7200)
 def test_the_whole_table(run_ranks, num_ranks):
