@@ -94,10 +94,11 @@ class DirichletBC:
         else:
             self._mark_parts(mark)
         nodes = np.flatnonzero(_spread(space, mark)).astype(np.int32)
-        if mpi.allreduce(len(nodes)) == 0 and self.region != BOUNDARY:
+        # A mesh without a boundary has nothing to prescribe there.
+        if mpi.allreduce(len(nodes)) == 0 and (self.region != BOUNDARY or mpi.allreduce(len(space.mesh.exterior.cells))):
             raise MeshError(
                 f"the region {self.region!r} has no node of {space}; expected a part of the mesh with nodes on it (those of degree "
-                "0 lie inside of cells)"
+                "0 lie inside of cells: write what they are to be on the boundary into a ds term)"
             )
         return nodes
 

@@ -15,6 +15,9 @@ from femgpu.mesh.locate_points import FoundPoints
 from femgpu.mesh.remote_points import values_at
 from femgpu.spaces.space import SingleSpace, Space
 
+# Part of the way from a node to the middle of its cell at which the function inside of the cell is looked for.
+_INWARDS = 1e-6
+
 
 class AtPoints:
     """Values at points, of a Function or a field of one: what has a `space` and a `local_array`."""
@@ -113,7 +116,17 @@ def interpolate_between(local: npt.NDArray[np.float64], space: SingleSpace, sour
         raise DataError(f"values of {name} are {source.name} of shape {origin.value_shape}; expected {space.value_shape}")
     positions, points = space.nodes()
     given = source.local_array()
-    values, inside = values_at(origin.mesh.point_finder, points, origin.num_comp, lambda found: _values_here(origin, given, found))
+
+    def at(where: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        return values_at(origin.mesh.point_finder, where, origin.num_comp, lambda found: _values_here(origin, given, found))
+
+    if space.field.continuous or all(field.continuous for field in origin.fields):
+        values, inside = at(points)
+    else:
+        # Between cells of the source each node takes the value that its own cell sees: extrapolated from two points inside of that.
+        step = _INWARDS * _to_middles(space, positions, points)
+        (near, inside), (farther, also) = at(points + step), at(points + 2 * step)
+        values, inside = 2 * near - farther, inside & also
     with collective(space.mesh.mpi):
         missing = np.flatnonzero(~inside)
         if len(missing) and outside == "raise":
@@ -123,6 +136,19 @@ def interpolate_between(local: npt.NDArray[np.float64], space: SingleSpace, sour
             )
     for component in range(space.num_comp):
         local[positions[inside] + component] = values[inside, component]
+
+
+def _to_middles(space: SingleSpace, positions: npt.NDArray[np.int32], points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """(num_nodes, dim) from the nodes of discontinuous functions, as `nodes` gives them, to the middles of their cells."""
+    number = np.empty(space.num_local, np.int32)
+    number[positions] = np.arange(len(positions), dtype=np.int32)
+    found = np.zeros_like(points)
+    for block, element, offsets in zip(space.mesh.blocks, space.field.elements, space.field.offsets, strict=True):
+        for part in chunks(len(offsets)):
+            rows = number[offsets[part]]
+            middles = block.physical_points(element.nodes.mean(axis=0, keepdims=True), np.arange(len(offsets))[part])
+            found[rows] = middles - points[rows]
+    return found
 
 
 def _is_one(points: Any, dim: int) -> bool:

@@ -99,7 +99,7 @@ def assembled(problem, u):
     return jacobian
 
 
-@pytest.mark.parametrize("name", (*ALL_CELLS, "triangle+quadrilateral", "disk_2", PARTLY_BENT))
+@pytest.mark.parametrize("name", (*ALL_CELLS, "triangle+quadrilateral", "hexahedron+prism", "disk_2", "ball_2", PARTLY_BENT))
 def test_all_operators_against_the_oracle(name):
     rng = np.random.default_rng(len(name))
     dm, (family, degree, shape) = make_mesh(name, rng), SPACES.get(name, ("DG", 1, ()))

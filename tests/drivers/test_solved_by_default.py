@@ -12,6 +12,8 @@ from conftest import TEST_ALL
 
 HERE = Path(__file__).parent
 TABLE = json.loads((HERE / "default_iterations.json").read_text())
+# What the tolerance of the linear solves, 1e-8, leaves of the error.
+LEFT = 2e-7
 # Cells, degrees and drivers of each part.
 PARTS = {1: ("triangle", "1", "helmholtz,elasticity,stokes"), 3: ("triangle", "1", "helmholtz,elasticity")}
 
@@ -27,7 +29,7 @@ def check(found, num_ranks):
         usual = entry["iterations"][num_ranks - 1]
         # What has not been noted for so many ranks has to be solved.
         assert iterations > 0 and (usual is None or iterations <= spread * usual + 3), (case, iterations, entry, chosen)
-        assert errors == pytest.approx(entry["errors"], rel=1e-3), case
+        assert errors == pytest.approx(entry["errors"], rel=1e-3, abs=LEFT), case
 
 
 @pytest.mark.parametrize("num_ranks", PARTS)

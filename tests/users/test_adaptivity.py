@@ -53,6 +53,21 @@ def test_meshes(cell, counts):
 
 
 @pytest.mark.parallel([1, 3])
+@pytest.mark.parametrize("cell", ["triangle", "quadrilateral"])
+def test_discontinuous_functions_are_taken_along(cell, rng):
+    """Nodes between two old cells take the value that their own cell sees: what is a polynomial in each stays that."""
+    dm = random_mesh(cell, (4, 3), 3)
+    for degree in (1, 3):
+        old = Function(FunctionSpace(dm, "DG", degree))
+        old.vec.setArray(rng.uniform(-1, 1, old.vec.getLocalSize()))
+        finer = femgpu.mesh.adapt(dm, squares(dm), 0.4) if cell == "triangle" else femgpu.mesh.refine(dm)
+        new = Function(FunctionSpace(finer, "DG", degree))
+        new.interpolate(old)
+        for power in (1, 2):
+            assert femgpu.assemble(new**power * dx) == pytest.approx(femgpu.assemble(old**power * dx), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parallel([1, 3])
 def test_marks(rng):
     """The fewest cells that have the fraction; all of several equal ones."""
     mpi = PETSc.COMM_WORLD.tompi4py()

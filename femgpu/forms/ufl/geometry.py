@@ -38,8 +38,8 @@ def define(e: Any, domain: Any, on_facets: bool) -> Any:
             )
         if not domain.is_piecewise_linear_simplex_domain():
             raise FormError(
-                f"{name} of cells that are not affine simplices: {show(e)}; their facets bend, as UFL's definition does not: "
-                "expected a quantity of cells such as CellDiameter or CellVolume"
+                f"{name} of cells that are not affine simplices: {show(e)}; maps of their facets need not be linear, and "
+                "nothing on them constant: expected a quantity of cells such as CellDiameter or CellVolume"
             )
         if "Edge" in name and domain.topological_dimension < 3:
             raise FormError(
