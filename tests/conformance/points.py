@@ -5,7 +5,7 @@ from math import prod
 
 import numpy as np
 from conformance.lines import line_tables, line_weights
-from conformance.roundoff import Bounded, contract, table
+from conformance.roundoff import ROUNDOFF, Bounded, contract, table
 from conformance.running_error import evaluate, own_roundings
 
 from femgpu.element import tensor_factors
@@ -149,9 +149,13 @@ class Points:
         return contract(formula, tabulated, local, roundings=local.value.shape[1])
 
     @cached_property
-    def _nodes(self):
+    def _coords(self):
         block = self.term.block
-        return self.arithmetic.given(block.coords[self.term.subset(block.coord_dofs)])
+        return block.coords[self.term.subset(block.coord_dofs)]
+
+    @cached_property
+    def _nodes(self):
+        return self.arithmetic.given(self._coords)
 
     @cached_property
     def _coordinates(self):
@@ -165,17 +169,25 @@ class Points:
 
     def _geometry(self):
         """Inverse Jacobian (cell, point, dim, dim) and determinant (cell, point)."""
+        how, element = self.arithmetic, self.term.coord_element
+        if how.geometry == "recomputed":
+            return self._inverted(self._tables(element, False)[1], self._nodes, how.unit)
+        # Rounded once, after the host's own roundings: those differ with the number of cells that it has at once.
+        unit = ROUNDOFF["double"]
+        exact = Bounded(self._coords, np.zeros(self._coords.shape))
+        found = self._inverted(table(self.term.tabulate(element, False)[1]), exact, unit)
+        return tuple(Bounded(part.value, np.abs(part.value) + unit / how.unit * part.error) for part in found)
+
+    def _inverted(self, tabulated, nodes, unit):
+        """The same from gradients of the geometry basis and nodes of the cells."""
         term, dim = self.term, self.term.dim
         values = np.broadcast_to(term.geometry(), (*self.shape, dim * dim + 1))
         inverse, det = values[..., :-1].reshape(*self.shape, dim, dim), values[..., -1]
-        if self.arithmetic.geometry == "stored":
-            return table(inverse), table(det)
-        tabulated = self._tables(term.coord_element, False)[1]
         if term.affine:
             tabulated = tabulated[:, :1].spread(*tabulated.value.shape)
-        jacobian = self._at_points(tabulated, "k", self._nodes)
+        jacobian = self._at_points(tabulated, "k", nodes)
         absolute = np.abs(inverse)
-        own_inverse, own_det = _inversion(jacobian.value, self.arithmetic.unit)
+        own_inverse, own_det = _inversion(jacobian.value, unit)
         error = np.einsum("eqkd,eqdl,eqlm->eqkm", absolute, jacobian.error, absolute, optimize=True)
         det_error = np.abs(det) * np.einsum("eqkd,eqdk->eq", absolute, jacobian.error, optimize=True)
         return Bounded(inverse, error + own_inverse), Bounded(det, det_error + own_det)

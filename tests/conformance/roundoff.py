@@ -20,7 +20,7 @@ class Arithmetic:
 
     Attributes:
         precision: "double", "single" or "mixed".
-        geometry: "stored", rounded once; or "recomputed" from the coordinates, which loses as many digits as cells are
+        geometry: "stored", the host's, rounded once; or "recomputed" from the coordinates, which loses as many digits as cells are
             smaller than their distance from the origin.
         lines: whether it works with 1D tabulations, one direction after the other.
     """
