@@ -2,8 +2,8 @@
 
 A form is integrals, an integral is pointwise functions, a pointwise function is C text.
 
-Layouts are PETSc's, over all fields of a space: `C` counts the components of field after field. With `dim` dimensions and
-tensor values counted row by row:
+Layouts are PETSc's, over all fields of a space: `C` counts the components of field after field, of symmetric tensors those that are
+stored. With `dim` dimensions and tensor values counted row by row:
 
 | array | index |
 |---|---|
@@ -54,6 +54,9 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import ufl
+
+from femgpu.spaces.ufl_element import num_components
 
 Kind = Literal["residual", "action", "jacobian", "functional", "state"]
 # An array and a component in it; an output array and a component of the test function.
@@ -231,5 +234,5 @@ def _offsets(entries: Iterable[Any]) -> tuple[int, ...]:
 
 
 def components(entry: Any) -> int:
-    """The number of values of a Function, a Constant or any other UFL object that has a shape."""
-    return prod(entry.ufl_shape)
+    """The number of values of a Constant, of a Function or an argument that of the components which are stored."""
+    return prod(entry.ufl_shape) if isinstance(entry, ufl.Constant) else num_components(entry.ufl_element())

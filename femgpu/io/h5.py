@@ -1,7 +1,7 @@
 """Functions to and from PETSc's HDF5 format, readable on any number of ranks.
 
 The group /femgpu holds what PETSc does not keep beside topology, coordinates, labels, sections and vectors: the names
-of the functions, for each one its degree, continuity and value shape, and numbers that a caller wants kept.
+of the functions, for each one its degree, continuity, symmetry and value shape, and numbers that a caller wants kept.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ _KINDS = f"{GROUP}/functions"
 _NUMBERS = f"{GROUP}/numbers"
 # Names stand several times in paths, which PETSc cuts.
 _NAME_BYTES = 255
+# What the number that says whether a function is continuous is larger by for symmetric tensors.
+_SYMMETRIC = 2
 
 
 def write_h5(path: Path, functions: Sequence[Function | SubFunction], numbers: Mapping[str, float] | None = None) -> None:
@@ -126,7 +128,7 @@ def _reading(path: Path, comm: PETSc.Comm) -> Iterator[PETSc.ViewerHDF5]:
 def _write_function(layout: MeshLayout, u: Function | SubFunction) -> None:
     """Writes the L-vector with a section of the one field that constrains nothing, whatever the section of u's own DM does."""
     space, mesh = u.space, layout.mesh
-    kind = [space.field.degree, int(space.field.continuous), *space.value_shape]
+    kind = [space.field.degree, space.field.continuous + _SYMMETRIC * space.field.symmetric, *space.value_shape]
     layout.writer.write_first(f"{_KINDS}/{u.name}", np.array(kind, np.int32))
     section_dm = mesh.clone_dm()
     shape = FieldShape(u.name, space.field.degree, space.field.continuous, space.num_comp)
@@ -143,9 +145,10 @@ def _read_function(
     viewer: PETSc.ViewerHDF5, dm: PETSc.DMPlex, sf: PETSc.SF, name: str, spaces: dict[tuple[int, ...], FunctionSpace]
 ) -> Function:
     kind = tuple(int(entry) for entry in read_integers(viewer, name, dm.comm, _KINDS))
-    degree, continuous, *shape = kind
+    degree, flags, *shape = kind
     if kind not in spaces:
-        spaces[kind] = FunctionSpace(dm, "Lagrange" if continuous else "DG", degree, shape=tuple(shape))
+        family = "Lagrange" if flags % _SYMMETRIC else "DG"
+        spaces[kind] = FunctionSpace(dm, family, degree, tuple(shape), flags >= _SYMMETRIC)
     u = Function(spaces[kind], name=name)
     u.set_local(_read_local(viewer, dm, sf, name))
     return u

@@ -38,7 +38,7 @@ def picture(
     Args:
         path: the .png.
         u: what to show; of a vector or tensor the norm, unless a component is given.
-        component: component of u.
+        component: component of u; entries of tensors count row by row.
         edges: whether to draw the edges of the cells.
         warp: multiple of u, then a vector with an entry per direction, by which the mesh is displaced; 0 leaves it in
             place.
@@ -76,8 +76,9 @@ def _check(path: Path, u: Function, component: int | None, warp: float) -> None:
         raise DataError(f"cannot draw {str(path)!r}: expected a name that ends in .png")
     if space.mesh.dim == 1:
         raise DataError(f"cannot draw {u.name!r} on a mesh of dimension 1; expected 2 or 3: write a .vtu and plot that")
-    if component is not None and not 0 <= component < space.num_comp:
-        raise DataError(f"component {component} of {u.name!r}: expected 0 to {space.num_comp - 1}")
+    entries = len(space.entry_components)
+    if component is not None and not 0 <= component < entries:
+        raise DataError(f"component {component} of {u.name!r}: expected 0 to {entries - 1}")
     if warp and (space.value_shape != (space.mesh.dim,) or space.degree == 0):
         raise DataError(f"warp by {u.name!r} of shape {space.value_shape}: expected a vector of shape {(space.mesh.dim,)}")
 

@@ -212,7 +212,7 @@ def _at_points(u: Function | SubFunction, numbering: PointNumbering, degree: int
         lattice = vtk_cells.points(block.cell, degree)
         basis = element.tabulate(lattice)[0]
         for cells in _chunks(block.num_cells, max(basis.shape) * space.num_comp):
-            dofs = offsets[cells][:, :, None] + np.arange(space.num_comp, dtype=np.int32)
+            dofs = offsets[cells][:, :, None] + space.entry_components
             rows[nodes[cells][:, :, None], slots] = np.matmul(basis, local[dofs])
     return rows
 
@@ -222,12 +222,12 @@ def _at_cells(u: Function | SubFunction, local: NDArray[np.float64], block: Bloc
     space = u.space
     values, slots = _entries(space.value_shape, space.mesh.dim)
     rows = np.zeros((block.num_cells, values))
-    rows[:, slots] = local[space.field.offsets[block.index][:, :1] + np.arange(space.num_comp, dtype=np.int32)]
+    rows[:, slots] = local[space.field.offsets[block.index][:, :1] + space.entry_components]
     return rows
 
 
 def _entries(shape: tuple[int, ...], dim: int) -> tuple[int, NDArray[np.int64]]:
-    """VTK's number of entries for a value shape, and the entry of each component; the plane's get zeros for z."""
+    """VTK's number of entries for a value shape, and which of them each of its own is; the plane's get zeros for z."""
     num_comp = int(np.prod(shape, dtype=int))
     if shape == (2,) and dim == 2:
         return 3, np.arange(2)

@@ -24,7 +24,7 @@ from femgpu.spaces import FunctionSpace, MixedSpace, Space, nested
 
 def coarse_space(space: Space, degree: int, dm: PETSc.DMPlex) -> Space:
     """The space of continuous Lagrange fields of another degree on a mesh, with the same names and components; collective."""
-    spaces = {field.name: FunctionSpace(dm, "Lagrange", degree, field.shape) for field in space.fields}
+    spaces = {field.name: FunctionSpace(dm, "Lagrange", degree, field.shape, field.symmetric) for field in space.fields}
     return MixedSpace(spaces) if isinstance(space, MixedSpace) else next(iter(spaces.values()))
 
 

@@ -37,7 +37,8 @@ class DirichletBC:
             the label "Face Sets"; `(label name, values)`; a tuple of names; or a callable of x (dim, num_points), the space's
             nodes, which returns (num_points,) booleans. Labels may mark facets, those inside the mesh included, edges, vertices or
             whole cells: all nodes in and on these are prescribed.
-        component: the one component that is prescribed; all where None. The value then is scalar.
+        component: the one component that is prescribed; all where None. The value then is scalar. Entries of tensors count row by
+            row, those of symmetric ones too: either of two equal entries stands for both.
 
     Raises:
         MeshError: when the mesh lacks the region, or the region has no node; lists the regions that there are.
@@ -52,12 +53,14 @@ class DirichletBC:
                 f"a boundary condition on {space if names else told(space)}: expected a FunctionSpace first, "
                 "DirichletBC(V, value, region)" + (f", or a field: {names}" if names else "")
             )
-        if component is not None and component not in range(space.num_comp):
-            raise DataError(f"component {component!r} of a space with {space.num_comp} components; they count from 0")
+        entries = space.entry_components
+        if component is not None and component not in range(len(entries)):
+            raise DataError(f"component {component!r} of a space with {len(entries)} components; they count from 0")
         self.space = space
         self.value = value
         self.region = region
         self.component = component
+        self._stored = None if component is None else [int(entries[component])]
         self._expression = self._lower()
         self._cells: list[npt.NDArray[np.int32]] = []
         self._nodes = self._find_nodes()
@@ -66,7 +69,7 @@ class DirichletBC:
         if self._expression is None and not self._is_unknown_like(value):
             points = self._current_points()
             with collective(space.mesh.mpi):
-                shaped_values(value, points, self._shape, _WHAT)
+                self._components(shaped_values(value, points, self._shape, _WHAT))
 
     def _lower(self) -> ExpressionValues | None:
         """The value where it is an expression, and not simply entries of a vector like the unknown's."""
@@ -116,7 +119,7 @@ class DirichletBC:
     @property
     def local_rows(self) -> npt.NDArray[np.int32]:
         """(num_rows,) positions in the L-vector of the prescribed dofs, ghosts included."""
-        components = range(self.space.num_comp) if self.component is None else [self.component]
+        components = range(self.space.num_comp) if self._stored is None else self._stored
         return (self._nodes[:, None] + np.array(components, np.int32)).ravel()
 
     def values(self) -> npt.NDArray[np.float64]:
@@ -132,8 +135,12 @@ class DirichletBC:
             return self._expression_values(self._expression)
         points = self._current_points()
         with collective(space.mesh.mpi):
-            values = node_values(self.value, points, self._shape, _WHAT)
+            values = self._components(node_values(self.value, points, self._shape, _WHAT))
         return values.ravel()
+
+    def _components(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """(num_nodes, num_comp) the stored components of values, or the one that is prescribed."""
+        return self.space.field.stored(values, _WHAT) if self.component is None else values
 
     def _expression_values(self, expression: ExpressionValues) -> npt.NDArray[np.float64]:
         """(num_rows,) values of an expression at `local_rows`; collective."""
@@ -143,7 +150,7 @@ class DirichletBC:
         # All cells with such a node, not only those with a facet on the region: a rank may hold the node without the facet.
         cells = [cells_with(marked, offsets) for offsets in space.field.offsets]
         local = np.zeros(space.num_local)
-        write_nodal(local, expression, space, _WHAT, cells, None if self.component is None else [self.component])
+        write_nodal(local, expression, space, _WHAT, cells, self._stored)
         return _of_owners(space.root, local)[self.local_rows]
 
     def _function_values(self, function: Function) -> npt.NDArray[np.float64]:

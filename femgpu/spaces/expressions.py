@@ -90,10 +90,10 @@ def write_nodal(
         space: the space, or a field of a mixed one.
         what: names the values in messages.
         cells: per block, numbers within it; default all cells.
-        components: of the space, one for each value of the expression; default all.
+        components: stored ones of the space, one for each value of the expression; default all.
 
     Raises:
-        DataError: on all ranks, where values are not finite.
+        DataError: on all ranks, where values are not finite, or tensors are not symmetric where the space's are.
     """
     snapshot = source.read()
     places = np.arange(space.num_comp) if components is None else np.array(components)
@@ -102,7 +102,7 @@ def write_nodal(
             chosen = np.arange(block.num_cells) if cells is None else cells[block.index]
             values = snapshot.at(block, element.nodes, chosen)
             _check_finite(values, block, element.nodes, chosen, what)
-            local[offsets[chosen][:, :, None] + places] = values
+            local[offsets[chosen][:, :, None] + places] = values if components else space.field.stored(values, what)
 
 
 def _check_finite(values: Any, block: Block, nodes: Any, cells: Any, what: str) -> None:

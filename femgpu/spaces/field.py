@@ -4,11 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
 from femgpu.element import LagrangeElement
+from femgpu.errors import DataError
+
+# Entries of tensors that differ by this part of the largest one are taken for equal.
+_ROUNDING = 1e-10
+
+
+def entry_components(shape: tuple[int, ...], symmetric: bool) -> tuple[int, ...]:
+    """The stored component of each entry of a value, entries counted row by row.
+
+    Args:
+        shape: value shape.
+        symmetric: whether values are symmetric tensors. They store the rows of the lower triangle, (0, 0), (1, 0), (1, 1), (2, 0)
+            and so on, as basix does.
+    """
+    if not symmetric:
+        return tuple(range(prod(shape)))
+    return tuple(max(i, j) * (max(i, j) + 1) // 2 + min(i, j) for i, j in product(range(shape[0]), repeat=2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +42,7 @@ class Field:
         elements: the scalar element on each of the mesh's blocks.
         offsets: (num_cells, num_basis) int32 positions of component 0 in the L-vector, one array per block.
         side: 0, or 1 for the field as the second cell of a facet has it, whose components follow all those of the first cell.
+        symmetric: whether values are symmetric tensors, of which half is stored.
     """
 
     name: str
@@ -30,11 +51,17 @@ class Field:
     elements: tuple[LagrangeElement, ...]
     offsets: tuple[npt.NDArray[np.int32], ...]
     side: int = 0
+    symmetric: bool = False
 
     @property
     def num_comp(self) -> int:
-        """Components of a value."""
-        return int(np.prod(self.shape, dtype=int))
+        """Components of a value that are stored."""
+        return int(self.entry_components.max()) + 1
+
+    @cached_property
+    def entry_components(self) -> npt.NDArray[np.int32]:
+        """(prod(shape),) the stored component of each entry of a value, entries counted row by row."""
+        return np.array(entry_components(self.shape, self.symmetric), np.int32)
 
     @property
     def degree(self) -> int:
@@ -45,6 +72,29 @@ class Field:
     def continuous(self) -> bool:
         """Whether neighbouring cells share nodes."""
         return self.elements[0].continuous
+
+    def stored(self, values: npt.NDArray[np.float64], what: str) -> npt.NDArray[np.float64]:
+        """The stored components (..., num_comp) of values (..., prod(shape)).
+
+        Args:
+            values: entries counted row by row.
+            what: names them in messages.
+
+        Raises:
+            DataError: for tensors that are not symmetric, where the field's are.
+        """
+        if not self.symmetric:
+            return values
+        tensors = values.reshape(-1, *self.shape)
+        with np.errstate(invalid="ignore"):
+            differences = np.abs(tensors - tensors.transpose(0, 2, 1))
+        if (differences > _ROUNDING * np.abs(tensors).max(initial=0.0)).any():
+            node, i, j = np.unravel_index(differences.argmax(), differences.shape)
+            raise DataError(
+                f"{what} are not symmetric: entries ({i}, {j}) and ({j}, {i}) are {tensors[node, i, j]} and "
+                f"{tensors[node, j, i]}; expected symmetric tensors, ufl.sym(...) of others, or a space without symmetry=True"
+            )
+        return values[..., np.unique(self.entry_components, return_index=True)[1]]
 
     def dofs(self, block: int, cells: slice | npt.NDArray = slice(None)) -> npt.NDArray[np.int32]:
         """(num_cells, num_basis * num_comp) positions in the L-vector of the dofs of a block's cells, components fastest."""

@@ -137,15 +137,17 @@ class Function(AtPoints, ufl.Coefficient):
 
         Args:
             source: a callable of x (dim, num_points) that returns (num_points,), (num_comp, num_points), or for each component an
-                array or a plain number; a number; one number per component; a Function, or a field of one, on this or another mesh
-                (where several of its cells share a point, one of them gives the value); or a UFL expression of the space's value
-                shape: of Functions in any spaces of the mesh, their gradients, Constants, coordinates, conditionals and so on,
-                evaluated at the nodes of each cell. Where an expression differs between the cells that share a node, as gradients
-                do, the last cell of the rank that owns the node rules: `femgpu.project` averages instead.
+                array or a plain number, of tensors for all entries row by row; a number; one number per component; a Function, or a
+                field of one, on this or another mesh (where several of its cells share a point, one of them gives the value); or a
+                UFL expression of the space's value shape: of Functions in any spaces of the mesh, their gradients, Constants,
+                coordinates, conditionals and so on, evaluated at the nodes of each cell. Where an expression differs between the
+                cells that share a node, as gradients do, the last cell of the rank that owns the node rules: `femgpu.project`
+                averages instead.
             outside: of nodes that a Function's other mesh does not hold: "raise", or "keep" their values.
 
         Raises:
-            DataError: when the values have another shape, belong to another mesh, or are not finite.
+            DataError: when the values have another shape, belong to another mesh, are not finite, or, of symmetric tensors, not
+                symmetric.
             FormError: for expressions that are not supported.
         """
         if isinstance(source, Function) and source.space is self.space:

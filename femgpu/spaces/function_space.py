@@ -12,7 +12,7 @@ from femgpu.element import LagrangeElement
 from femgpu.errors import DataError, FormError, agree, collective
 from femgpu.mesh import Mesh
 from femgpu.mesh.restriction import FieldShape, given_section, set_fields
-from femgpu.spaces.field import Field
+from femgpu.spaces.field import Field, entry_components
 from femgpu.spaces.space import SingleSpace, ufl_cell
 from femgpu.spaces.ufl_element import UFLLagrange
 
@@ -46,6 +46,9 @@ class FunctionSpace(SingleSpace):
         family: `"Lagrange"` (or `"CG"`, `"P"`, `"Q"`), `"DG"` (or `"DP"`, `"DQ"`).
         degree: polynomial degree.
         shape: value shape; `()` is scalar, `3` stands for `(3,)`.
+        symmetry: whether values of a square shape (n, n) are symmetric tensors, u[i, j] == u[j, i]: vectors then hold n (n + 1) / 2
+            components for each node, those of (0, 0), (1, 0), (1, 1), (2, 0) and so on. Everywhere else, in forms, conditions,
+            interpolation, values at points and files, the tensors have all of their entries.
 
     Attributes:
         mesh: the mesh.
@@ -54,26 +57,39 @@ class FunctionSpace(SingleSpace):
         num_local: length of the L-vector.
 
     Raises:
-        FormError: on all ranks, for a family, degree or shape that is not supported or differs between ranks, or a DM without a
-            Lagrange field.
+        FormError: on all ranks, for a family, degree or shape that is not supported or differs between ranks, symmetry of another
+            shape than a square one, or a DM without a Lagrange field.
     """
 
-    def __init__(self, dm: PETSc.DM, family: str | None = None, degree: int | None = None, shape: int | tuple[int, ...] = ()):
+    def __init__(
+        self,
+        dm: PETSc.DM,
+        family: str | None = None,
+        degree: int | None = None,
+        shape: int | tuple[int, ...] = (),
+        symmetry: bool = False,
+    ):
         mesh = Mesh.of(dm)
         if family is None:
+            with collective(mesh.mpi):
+                if symmetry:
+                    raise FormError(
+                        "symmetry=True without a family; expected FunctionSpace(dm, 'Lagrange', 1, (2, 2), symmetry=True)"
+                    )
             element, shape = _own_element(dm, mesh)
             degree, continuous = element.degree, element.continuous
             offsets, num_local = given_section(mesh, dm, element, int(np.prod(shape, dtype=int)))
         else:
             with collective(mesh.mpi):
                 degree, continuous = _checked(family, degree)
-                shape = _checked_shape(shape)
-            agree(mesh.mpi, f"a space of {family}, degree {degree}, shape {shape}", FormError)
+                shape = _checked_shape(shape, symmetry)
+            agree(mesh.mpi, f"a space of {family}, degree {degree}, shape {shape}, symmetry {symmetry}", FormError)
             dm = mesh.clone_dm()
-            (offsets,), num_local = set_fields(mesh, dm, [FieldShape("u", degree, continuous, int(np.prod(shape, dtype=int)))])
+            num_comp = max(entry_components(shape, symmetry)) + 1
+            (offsets,), num_local = set_fields(mesh, dm, [FieldShape("u", degree, continuous, num_comp)])
         elements = tuple(LagrangeElement(block.cell, degree, continuous) for block in mesh.blocks)
-        field = Field("u", 0, shape, elements, offsets)
-        ufl_element = UFLLagrange(ufl_cell(mesh), degree, shape, continuous)
+        field = Field("u", 0, shape, elements, offsets, symmetric=symmetry)
+        ufl_element = UFLLagrange(ufl_cell(mesh), degree, shape, continuous, symmetry)
         super().__init__(mesh, dm, (field,), num_local, ufl_element, own_section=family is not None)
 
     def sub(self, index: Any) -> Any:
@@ -87,13 +103,17 @@ class FunctionSpace(SingleSpace):
     def unconstrained(self) -> FunctionSpace:
         """The same space on a section without constraints; the first access is collective."""
         family = "Lagrange" if self.field.continuous else "DG"
-        return FunctionSpace(self.dm, family, self.field.degree, self.value_shape)
+        return FunctionSpace(self.dm, family, self.field.degree, self.value_shape, self.field.symmetric)
 
 
-def _checked_shape(shape: Any) -> tuple[int, ...]:
+def _checked_shape(shape: Any, symmetry: Any) -> tuple[int, ...]:
     extents = shape if isinstance(shape, tuple | list) else (shape,)
     if not all(isinstance(extent, int | np.integer) and extent > 0 for extent in extents):
         raise FormError(f"value shape {shape!r}: expected positive extents, (3,) for example, or () for a scalar")
+    if not isinstance(symmetry, bool):
+        raise FormError(f"symmetry={symmetry!r}: expected True for symmetric tensors of a shape such as (3, 3), or False")
+    if symmetry and (len(extents) != 2 or extents[0] != extents[1]):
+        raise FormError(f"value shape {shape!r} with symmetry=True: expected a square one, (3, 3) for example")
     return tuple(map(int, extents))
 
 

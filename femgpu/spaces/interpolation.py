@@ -32,7 +32,7 @@ def interpolate(local: npt.NDArray[np.float64], space: SingleSpace, source: Any,
         return
     positions, points = space.nodes()
     with collective(space.mesh.mpi):
-        values = node_values(source, points, space.value_shape, what)
+        values = space.field.stored(node_values(source, points, space.value_shape, what), what)
         for component in range(space.num_comp):
             local[positions + component] = values[:, component]
 

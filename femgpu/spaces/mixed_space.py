@@ -19,7 +19,7 @@ from femgpu.spaces.ufl_element import UFLMixed
 class MixedSpace(Space):
     """Several fields solved for together, for example velocity and pressure.
 
-    Values are the components of all fields one after the other; `ufl.split(w)` and `w.sub(name)` take them apart. PETSc sees the
+    Values are the entries of all fields one after the other; `ufl.split(w)` and `w.sub(name)` take them apart. PETSc sees the
     names: `-pc_type fieldsplit -fieldsplit_velocity_pc_type ...`.
 
     Args:
@@ -39,7 +39,7 @@ class MixedSpace(Space):
         fields: list[Field] = []
         for (name, space), positions in zip(spaces.items(), offsets, strict=True):
             first = sum(field.num_comp for field in fields)
-            fields.append(Field(name, first, space.field.shape, space.field.elements, tuple(positions)))
+            fields.append(replace(space.field, name=name, offset=first, offsets=tuple(positions)))
         element = UFLMixed(tuple(space.ufl_element() for space in spaces.values()))
         super().__init__(mesh, dm, tuple(fields), num_local, element)
         self._parts = {
@@ -93,7 +93,7 @@ class SubSpace(SingleSpace):
     def collapse(self) -> FunctionSpace:
         """A space like the field with vectors of its own; collective."""
         family = "Lagrange" if self.field.continuous else "DG"
-        return FunctionSpace(self.dm, family, self.field.degree, self.field.shape)
+        return FunctionSpace(self.dm, family, self.field.degree, self.field.shape, self.field.symmetric)
 
 
 def _check(spaces: Any) -> None:

@@ -24,8 +24,9 @@ def constant_modes(space: SingleSpace) -> PETSc.NullSpace:
         space: a FunctionSpace, or a field of a mixed one: all other fields are zero then.
 
     Returns:
-        A null space of one vector per component, for `NonlinearProblem.set_nullspace`: that of a problem whose boundary conditions
-        fix derivatives only, of the pressure in an enclosed flow (`constant_modes(W.sub("pressure"))`), and so on.
+        A null space of one vector per component that is stored, for `NonlinearProblem.set_nullspace`: that of a problem whose
+        boundary conditions fix derivatives only, of the pressure in an enclosed flow (`constant_modes(W.sub("pressure"))`), and so
+        on.
 
     Raises:
         FormError: for a mixed space.
@@ -35,7 +36,7 @@ def constant_modes(space: SingleSpace) -> PETSc.NullSpace:
     vectors = []
     for unit in np.eye(space.num_comp):
         function = Function(space.root)
-        (function if space.root is space else function.sub(space.field.name)).interpolate(unit)
+        (function if space.root is space else function.sub(space.field.name)).interpolate(unit[space.entry_components])
         function.vec.normalize()
         vectors.append(function.vec)
     return PETSc.NullSpace().create(constant=False, vectors=vectors, comm=space.comm)
@@ -57,7 +58,7 @@ def rigid_body_modes(space: FunctionSpace) -> PETSc.NullSpace:
     if not isinstance(space, FunctionSpace):
         raise FormError(f"rigid-body modes of {space}: expected a FunctionSpace")
     dim = space.mesh.dim
-    if space.num_comp != dim:
+    if space.num_comp != dim or space.field.symmetric:
         raise FormError(f"{space} has {space.num_comp} components; rigid-body modes need a displacement, with {dim} in {dim}D")
     vectors: list[PETSc.Vec] = []
     # Found once: that takes longer than all modes.

@@ -42,7 +42,8 @@ class AtPoints:
             derivatives: directions, likewise.
 
         Returns:
-            (num_points, *value_shape) on all ranks, of one point value_shape; a mixed function has the value shape (num_comp,).
+            (num_points, *value_shape) on all ranks, of one point value_shape; those of a mixed function have the entries of
+            all fields in one axis.
 
         Raises:
             DataError: on all ranks, naming the first point that lies outside, or for points of another shape, not finite, or not
@@ -93,7 +94,7 @@ def point_values(space: Space, local: npt.NDArray[np.float64], points: npt.Array
     values = _values_here(space, local, found)
     mesh.mpi.Allreduce(MPI.IN_PLACE, values, op=MPI.SUM)
     values[missing] = np.nan
-    return values.reshape(len(values), *space.value_shape)
+    return values[:, space.entry_components].reshape(len(values), *space.value_shape)
 
 
 def interpolate_between(local: npt.NDArray[np.float64], space: SingleSpace, source: Any, name: str, outside: str) -> None:
@@ -134,8 +135,9 @@ def interpolate_between(local: npt.NDArray[np.float64], space: SingleSpace, sour
                 f"{len(missing)} of {len(points)} nodes of {name} lie outside of the mesh of the source, {source.name}, the first "
                 f"at {points[missing[0]].tolist()}; expected a mesh within that one, or outside='keep'"
             )
+        taken = space.field.stored(values[inside][:, origin.entry_components], f"values of {name}, those of {source.name},")
     for component in range(space.num_comp):
-        local[positions[inside] + component] = values[inside, component]
+        local[positions[inside] + component] = taken[:, component]
 
 
 def _to_middles(space: SingleSpace, positions: npt.NDArray[np.int32], points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -102,8 +102,13 @@ class Space(ufl.FunctionSpace):
 
     @property
     def num_comp(self) -> int:
-        """Components of a value, all fields together."""
+        """Components of a value that are stored, all fields together."""
         return sum(field.num_comp for field in self.fields)
+
+    @property
+    def entry_components(self) -> npt.NDArray[np.int32]:
+        """(value size,) the stored component of each entry of a value, entries counted row by row."""
+        return np.concatenate([np.int32(field.offset) + field.entry_components for field in self.fields])
 
     def storage(self, wide: bool) -> Storage:
         """How a form's L-vectors hold the space's dofs; collective at first.

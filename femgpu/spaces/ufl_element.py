@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import ufl
 from ufl.finiteelement import AbstractFiniteElement
 from ufl.pullback import MixedPullback, identity_pullback
 from ufl.sobolevspace import H1, L2
+
+from femgpu.spaces.field import entry_components
 
 
 class UFLLagrange(AbstractFiniteElement):
@@ -18,18 +21,20 @@ class UFLLagrange(AbstractFiniteElement):
         degree: polynomial degree.
         shape: value shape.
         continuous: whether neighbouring cells share nodes.
+        symmetric: whether values are symmetric tensors. UFL sees all of their entries.
     """
 
-    def __init__(self, cell: str, degree: int, shape: tuple[int, ...] = (), continuous: bool = True):
-        self._key = (cell, degree, shape, continuous)
+    def __init__(self, cell: str, degree: int, shape: tuple[int, ...] = (), continuous: bool = True, symmetric: bool = False):
+        self._key = (cell, degree, shape, continuous, symmetric)
         self._cell = ufl.Cell(cell)
 
     def __repr__(self) -> str:
-        return "UFLLagrange({!r}, {!r}, {!r}, {!r})".format(*self._key)
+        return "UFLLagrange({!r}, {!r}, {!r}, {!r}, {!r})".format(*self._key)
 
     def __str__(self) -> str:
-        cell, degree, shape, continuous = self._key
-        return f"{'P' if continuous else 'DP'}{degree}({cell}{', ' + str(shape) if shape else ''})"
+        cell, degree, shape, continuous, symmetric = self._key
+        values = f", {shape}{', symmetric' if symmetric else ''}" if shape else ""
+        return f"{'P' if continuous else 'DP'}{degree}({cell}{values})"
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -41,6 +46,11 @@ class UFLLagrange(AbstractFiniteElement):
     def sobolev_space(self) -> Any:
         """H1 where continuous, else L2."""
         return H1 if self._key[3] else L2
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether values are symmetric tensors."""
+        return self._key[4]
 
     @property
     def pullback(self) -> Any:
@@ -129,3 +139,20 @@ class UFLMixed(AbstractFiniteElement):
     def sub_elements(self) -> tuple[UFLLagrange, ...]:
         """The parts."""
         return self._parts
+
+
+@cache
+def components_of(element: Any) -> tuple[int, ...]:
+    """The stored component of each entry of an element's value, entries counted row by row, those of a mixed one field by field."""
+    if not isinstance(element.pullback, MixedPullback):
+        return entry_components(element.reference_value_shape, isinstance(element, UFLLagrange) and element.symmetric)
+    found: tuple[int, ...] = ()
+    for part in element.sub_elements:
+        first = max(found, default=-1) + 1
+        found += tuple(first + component for component in components_of(part))
+    return found
+
+
+def num_components(element: Any) -> int:
+    """The components of an element's value that are stored."""
+    return max(components_of(element)) + 1

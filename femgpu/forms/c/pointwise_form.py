@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import accumulate
-from math import prod
 from typing import Any
 
 import ufl
@@ -30,6 +29,7 @@ from femgpu.forms.ufl.check import check_space, simple_elements
 from femgpu.forms.ufl.show import show
 from femgpu.mesh.regions import BOUNDARY, FACET_LABEL, parse_region
 from femgpu.spaces import SubFunction, time_derivative, time_shift
+from femgpu.spaces.ufl_element import num_components
 
 _DIFFERENCE = "pointwise functions without g0 to g3: the Jacobian action is a matrix-free difference of residuals"
 
@@ -224,7 +224,7 @@ def _parts(space: Any) -> tuple[Part, ...]:
         raise FormError(f"PointwiseForm: V is of type {kind}; expected a FunctionSpace, or femgpu.MixedSpace for several fields")
     check_space(space, "PointwiseForm: the unknown")
     if not isinstance(space.ufl_element().pullback, ufl.pullback.MixedPullback):
-        return (Part("", 0, prod(space.value_shape)),)
+        return (Part("", 0, num_components(space.ufl_element())),)
     return tuple(Part(field.name, field.offset, field.num_comp) for field in space.fields)  # type: ignore[attr-defined]
 
 
@@ -268,7 +268,7 @@ def _aux_fields(function: Any, starts: Mapping[Any, int]) -> list[tuple[int, int
     """Where each field of a coefficient begins in `a`, and its number of components."""
     if isinstance(function, SubFunction):
         return [(starts[function.parent] + function.field.offset, components(function))]
-    sizes = [prod(element.reference_value_shape) for element in simple_elements(function.ufl_element())]
+    sizes = [num_components(element) for element in simple_elements(function.ufl_element())]
     firsts = accumulate(sizes, initial=starts[function])
     return list(zip(firsts, sizes, strict=False))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 import ufl
@@ -17,7 +16,7 @@ import ufl
 from femgpu.errors import FormError
 from femgpu.forms.c.pointwise_form import PointwiseForm
 from femgpu.forms.graph.graph import Graph
-from femgpu.forms.records import Form, Integral
+from femgpu.forms.records import Form, Integral, components
 from femgpu.forms.ufl.check import check_form, check_same_space, check_space, polynomial_degree
 from femgpu.forms.ufl.degrees import quadrature_degree
 from femgpu.forms.ufl.inputs import Inputs
@@ -240,7 +239,7 @@ class _Lowering:
 
     def _integral(self, work: _Work, degree: int, estimated: bool) -> Integral:
         dim = work.walk.domain.geometric_dimension
-        num_comp = 1 if self.space is None else prod(self.space.value_shape) * work.walk.sides
+        num_comp = 1 if self.space is None else components(self.direction) * work.walk.sides
         outputs = Outputs(dim, num_comp, self.inputs.locate(dim))
         graph = work.walk.graph
         return Integral(

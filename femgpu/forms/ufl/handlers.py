@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import combinations
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ufl import classes
@@ -16,11 +15,13 @@ from ufl.core.multiindex import FixedIndex, MultiIndex
 from ufl.sobolevspace import H1
 
 from femgpu.errors import FormError
+from femgpu.forms.records import components
 from femgpu.forms.ufl.check import simple_elements
 from femgpu.forms.ufl.geometry import DEFINITIONS
 from femgpu.forms.ufl.linear import Slot, Value
 from femgpu.forms.ufl.show import show
 from femgpu.spaces import CELL_MAPS, CELL_QUANTITIES, mesh_of
+from femgpu.spaces.ufl_element import components_of
 
 if TYPE_CHECKING:
     from femgpu.forms.ufl.walk import Walk
@@ -136,40 +137,41 @@ def _value(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
 
 def _form_argument(walk: Walk, e: Any, comp: Component, derivative: Component) -> Value:
     walk.check_domain(e)
-    flat, order = _flat(comp, e.ufl_shape), len(derivative)
-    if _vanishes(walk, e, flat, order):
+    entry, order = _flat(comp, e.ufl_shape), len(derivative)
+    if _vanishes(walk, e, entry, order):
         return walk.graph.constant(0.0)
     if order > 2:
         raise FormError(f"third derivatives are not supported: those of {show(e)}; introduce the gradient as a field of its own")
-    continuous = order == 0 and _element(e, flat) in H1
+    continuous = order == 0 and _element(e, entry) in H1
     second = walk.in_second(e, continuous, order)
+    component = components_of(e.ufl_element())[entry]
     if isinstance(e, classes.Argument):
-        return {(Slot(e.number(), flat + second * prod(e.ufl_shape), derivative),): walk.graph.constant(1.0)}
+        return {(Slot(e.number(), component + second * components(e), derivative),): walk.graph.constant(1.0)}
     name = walk.inputs.coefficient(e, order)
     if second and isinstance(name, str):
-        flat += prod(e.ufl_shape)
+        component += components(e)
     elif second:
         name = (*name, 1)
-    index = flat
-    for entry in derivative:
-        index = index * walk.domain.geometric_dimension + entry
+    index = component
+    for direction in derivative:
+        index = index * walk.domain.geometric_dimension + direction
     return walk.graph.input(name, index)
 
 
-def _vanishes(walk: Walk, e: Any, flat: int, order: int) -> bool:
-    """Whether derivatives of a component are zero because its element has too small a degree."""
+def _vanishes(walk: Walk, e: Any, entry: int, order: int) -> bool:
+    """Whether derivatives of an entry are zero because its element has too small a degree."""
     if order == 0:
         return False
     # Elsewhere the map of a cell makes polynomials of a degree into functions with derivatives of any order.
-    return _element(e, flat).embedded_superdegree < (order if walk.domain.is_piecewise_linear_simplex_domain() else 1)
+    return _element(e, entry).embedded_superdegree < (order if walk.domain.is_piecewise_linear_simplex_domain() else 1)
 
 
-def _element(e: Any, flat: int) -> Any:
-    """The element, of those that a mixed one is made of, of a component."""
+def _element(e: Any, entry: int) -> Any:
+    """The element, of those that a mixed one is made of, of an entry of its value."""
     for element in simple_elements(e.ufl_element()):
-        if flat < element.reference_value_size:
+        if entry < element.reference_value_size:
             break
-        flat -= element.reference_value_size
+        entry -= element.reference_value_size
     return element
 
 

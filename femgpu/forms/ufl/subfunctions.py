@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
-import numpy as np
 import ufl
 from ufl.algorithms.map_integrands import map_integrand_dags
 from ufl.algorithms.replace import Replacer, replace
@@ -49,7 +47,8 @@ def _mixed(space: Any, found: dict[Any, Any]) -> MixedSpace | None:
     spaces, dm = {}, mesh.clone_dm()
     for number, part in enumerate(parts):
         family = "Lagrange" if part.sobolev_space is ufl.H1 else "DG"
-        spaces[f"part_{number}"] = FunctionSpace(dm, family, part.embedded_superdegree, part.reference_value_shape)
+        shape, degree = part.reference_value_shape, part.embedded_superdegree
+        spaces[f"part_{number}"] = FunctionSpace(dm, family, degree, shape, part.symmetric)
     return MixedSpace(spaces)
 
 
@@ -123,9 +122,7 @@ def _parts(expression: Any) -> list[Any]:
 
 
 def _components(part: Any) -> Any:
-    first = part.field.offset
-    entries = [part.parent[first + i] for i in range(prod(part.ufl_shape))]
-    return ufl.as_tensor(np.array(entries, object).reshape(part.ufl_shape).tolist()) if part.ufl_shape else entries[0]
+    return ufl.split(part.parent)[part.parent.ufl_function_space().fields.index(part.field)]
 
 
 class _Expander(Replacer):
