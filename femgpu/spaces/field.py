@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from math import prod
 
@@ -18,6 +18,7 @@ from femgpu.errors import DataError
 _ROUNDING = 1e-10
 
 
+@cache
 def entry_components(shape: tuple[int, ...], symmetric: bool) -> tuple[int, ...]:
     """The stored component of each entry of a value, entries counted row by row.
 

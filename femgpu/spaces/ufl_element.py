@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import ufl
@@ -141,7 +140,6 @@ class UFLMixed(AbstractFiniteElement):
         return self._parts
 
 
-@cache
 def components_of(element: Any) -> tuple[int, ...]:
     """The stored component of each entry of an element's value, entries counted row by row, those of a mixed one field by field."""
     if not isinstance(element.pullback, MixedPullback):
