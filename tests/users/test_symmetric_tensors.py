@@ -206,6 +206,13 @@ def test_three_dimensions():
     u.interpolate(lambda x: value[:, :, None] * (1 + x[0]))
     np.testing.assert_allclose(u.evaluate((0.5, 0.25, 0.125)), 1.5 * value)
     np.testing.assert_allclose(u.vec.array.reshape(-1, 6)[0] / u.vec.array[0], [1, 2, 3, 4, 5, 6])
+    for space in spaces(femgpu.mesh.box((2, 1, 1), "hexahedron"), n=3):
+        far = femgpu.Function(space)
+        far.interpolate(u)
+        np.testing.assert_allclose(far.evaluate((0.5, 0.25, 0.125)), 1.5 * value)
+        u.interpolate(0.0)
+        u.interpolate(far)
+        np.testing.assert_allclose(u.evaluate((0.5, 0.25, 0.125)), 1.5 * value)
 
 
 def test_conditions():
@@ -272,13 +279,12 @@ def test_files(tmp_path):
 
 
 def test_pointwise_functions_count_stored_components():
-    dm = femgpu.mesh.box((2, 2), "triangle")
-    V, Q = spaces(dm)[0], femgpu.FunctionSpace(dm, "Lagrange", 1)
-    u, S, k = femgpu.Function(V), femgpu.Function(V), femgpu.Function(Q)
-    S.interpolate([[1, 2], [2, 5]])
-    k.interpolate(7.0)
+    V = spaces(femgpu.mesh.box((2, 2), "triangle"))[0]
+    u, w = femgpu.Function(V), femgpu.Function(mixed(V))
+    w.sub("stress").interpolate([[1, 2], [2, 5]])
+    w.sub("p").interpolate(7.0)
     unit = "for (int c = 0; c < 3; ++c) g0[c*3 + c] = 1.0;"
-    form = PointwiseForm(V, f0="f0[0] = u[0]; f0[1] = a[aOff[1]] + a[1]; f0[2] = a[2];", g0=unit, aux=[S, k])
+    form = PointwiseForm(V, f0="f0[0] = u[0]; f0[1] = a[aOff[2]] + a[aOff[1] + 1]; f0[2] = a[aOff[1] + 2];", g0=unit, aux=[w])
     result = u.vec.duplicate()
     femgpu.NonlinearProblem(form, u).residual(u.vec, result)
     np.testing.assert_allclose(result.array.reshape(-1, 3).sum(axis=0), [0, 9, 5], rtol=1e-13)
