@@ -9,6 +9,8 @@ from ufl.finiteelement import AbstractFiniteElement
 from ufl.pullback import MixedPullback, identity_pullback
 from ufl.sobolevspace import H1, L2
 
+from femgpu.element import LagrangeElement
+
 
 class UFLLagrange(AbstractFiniteElement):
     """A Lagrange element of any value shape.
@@ -18,24 +20,31 @@ class UFLLagrange(AbstractFiniteElement):
         degree: polynomial degree.
         shape: value shape.
         continuous: whether neighbouring cells share nodes.
+        bubble: whether there is a node in the middle of each cell, see `LagrangeElement`.
     """
 
-    def __init__(self, cell: str, degree: int, shape: tuple[int, ...] = (), continuous: bool = True):
-        self._key = (cell, degree, shape, continuous)
+    def __init__(self, cell: str, degree: int, shape: tuple[int, ...] = (), continuous: bool = True, bubble: bool = False):
+        self._key = (cell, degree, shape, continuous, bubble)
+        self._scalar = LagrangeElement(cell, degree, continuous, bubble=bubble)
         self._cell = ufl.Cell(cell)
 
     def __repr__(self) -> str:
-        return "UFLLagrange({!r}, {!r}, {!r}, {!r})".format(*self._key)
+        return "UFLLagrange({!r}, {!r}, {!r}, {!r}, {!r})".format(*self._key)
 
     def __str__(self) -> str:
-        cell, degree, shape, continuous = self._key
-        return f"{'P' if continuous else 'DP'}{degree}({cell}{', ' + str(shape) if shape else ''})"
+        cell, degree, shape, continuous, bubble = self._key
+        return f"{'P' if continuous else 'DP'}{degree}{'+B' if bubble else ''}({cell}{', ' + str(shape) if shape else ''})"
 
     def __hash__(self) -> int:
         return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UFLLagrange) and self._key == other._key
+
+    @property
+    def family(self) -> str:
+        """What FunctionSpaces of this element are called."""
+        return self._scalar.family
 
     @property
     def sobolev_space(self) -> Any:
@@ -49,8 +58,8 @@ class UFLLagrange(AbstractFiniteElement):
 
     @property
     def embedded_superdegree(self) -> int:
-        """The degree; on tensor cells in each variable, which is how product rules count theirs."""
-        return self._key[1]
+        """The degree, bubbles included; on tensor cells in each variable, which is how product rules count theirs."""
+        return self._scalar.polynomial_degree
 
     @property
     def embedded_subdegree(self) -> int:

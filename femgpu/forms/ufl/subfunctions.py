@@ -48,8 +48,7 @@ def _mixed(space: Any, found: dict[Any, Any]) -> MixedSpace | None:
             return made.ufl_function_space()
     spaces, dm = {}, mesh.clone_dm()
     for number, part in enumerate(parts):
-        family = "Lagrange" if part.sobolev_space is ufl.H1 else "DG"
-        spaces[f"part_{number}"] = FunctionSpace(dm, family, part.embedded_superdegree, part.reference_value_shape)
+        spaces[f"part_{number}"] = FunctionSpace(dm, part.family, part.embedded_subdegree, part.reference_value_shape)
     return MixedSpace(spaces)
 
 
