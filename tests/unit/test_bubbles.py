@@ -6,10 +6,14 @@ import ufl
 from petsc4py import PETSc
 from random_meshes import random_mesh
 
-from femgpu.element import LagrangeElement, reference_cell
+from femgpu.element import LagrangeElement, choose_rules, reference_cell
 from femgpu.errors import FormError
+from femgpu.forms import lower_form
 from femgpu.forms.ufl.subfunctions import own_spaces
 from femgpu.mesh import Mesh, box
+from femgpu.operators import make_terms
+from femgpu.operators.ways import on_cells
+from femgpu.options import Settings
 from femgpu.spaces import Function, FunctionSpace, MixedSpace
 
 CASES = [("triangle", 1), ("triangle", 2), ("tetrahedron", 1), ("tetrahedron", 2), ("tetrahedron", 3)]
@@ -114,3 +118,15 @@ def test_the_element_of_several_unknowns():
     parts = [field.elements for field in argument.ufl_function_space().fields]
     assert parts == [u.space.field.elements, p.space.field.elements]
     assert str(argument.ufl_function_space()) == "P1+B(triangle, (2,)) x P1(triangle)"
+
+
+def test_degrees_count_bubbles():
+    """Gradients change in cells, and points of PETSc's kind are as many as for all polynomials of the bubble's degree."""
+    dm = box((1, 1), cell="triangle", comm=PETSc.COMM_SELF)
+    for family, constant in (("Lagrange", True), ("P+B", False)):
+        u = Function(FunctionSpace(dm, family, 1))
+        slope = ufl.grad(u)
+        (term,) = make_terms(lower_form(ufl.inner(slope, slope) ** 2 * ufl.TestFunction(u.space) * ufl.dx, u), Settings())
+        assert (("u_x", 0) in on_cells(term)) == constant
+    (rule,) = choose_rules("triangle", "cell", None, elements=[LagrangeElement("triangle", 1, bubble=True)])
+    assert rule is choose_rules("triangle", "cell", None, elements=[LagrangeElement("triangle", 3)])[0]
