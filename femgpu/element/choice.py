@@ -36,5 +36,5 @@ def choose_rules(
     on_cells, turned = kind == "cell", {"turned": True} if kind == "interior_facet" else {}
     if order < 0 and degree is not None:
         return (scheme_rule(cell, degree, scheme),) if on_cells else facet_rules(cell, degree, scheme, **turned)
-    largest, given = max(element.degree for element in elements), None if order < 0 else order
+    largest, given = max(element.polynomial_degree for element in elements), None if order < 0 else order
     return (petsc_rule(cell, largest, given),) if on_cells else petsc_facet_rules(cell, largest, given, **turned)

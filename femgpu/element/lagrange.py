@@ -7,7 +7,7 @@ times the inverse of their values at those nodes; on tensor cells products of su
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import comb
 
@@ -38,12 +38,15 @@ class LagrangeElement:
         continuous: whether neighbouring cells share nodes.
         custom_nodes: positions of the nodes where they are not those of PetscFECreateLagrange (coordinates read from a file have
             equispaced nodes); empty otherwise. Made by `of_fe`.
+        bubble: whether there is a node at the barycentre, too, whose function is the bubble (dim + 1)^(dim + 1) times the product
+            of the barycentric coordinates; triangles and tetrahedra of degrees whose functions do not contain it.
     """
 
     cell: str
     degree: int
     continuous: bool = True
     custom_nodes: tuple[tuple[float, ...], ...] = ()
+    bubble: bool = False
 
     def __post_init__(self) -> None:
         reference_cell(self.cell)
@@ -51,6 +54,22 @@ class LagrangeElement:
             raise FormError(f"Lagrange degree {self.degree}: expected at least 0")
         if self.degree == 0:
             object.__setattr__(self, "continuous", False)
+        dim = self.reference.dim
+        if self.bubble and not (self.continuous and self.reference.is_simplex and self.degree <= dim > 1):
+            raise FormError(
+                f"bubbles beside degree {self.degree} on {self.cell} cells: expected degree 1 or 2 on triangles, 1 to 3 on "
+                f"tetrahedra; higher degrees, and degree 2 on other cells, do without: take 'Lagrange', {max(2, self.degree)}"
+            )
+
+    @property
+    def polynomial_degree(self) -> int:
+        """The least degree of full polynomials that contain the functions."""
+        return self.reference.dim + 1 if self.bubble else self.degree
+
+    @property
+    def family(self) -> str:
+        """What FunctionSpaces of such elements are called."""
+        return "P+B" if self.bubble else "Lagrange" if self.continuous else "DG"
 
     @property
     def map_degree(self) -> int:
@@ -159,11 +178,11 @@ class LagrangeElement:
             A new PetscFE; collective on comm.
 
         Raises:
-            FormError: for an element with custom nodes, or on prisms: PETSc numbers those wrongly without saying so.
+            FormError: for an element with custom nodes or a bubble, or on prisms: PETSc numbers those wrongly without saying so.
         """
         if self.cell == "prism":
             raise FormError(f"a prism element of degree {self.degree} has no PetscFE; use mesh.set_fields for its section")
-        if self.custom_nodes:
+        if self.custom_nodes or self.bubble:
             raise FormError(f"a {self.cell} element of degree {self.degree} with nodes of its own has no PetscFE to create")
         reference = self.reference
         comm = PETSc.COMM_SELF if comm is None else comm
@@ -190,6 +209,8 @@ def _discontinuous(fe: PETSc.FE, num_comp: int, comm: PETSc.Comm) -> PETSc.FE:
 def _nodes(element: LagrangeElement) -> npt.NDArray[np.float64]:
     if element.custom_nodes:
         nodes = np.array(element.custom_nodes)
+    elif element.bubble:
+        nodes = np.concatenate([element.reference.vertices.mean(axis=0)[None], replace(element, bubble=False).nodes])
     elif element.cell == "prism":
         nodes = _prism_nodes(element)
     else:
@@ -247,7 +268,14 @@ def _tabulate(element: LagrangeElement, points: npt.NDArray[np.float64], num_der
 @cache
 def _coefficients(element: LagrangeElement) -> npt.NDArray[np.float64]:
     """(num_orthonormal, num_basis) coefficients of the nodal basis functions in basix's orthonormal polynomials."""
-    coefficients = np.linalg.inv(_orthonormal(element, element.nodes, 0)[0])
+    if element.bubble:
+        # Both are combinations of the functions of the bubble's degree, of which the first is the bubble itself.
+        full = LagrangeElement(element.cell, element.polynomial_degree)
+        values = np.eye(full.num_basis, element.num_basis)
+        values[1:, 1:] = replace(element, bubble=False).tabulate(full.nodes[1:])[0]
+        coefficients = _coefficients(full) @ values
+    else:
+        coefficients = np.linalg.inv(_orthonormal(element, element.nodes, 0)[0])
     coefficients.flags.writeable = False
     return coefficients
 
@@ -258,7 +286,7 @@ def _orthonormal(element: LagrangeElement, points: npt.NDArray[np.float64], num_
     Derivatives up to the given order come in the order of `basix.index`.
     """
     values = tabulate_polynomial_set(
-        basix.CellType[element.cell], basix.PolysetType.standard, element.degree, num_deriv, 0.5 * (points + 1.0)
+        basix.CellType[element.cell], basix.PolysetType.standard, element.polynomial_degree, num_deriv, 0.5 * (points + 1.0)
     )
     values = np.swapaxes(values, 1, 2)
     # Each derivative brings a factor: basix lives on [0, 1]^dim.

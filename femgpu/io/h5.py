@@ -1,7 +1,7 @@
 """Functions to and from PETSc's HDF5 format, readable on any number of ranks.
 
 The group /femgpu holds what PETSc does not keep beside topology, coordinates, labels, sections and vectors: the names
-of the functions, for each one its degree, continuity, symmetry and value shape, and numbers that a caller wants kept.
+of the functions, for each one its degree, family, symmetry and value shape, and numbers that a caller wants kept.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from femgpu.spaces.field import copy_nodes
 
 _KINDS = f"{GROUP}/functions"
 _NUMBERS = f"{GROUP}/numbers"
+# Files hold their numbers, larger by three for symmetric tensors.
+_FAMILIES = ("DG", "Lagrange", "P+B")
 # Names stand several times in paths, which PETSc cuts.
 _NAME_BYTES = 255
-# What the number that says whether a function is continuous is larger by for symmetric tensors.
-_SYMMETRIC = 2
 
 
 def write_h5(path: Path, functions: Sequence[Function | SubFunction], numbers: Mapping[str, float] | None = None) -> None:
@@ -81,7 +81,7 @@ def read_h5(
 
     Returns:
         The distributed mesh with its labels, and the functions by name, each in a space of its own on that mesh
-        (functions of the same degree, continuity and shape share one).
+        (functions of the same degree, family and shape share one).
 
     Raises:
         DataError: on all ranks, when the file is missing, is not HDF5, is damaged, was not written by `write`, or lacks a
@@ -128,10 +128,11 @@ def _reading(path: Path, comm: PETSc.Comm) -> Iterator[PETSc.ViewerHDF5]:
 def _write_function(layout: MeshLayout, u: Function | SubFunction) -> None:
     """Writes the L-vector with a section of the one field that constrains nothing, whatever the section of u's own DM does."""
     space, mesh = u.space, layout.mesh
-    kind = [space.field.degree, space.field.continuous + _SYMMETRIC * space.field.symmetric, *space.value_shape]
+    number = _FAMILIES.index(space.field.family) + len(_FAMILIES) * space.field.symmetric
+    kind = [space.field.degree, number, *space.value_shape]
     layout.writer.write_first(f"{_KINDS}/{u.name}", np.array(kind, np.int32))
     section_dm = mesh.clone_dm()
-    shape = FieldShape(u.name, space.field.degree, space.field.continuous, space.num_comp)
+    shape = FieldShape(u.name, space.field.degree, space.field.continuous, space.num_comp, space.field.bubble)
     [offsets], num_local = set_fields(mesh, section_dm, [shape])
     values = np.zeros(num_local)
     copy_nodes(u.local_array(), space.field.offsets, values, offsets, space.num_comp)
@@ -145,10 +146,10 @@ def _read_function(
     viewer: PETSc.ViewerHDF5, dm: PETSc.DMPlex, sf: PETSc.SF, name: str, spaces: dict[tuple[int, ...], FunctionSpace]
 ) -> Function:
     kind = tuple(int(entry) for entry in read_integers(viewer, name, dm.comm, _KINDS))
-    degree, flags, *shape = kind
+    degree, number, *shape = kind
     if kind not in spaces:
-        family = "Lagrange" if flags % _SYMMETRIC else "DG"
-        spaces[kind] = FunctionSpace(dm, family, degree, tuple(shape), flags >= _SYMMETRIC)
+        symmetric, family = divmod(number, len(_FAMILIES))
+        spaces[kind] = FunctionSpace(dm, _FAMILIES[family], degree, tuple(shape), bool(symmetric))
     u = Function(spaces[kind], name=name)
     u.set_local(_read_local(viewer, dm, sf, name))
     return u

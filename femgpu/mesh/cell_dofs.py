@@ -57,26 +57,28 @@ def cell_dofs(topology: Topology, cell: str, fields: Sequence[PointDofs]) -> lis
     return found
 
 
-def type_dofs(cells: Sequence[str], degree: int, continuous: bool) -> npt.NDArray[np.int64]:
-    """(num_types,) nodes of a Lagrange field on a point of each of `TYPE_NAMES`, on a mesh with cells of some types."""
-    return np.array([_num_inside(name, cells, degree, continuous) for name in TYPE_NAMES], np.int64)
+def type_dofs(elements: Sequence[LagrangeElement]) -> npt.NDArray[np.int64]:
+    """(num_types,) nodes of a field on a point of each of `TYPE_NAMES`, from its elements on the mesh's cell types."""
+    return np.array([_num_inside(name, elements) for name in TYPE_NAMES], np.int64)
 
 
-def _num_inside(name: str, cells: Sequence[str], degree: int, continuous: bool) -> int:
-    if not (continuous and degree):
-        return LagrangeElement(name, degree, False).num_basis if name in cells else 0
+def _num_inside(name: str, elements: Sequence[LagrangeElement]) -> int:
+    own = next((element for element in elements if element.cell == name), None)
+    if not elements[0].continuous:
+        return 0 if own is None else own.num_basis
     if name == "point":
         return 1
-    if reference_cell(name).dim == reference_cell(cells[0]).dim and name not in cells:
+    if own is None and reference_cell(name).dim == elements[0].reference.dim:
         return 0
-    return len(_inside(name, degree))
+    return len(_inside(own or elements[0], name))
 
 
 @cache
-def _inside(name: str, degree: int) -> npt.NDArray[np.float64]:
-    """(num, dim) nodes inside of a reference cell, in the order of their dofs on a point of that type."""
-    element = LagrangeElement(name, degree)
-    return element.nodes[element.reference.entity_of(element.nodes) == 0]
+def _inside(element: LagrangeElement, name: str) -> npt.NDArray[np.float64]:
+    """(num, dim) nodes inside of a part of a cell, or of all of it, in the order of their dofs on a point of that type."""
+    # Nodes that lie elsewhere have the same order.
+    part = replace(element, cell=name, custom_nodes=(), bubble=element.bubble and name == element.cell)
+    return part.nodes[part.reference.entity_of(part.nodes) == 0]
 
 
 @cache
@@ -112,7 +114,7 @@ def _ranks(element: LagrangeElement, nodes: npt.NDArray[np.int64], own: npt.NDAr
     if len(own) < element.reference.num_vertices:
         name = FACET_NAMES[len(own)]
     corners = LagrangeElement(name, 1)
-    placed = corners.tabulate(_inside(name, element.degree))[0] @ element.reference.vertices[own[node_vertices(corners)]]
+    placed = corners.tabulate(_inside(element, name))[0] @ element.reference.vertices[own[node_vertices(corners)]]
     distance = np.abs(placed[None] - element.nodes[nodes][:, None]).max(axis=2)
     ranks = distance.argmin(axis=1)
     if len(placed) != len(nodes) or len(set(ranks)) < len(nodes) or distance.min(axis=1).max() > 1e-9:

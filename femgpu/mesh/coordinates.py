@@ -56,7 +56,7 @@ def read_coordinates(dm: PETSc.DMPlex, cell: str, mpi: Any) -> tuple[LagrangeEle
 
 def point_dofs(topology: Topology, section: PETSc.Section, element: LagrangeElement, num_comp: int) -> _Ints | None:
     """(num_points,) int32 first dof on each point of a mesh of one cell type; None where a section has not the element's dofs."""
-    sizes = (num_comp * type_dofs([element.cell], element.degree, element.continuous)).astype(np.int32)[topology.types]
+    sizes = (num_comp * type_dofs([element])).astype(np.int32)[topology.types]
     start, end = section.getChart()
     first = np.full(len(sizes), -1, np.int32)
     first[start - topology.start : end - topology.start] = section_offsets(section, start, end)

@@ -1,8 +1,9 @@
 """Where the dofs of every cell stand in the local vector: the section of named Lagrange fields, and their offsets.
 
 On meshes of one simplex or tensor type the section is that of PETSc's finite elements, which the DM gets. PETSc's sections give
-all points of a dimension the same number of dofs, which is wrong on prisms and mixed meshes, silently so on the latter: there the
-section is femgpu's own, with dofs by the type of each point. Offsets are femgpu's own everywhere (`cell_dofs`).
+all points of a dimension the same number of dofs, which is wrong on prisms and mixed meshes, silently so on the latter, and PETSc
+has no elements with bubbles: there the section is femgpu's own, with dofs by the type of each point. Offsets are femgpu's own
+everywhere (`cell_dofs`).
 """
 
 from __future__ import annotations
@@ -36,16 +37,18 @@ class FieldShape:
         degree: polynomial degree.
         continuous: whether neighbouring cells share nodes.
         num_comp: number of components.
+        bubble: whether there is a node in the middle of each cell, see `LagrangeElement`.
     """
 
     name: str
     degree: int
     continuous: bool = True
     num_comp: int = 1
+    bubble: bool = False
 
     def element(self, cell: str) -> LagrangeElement:
         """The scalar element of the field on a cell type."""
-        return LagrangeElement(cell, self.degree, self.continuous)
+        return LagrangeElement(cell, self.degree, self.continuous, bubble=self.bubble)
 
 
 def set_fields(mesh: Mesh, dm: PETSc.DMPlex, fields: Sequence[FieldShape]) -> tuple[list[Offsets], int]:
@@ -65,7 +68,8 @@ def set_fields(mesh: Mesh, dm: PETSc.DMPlex, fields: Sequence[FieldShape]) -> tu
     names = [field.name for field in fields]
     if not names or len(set(names)) < len(names):
         raise FormError(f"fields named {', '.join(names) or '(none)'}: expected at least one, and names that differ")
-    if mesh.has_petsc_elements:
+    of_petsc = mesh.has_petsc_elements and not any(field.bubble for field in fields)
+    if of_petsc:
         for number, field in enumerate(fields):
             fe = field.element(mesh.cell).petsc_fe(field.num_comp, mesh.comm)
             fe.setName(field.name)
@@ -75,10 +79,10 @@ def set_fields(mesh: Mesh, dm: PETSc.DMPlex, fields: Sequence[FieldShape]) -> tu
             return _on_vertices(mesh, fields)
     topology, cells = mesh.topology, [block.cell for block in mesh.blocks]
     # (num_types, num_fields) dofs of each field on a point of each type.
-    table = np.stack([field.num_comp * type_dofs(cells, field.degree, field.continuous) for field in fields], axis=1)
+    table = np.stack([field.num_comp * type_dofs([field.element(cell) for cell in cells]) for field in fields], axis=1)
     with collective(mesh.mpi):
         num_local = _checked(int(np.bincount(topology.types, minlength=len(table)) @ table.sum(axis=1)))
-    if not mesh.has_petsc_elements:
+    if not of_petsc:
         dm.setLocalSection(_section(dm, topology.types, table, fields))
     sizes = table.sum(axis=1, dtype=np.int32)[topology.types]
     starts = np.cumsum(sizes, dtype=np.int32)

@@ -244,7 +244,7 @@ def on_cells(term: Term) -> set[tuple[str, int]]:
             components = range(begin, begin + field.num_comp)
             if field.degree == 0:
                 found |= {(array, component) for component in components}
-            if field.degree == 1 and term.affine and side.block.reference.is_simplex:
+            if field.polynomial_degree == 1 and term.affine and side.block.reference.is_simplex:
                 found |= {(f"{array}_x", component) for component in components}
     return found
 

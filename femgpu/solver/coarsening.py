@@ -28,6 +28,11 @@ def coarse_space(space: Space, degree: int, dm: PETSc.DMPlex) -> Space:
     return MixedSpace(spaces) if isinstance(space, MixedSpace) else next(iter(spaces.values()))
 
 
+def contains_lower_degrees(space: Space) -> bool:
+    """Whether spaces of lower degree are part of a space: its fields are continuous, of one degree and family."""
+    return all(field.continuous and field.elements == space.fields[0].elements for field in space.fields)
+
+
 def linear_vector(space: Space) -> PETSc.Vec:
     """A T-vector of a space of degree 1, by itself: for those of its DM PETSc first makes sections of all points of the mesh."""
     numbering, vec = space.numbering, PETSc.Vec().create(comm=space.comm)

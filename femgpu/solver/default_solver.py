@@ -6,6 +6,7 @@ from petsc4py import PETSc
 
 from femgpu.operators import Saddle, character, is_symmetric, saddle
 from femgpu.operators.device import on_device
+from femgpu.solver.coarsening import contains_lower_degrees
 from femgpu.solver.global_operator import GlobalOperator
 
 # Dofs, of all ranks, below which PETSc's defaults are as fast: an assembled matrix and its incomplete factors.
@@ -47,8 +48,7 @@ def choose(snes: PETSc.SNES, operator: GlobalOperator, vec: PETSc.Vec) -> str:
     if operator.local.space.num_dofs < SMALL:
         return f"PETSc's defaults: there are fewer than {SMALL} dofs"
     kind, symmetric = character(form), is_symmetric(form)
-    nested = all(field.continuous and field.degree == form.space.degree for field in form.space.fields)
-    multigrid = kind.elliptic and nested and (symmetric or not kind.advective)
+    multigrid = kind.elliptic and contains_lower_degrees(form.space) and (symmetric or not kind.advective)
     mass = kind.algebraic and kind.positive and symmetric
     if not multigrid and not mass:
         return "PETSc's defaults: the Jacobian is not known to be elliptic, without advection, on continuous fields of one degree"

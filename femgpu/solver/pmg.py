@@ -10,7 +10,7 @@ from typing import Any
 from petsc4py import PETSc
 
 from femgpu import multigrid
-from femgpu.errors import DataError, FormError, OptionError, SolverError
+from femgpu.errors import DataError, FormError, SolverError
 from femgpu.kernels import entry_kernels, list_kernels, nesting_kernels
 from femgpu.krylov import Operator, Vectors, programs
 from femgpu.mesh.garbage import keep_aside
@@ -19,7 +19,15 @@ from femgpu.operators import couples_displacements
 from femgpu.runtime import Device
 from femgpu.solver.ahead import Ahead
 from femgpu.solver.algebraic_levels import AlgebraicLevels
-from femgpu.solver.coarsening import CoarseOperator, LevelOperator, in_single_precision, linear_vector, product, restricted
+from femgpu.solver.coarsening import (
+    CoarseOperator,
+    LevelOperator,
+    contains_lower_degrees,
+    in_single_precision,
+    linear_vector,
+    product,
+    restricted,
+)
 from femgpu.solver.device_preconditioner import operator_of
 from femgpu.solver.device_vec import load, store
 from femgpu.solver.global_operator import GlobalOperator
@@ -79,7 +87,7 @@ class PMG(Ahead):
 
         Raises:
             DataError: for a matrix that is no matrix-free Jacobian of femgpu's.
-            FormError: for fields of several degrees, and those that are not continuous.
+            FormError: for fields of several degrees or families, and those that are not continuous.
             OptionError: for degrees that do not begin below that of the space.
             SolverError: where a level's operator has numbers that are not finite.
         """
@@ -178,16 +186,11 @@ class PMG(Ahead):
     def _create(self, pc: PETSc.PC, mat: PETSc.Mat, operator: GlobalOperator, single: bool) -> None:
         self._let_go()
         space, prefix = operator.local.space, pc.getOptionsPrefix() or ""
-        if not all(field.continuous and field.degree == space.degree for field in space.fields):
-            raise FormError(f"femgpu.PMG on {space}: it takes continuous fields of one degree; take femgpu.FieldSplit, say")
-        degrees = self._options.degrees or _halves(space.degree)
-        if degrees and degrees[0] >= space.degree:
-            if degrees != (1,):
-                raise OptionError(
-                    f"-{prefix}pc_femgpu_pmg_degrees {','.join(map(str, degrees))}: the form's space has degree {space.degree}; "
-                    "expected lower ones"
-                )
-            degrees = ()
+        if not contains_lower_degrees(space):
+            raise FormError(
+                f"femgpu.PMG on {space}: it takes fields of one degree, continuous and alike; take femgpu.FieldSplit, say"
+            )
+        degrees = self._options.degrees_below(space.fields[0], prefix)
         self._operator, self._bends, self._single, finer = operator, operator.local.bends, single, operator
         vectors = [Vectors(operator.local.runtime, space.numbering.num_owned, space.mesh.mpi)]
         self._given, self._found = vectors[0].empty(), vectors[0].empty()
@@ -289,8 +292,3 @@ class PMG(Ahead):
 def prefers_single(device: Device) -> bool:
     """Whether a cycle in single precision is faster: on a CPU it takes as long."""
     return device.is_gpu
-
-
-def _halves(degree: int) -> tuple[int, ...]:
-    """Degrees of the levels below one: p/2, p/4, ..., 1."""
-    return () if degree == 1 else (degree // 2, *_halves(degree // 2))

@@ -8,6 +8,7 @@ from petsc4py import PETSc
 
 from femgpu.errors import OptionError
 from femgpu.multigrid import KINDS
+from femgpu.spaces import Field
 
 PRECISIONS = ("auto", "single", "double")
 GEOMETRIC = ("auto", "no")
@@ -70,3 +71,27 @@ class PMGOptions:
             estimate=number("esteig_steps", self.estimate),
             lag=number("lag", self.lag, extra=-1),
         )
+
+    def degrees_below(self, field: Field, prefix: str) -> tuple[int, ...]:
+        """Degrees of the levels below fields like this one; with bubbles they may begin with the field's own, without.
+
+        Args:
+            field: a field of the form's space.
+            prefix: of the PC's options.
+
+        Raises:
+            OptionError: where the options name degrees that are not lower.
+        """
+        degrees = self.degrees or _halves(field.degree) or (1,)
+        if degrees[0] < field.degree + field.bubble:
+            return degrees
+        if degrees == (1,):
+            return ()
+        what = f"degree {field.degree}{' with bubbles' if field.bubble else ''}"
+        given = ",".join(map(str, degrees))
+        raise OptionError(f"-{prefix}pc_femgpu_pmg_degrees {given}: the form's space has {what}; expected lower ones")
+
+
+def _halves(degree: int) -> tuple[int, ...]:
+    """Degrees of the levels below one: p/2, p/4, ..., 1."""
+    return () if degree == 1 else (degree // 2, *_halves(degree // 2))

@@ -66,8 +66,23 @@ class Field:
 
     @property
     def degree(self) -> int:
-        """Polynomial degree, the same on all blocks."""
+        """Degree of the Lagrange functions, the same on all blocks."""
         return self.elements[0].degree
+
+    @property
+    def polynomial_degree(self) -> int:
+        """Degree of all functions, bubbles included."""
+        return self.elements[0].polynomial_degree
+
+    @property
+    def bubble(self) -> bool:
+        """Whether there is a node in the middle of each cell, see `LagrangeElement`."""
+        return self.elements[0].bubble
+
+    @property
+    def family(self) -> str:
+        """What FunctionSpaces with such a field are called."""
+        return self.elements[0].family
 
     @property
     def continuous(self) -> bool:

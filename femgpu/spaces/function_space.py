@@ -18,6 +18,7 @@ from femgpu.spaces.ufl_element import UFLLagrange
 
 _CONTINUOUS = ("Lagrange", "CG", "P", "Q")
 _BROKEN = ("Discontinuous Lagrange", "DG", "DP", "DQ")
+_ENRICHED = ("Lagrange+Bubble", "CG+B", "P+B")
 # Families that UFL's users may name, and what to take instead.
 _REMEDIES = {
     ("Real", "R"): (
@@ -26,8 +27,7 @@ _REMEDIES = {
         "m) / (c . y); for a known number femgpu.Constant"
     ),
     ("Bubble", "B", "enriched"): (
-        "PETSc has no finite element with these functions, and no order of their dofs: take degree 2 in place of degree 1 with "
-        "bubbles (Taylor-Hood), or a stabilised form"
+        "bubbles alone are no space of femgpu's: take 'P+B', which has them beside Lagrange functions: FunctionSpace(dm, 'P+B', 1)"
     ),
     ("Quadrature", "QE"): (
         "its functions have no values between the points of a rule: take a DG space, and the same rule by dx(degree=n)"
@@ -43,8 +43,10 @@ class FunctionSpace(SingleSpace):
     Args:
         dm: the DMPlex of the mesh. With a family the space gets a clone of it with a section of its own; without one, the DM's
             own field 0 and section are the space, and dofs that the section constrains stay out of the T-vector.
-        family: `"Lagrange"` (or `"CG"`, `"P"`, `"Q"`), `"DG"` (or `"DP"`, `"DQ"`).
-        degree: polynomial degree.
+        family: `"Lagrange"` (or `"CG"`, `"P"`, `"Q"`), `"DG"` (or `"DP"`, `"DQ"`), or `"P+B"` (or `"CG+B"`, `"Lagrange+Bubble"`):
+            continuous on triangles or tetrahedra, in each cell with a bubble, the product of its barycentric coordinates, and a
+            node in its middle.
+        degree: polynomial degree; of `"P+B"` that of the Lagrange functions, from 1 to the dimension.
         shape: value shape; `()` is scalar, `3` stands for `(3,)`.
         symmetry: whether values of a square shape (n, n) are symmetric tensors, u[i, j] == u[j, i]: vectors then hold n (n + 1) / 2
             components for each node, those of (0, 0), (1, 0), (1, 1), (2, 0) and so on. Everywhere else, in forms, conditions,
@@ -77,19 +79,19 @@ class FunctionSpace(SingleSpace):
                         "symmetry=True without a family; expected FunctionSpace(dm, 'Lagrange', 1, (2, 2), symmetry=True)"
                     )
             element, shape = _own_element(dm, mesh)
-            degree, continuous = element.degree, element.continuous
+            degree, continuous, bubble = element.degree, element.continuous, False
             offsets, num_local = given_section(mesh, dm, element, int(np.prod(shape, dtype=int)))
         else:
             with collective(mesh.mpi):
-                degree, continuous = _checked(family, degree)
+                degree, continuous, bubble = _checked(family, degree, mesh)
                 shape = _checked_shape(shape, symmetry)
             agree(mesh.mpi, f"a space of {family}, degree {degree}, shape {shape}, symmetry {symmetry}", FormError)
             dm = mesh.clone_dm()
-            num_comp = max(entry_components(shape, symmetry)) + 1
-            (offsets,), num_local = set_fields(mesh, dm, [FieldShape("u", degree, continuous, num_comp)])
-        elements = tuple(LagrangeElement(block.cell, degree, continuous) for block in mesh.blocks)
+            field_shape = FieldShape("u", degree, continuous, max(entry_components(shape, symmetry)) + 1, bubble)
+            (offsets,), num_local = set_fields(mesh, dm, [field_shape])
+        elements = tuple(LagrangeElement(block.cell, degree, continuous, bubble=bubble) for block in mesh.blocks)
         field = Field("u", 0, shape, elements, offsets, symmetric=symmetry)
-        ufl_element = UFLLagrange(ufl_cell(mesh), degree, shape, continuous, symmetry)
+        ufl_element = UFLLagrange(ufl_cell(mesh), degree, shape, continuous, symmetry, bubble)
         super().__init__(mesh, dm, (field,), num_local, ufl_element, own_section=family is not None)
 
     def sub(self, index: Any) -> Any:
@@ -102,8 +104,7 @@ class FunctionSpace(SingleSpace):
     @cached_property
     def unconstrained(self) -> FunctionSpace:
         """The same space on a section without constraints; the first access is collective."""
-        family = "Lagrange" if self.field.continuous else "DG"
-        return FunctionSpace(self.dm, family, self.field.degree, self.value_shape, self.field.symmetric)
+        return FunctionSpace(self.dm, self.field.family, self.field.degree, self.value_shape, self.field.symmetric)
 
 
 def _checked_shape(shape: Any, symmetry: Any) -> tuple[int, ...]:
@@ -117,19 +118,22 @@ def _checked_shape(shape: Any, symmetry: Any) -> tuple[int, ...]:
     return tuple(map(int, extents))
 
 
-def _checked(family: str, degree: Any) -> tuple[int, bool]:
-    """Degree and continuity of a family."""
-    if family not in _CONTINUOUS + _BROKEN:
+def _checked(family: str, degree: Any, mesh: Mesh) -> tuple[int, bool, bool]:
+    """Degree of a family, whether its functions are continuous, and whether there are bubbles."""
+    if family not in _CONTINUOUS + _BROKEN + _ENRICHED:
         for names, remedy in _REMEDIES.items():
             if family in names:
                 raise FormError(f"element family {family!r}: {remedy}")
-        legal = ", ".join(_CONTINUOUS + _BROKEN)
+        legal = ", ".join(_CONTINUOUS + _BROKEN + _ENRICHED)
         raise FormError(f"element family {family!r}: expected one of {legal}, then the degree: FunctionSpace(dm, 'Lagrange', 1)")
     if not isinstance(degree, int | np.integer) or not 0 <= degree <= _MOST_DEGREE:
         raise FormError(f"degree {degree!r} of family {family!r}: expected an integer from 0 to {_MOST_DEGREE}")
-    if degree == 0 and family in _CONTINUOUS:
+    if degree == 0 and family not in _BROKEN:
         raise FormError('a continuous Lagrange space needs a degree of at least 1; use family "DG" for degree 0')
-    return int(degree), family in _CONTINUOUS
+    bubble = family in _ENRICHED
+    for block in mesh.blocks if bubble else ():
+        LagrangeElement(block.cell, int(degree), bubble=True)
+    return int(degree), family not in _BROKEN, bubble
 
 
 def _own_element(dm: PETSc.DM, mesh: Mesh) -> tuple[LagrangeElement, tuple[int, ...]]:

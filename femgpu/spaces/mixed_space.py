@@ -34,7 +34,10 @@ class MixedSpace(Space):
         _check(spaces)
         mesh = next(iter(spaces.values())).mesh
         dm = mesh.clone_dm()
-        shapes = [FieldShape(name, space.field.degree, space.field.continuous, space.num_comp) for name, space in spaces.items()]
+        shapes = [
+            FieldShape(name, space.field.degree, space.field.continuous, space.num_comp, space.field.bubble)
+            for name, space in spaces.items()
+        ]
         offsets, num_local = set_fields(mesh, dm, shapes)
         fields: list[Field] = []
         for (name, space), positions in zip(spaces.items(), offsets, strict=True):
@@ -92,8 +95,7 @@ class SubSpace(SingleSpace):
 
     def collapse(self) -> FunctionSpace:
         """A space like the field with vectors of its own; collective."""
-        family = "Lagrange" if self.field.continuous else "DG"
-        return FunctionSpace(self.dm, family, self.field.degree, self.field.shape, self.field.symmetric)
+        return FunctionSpace(self.dm, self.field.family, self.field.degree, self.field.shape, self.field.symmetric)
 
 
 def _check(spaces: Any) -> None:

@@ -131,7 +131,7 @@ class Space(ufl.FunctionSpace):
     @property
     def degree(self) -> int:
         """The largest polynomial degree of the fields."""
-        return max(field.degree for field in self.fields)
+        return max(field.polynomial_degree for field in self.fields)
 
     @cached_property
     def numbering(self) -> Numbering:

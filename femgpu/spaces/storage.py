@@ -128,10 +128,9 @@ def _origins(space: Numbered, starts: _Longs) -> _Longs:
         space: the space.
         starts: (num_ranks,) where each rank's L-vector begins.
     """
-    dm, mpi, blocks = space.dm, space.mesh.mpi, space.mesh.blocks
+    dm, mpi = space.dm, space.mesh.mpi
     start, end = dm.getChart()
-    cells = [block.cell for block in blocks]
-    table = sum(field.num_comp * type_dofs(cells, field.degree, field.continuous) for field in space.fields)
+    table = sum(field.num_comp * type_dofs(field.elements) for field in space.fields)
     sizes = np.asarray(table)[point_types(dm, start, end)]
     section, first = dm.getLocalSection(), np.zeros(end - start, np.int32)
     low, high = section.getChart()

@@ -9,6 +9,7 @@ from ufl.finiteelement import AbstractFiniteElement
 from ufl.pullback import MixedPullback, identity_pullback
 from ufl.sobolevspace import H1, L2
 
+from femgpu.element import LagrangeElement
 from femgpu.spaces.field import entry_components
 
 
@@ -21,25 +22,40 @@ class UFLLagrange(AbstractFiniteElement):
         shape: value shape.
         continuous: whether neighbouring cells share nodes.
         symmetric: whether values are symmetric tensors. UFL sees all of their entries.
+        bubble: whether there is a node in the middle of each cell, see `LagrangeElement`.
     """
 
-    def __init__(self, cell: str, degree: int, shape: tuple[int, ...] = (), continuous: bool = True, symmetric: bool = False):
-        self._key = (cell, degree, shape, continuous, symmetric)
+    def __init__(
+        self,
+        cell: str,
+        degree: int,
+        shape: tuple[int, ...] = (),
+        continuous: bool = True,
+        symmetric: bool = False,
+        bubble: bool = False,
+    ):
+        self._key = (cell, degree, shape, continuous, symmetric, bubble)
+        self._scalar = LagrangeElement(cell, degree, continuous, bubble=bubble)
         self._cell = ufl.Cell(cell)
 
     def __repr__(self) -> str:
-        return "UFLLagrange({!r}, {!r}, {!r}, {!r}, {!r})".format(*self._key)
+        return "UFLLagrange({!r}, {!r}, {!r}, {!r}, {!r}, {!r})".format(*self._key)
 
     def __str__(self) -> str:
-        cell, degree, shape, continuous, symmetric = self._key
+        cell, degree, shape, continuous, symmetric, bubble = self._key
         values = f", {shape}{', symmetric' if symmetric else ''}" if shape else ""
-        return f"{'P' if continuous else 'DP'}{degree}({cell}{values})"
+        return f"{'P' if continuous else 'DP'}{degree}{'+B' if bubble else ''}({cell}{values})"
 
     def __hash__(self) -> int:
         return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UFLLagrange) and self._key == other._key
+
+    @property
+    def family(self) -> str:
+        """What FunctionSpaces of this element are called."""
+        return self._scalar.family
 
     @property
     def sobolev_space(self) -> Any:
@@ -58,8 +74,8 @@ class UFLLagrange(AbstractFiniteElement):
 
     @property
     def embedded_superdegree(self) -> int:
-        """The degree; on tensor cells in each variable, which is how product rules count theirs."""
-        return self._key[1]
+        """The degree, bubbles included; on tensor cells in each variable, which is how product rules count theirs."""
+        return self._scalar.polynomial_degree
 
     @property
     def embedded_subdegree(self) -> int:

@@ -16,8 +16,9 @@ from femgpu.forms import functional, lower_form
 from femgpu.options import Settings
 
 FORMS = ("all", "mass", "stiffness", "gradients", "boundary", "facets", "fields", "second", "test second", "between")
-# What has degree 1 to 4.
-LOW = [*itertools.product(ALL_CELLS, range(1, 5)), *itertools.product(MIXED, range(1, 3))]
+# What has degree 1 to 4, some with bubbles.
+BUBBLES = [("triangle", 1, "P+B"), ("triangle", 2, "P+B"), ("tetrahedron", 1, "P+B")]
+LOW = [*itertools.product(ALL_CELLS, range(1, 5)), *itertools.product(MIXED, range(1, 3)), *BUBBLES]
 HIGH = [*itertools.product(ALL_CELLS, range(5, 9))]
 HIGHEST = [("quadrilateral", degree) for degree in range(9, 16)]
 # Numbers of cells of the meshes: the twin computes each of them once, however often a kernel does.
@@ -54,8 +55,8 @@ def make_problem(sample, rng):
     """A sample's form on its mesh, with random vectors.
 
     Args:
-        sample: with `element` (cell and degree), `num_comp`, `form` (one of `FORMS`, "simple" or "functional"), `shape` of the
-            cells and `points`.
+        sample: with `element` (cell, degree, and the family where it has bubbles), `num_comp`, `form` (one of `FORMS`, "simple" or
+            "functional"), `shape` of the cells and `points`.
         rng: random numbers.
     """
     dm = _mesh(sample, rng)
@@ -106,7 +107,8 @@ def _functional(sample, dm, rng):
 
 def _form(sample, dm, rng):
     shape = () if sample.num_comp == 1 else (sample.num_comp,)
-    V = FunctionSpace(dm, "DG" if sample.form == "between" and rng.random() < 0.5 else "Lagrange", sample.element[1], shape=shape)
+    family = "DG" if sample.form == "between" and rng.random() < 0.5 else "Lagrange"
+    V = FunctionSpace(dm, *sample.element[2:] or [family], sample.element[1], shape=shape)
     dim, x = V.mesh.dim, coordinates(dm)
     scalar, vector = _data(sample, dm, rng)
     number, direction = Constant(dm, rng.uniform(0.5, 1.5)), Constant(dm, rng.uniform(0.5, 1.5, dim))

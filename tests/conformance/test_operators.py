@@ -21,7 +21,7 @@ from femgpu.operators.planner import STATES
 from femgpu.runtime import for_comm
 
 AXES = dict(
-    element=[(cell, degree) for cell, degree in LOW if degree <= 2],
+    element=[element for element in LOW if element[1] <= 2],
     schedule=("auto", *MUST, "sumfact:pencils=3", "sumfact:planes=3"),
     num_comp=(1, 2, 3),
     form=FORMS,

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import ufl
+from petsc4py import PETSc
 from ufl import det, div, ds, dx, grad, inner, inv, sym
 
 import femgpu
@@ -103,6 +104,35 @@ def test_mixed_elasticity_up_to_incompressibility():
             problem.residual(w.vec, residual)
             assert problem.snes.getLinearSolveIterations() <= 45
             assert residual.norm() <= 1e-6 * start.norm()
+
+
+def mini_flow(count, comm):
+    """A manufactured flow that leaves through one side: the errors of velocity and pressure, and the problem."""
+    dm = femgpu.mesh.box((count, count), cell="triangle", comm=comm)
+    W = femgpu.MixedSpace({"u": femgpu.FunctionSpace(dm, "P+B", 1, 2), "p": femgpu.FunctionSpace(dm, "Lagrange", 1)})
+    x, n = femgpu.coordinates(dm), ufl.FacetNormal(W.ufl_domain())
+    velocity, pressure = ufl.as_vector([2 * ufl.cos(x[0] + 2 * x[1]), -ufl.cos(x[0] + 2 * x[1])]), ufl.sin(3 * x[0]) * x[1]
+    w = femgpu.Function(W)
+    (u, p), (v, q) = ufl.split(w), ufl.TestFunctions(W)
+    F = (inner(grad(u), grad(v)) - p * div(v) - q * div(u) + inner(div(grad(velocity)) - grad(pressure), v)) * dx
+    F -= inner(ufl.dot(grad(velocity), n) - pressure * n, v) * ds(2)
+    bcs = femgpu.DirichletBC(W.sub("u"), velocity, (1, 3, 4))
+    problem = femgpu.NonlinearProblem(F, w, bcs, petsc_options={"ksp_rtol": 1e-12, "snes_type": "ksponly"})
+    problem.solve()
+    return [femgpu.error_norm(w.sub("u"), velocity, "H1"), femgpu.error_norm(w.sub("p"), pressure)], problem
+
+
+@pytest.mark.parallel([3])
+def test_rates_of_the_mini_element():
+    """Velocities converge in H1 at rate 1, pressures at no less, and the number of ranks is nothing to them."""
+    found, problem = mini_flow(4, PETSc.COMM_WORLD)
+    assert problem._pair.chosen.startswith("femgpu.GMRES with femgpu.FieldSplit: a saddle point, u and p")
+    if PETSc.COMM_WORLD.rank == 0:
+        (coarse, one), (fine, other) = (mini_flow(count, PETSc.COMM_SELF) for count in (4, 8))
+        np.testing.assert_allclose(found, coarse, rtol=1e-8)
+        assert max(each.snes.getLinearSolveIterations() for each in (problem, one, other)) <= 65
+        rates = np.log2(np.array(coarse) / fine)
+        assert 0.9 < rates[0] < 1.2 and 0.9 < rates[1] < 2.1, rates
 
 
 def test_a_solid_by_newton_s_method():

@@ -132,6 +132,30 @@ def test_polynomials_are_exact_inside_the_cells(folder, cell):
                     check_meshio(folder / "u.vtu", grid, cell)
 
 
+@pytest.mark.parallel([1, 2])
+def test_functions_with_bubbles(folder):
+    """They keep their family in .h5 files; cells of .vtu files have the bubble's degree."""
+    dm, x = small_box("triangle"), np.random.default_rng(0).uniform(0.05, 0.95, (9, 2))
+    u = function(dm, 1, "u", "P+B", 2, lambda x: np.stack([np.sin(3 * x[0] + x[1]), x[0] * x[1]]))
+    w = Function(MixedSpace({"v": FunctionSpace(dm, "P+B", 2), "p": FunctionSpace(dm, "Lagrange", 1)}), "w")
+    w.sub("v").interpolate(lambda x: np.exp(x[0] - 2 * x[1]))
+    w.sub("p").interpolate(lambda x: x[0])
+    written = [u, w.sub("v"), w.sub("p")]
+    write(folder / "u.h5", *written)
+    found = read_h5(folder / "u.h5")[1]
+    for each in written:
+        again = found[each.name]
+        assert again.space.field.elements == each.space.field.elements
+        np.testing.assert_allclose(again.evaluate(x), each.evaluate(x), atol=1e-14)
+    write(folder / "u.vtu", u)
+    places = data = None
+    if WORLD.rank == 0:
+        grid = read(folder / "u.vtu")
+        places, data = evaluate(grid, "triangle", grid.point_data["u"])
+    places, data = WORLD.bcast((places, data))
+    np.testing.assert_allclose(data[:, :2], u.evaluate(places[:, :2]), atol=1e-12)
+
+
 def check_exact(grid, mesh, degree, merged):
     assert grid.n_cells == mesh.num_cells_global
     places, values = evaluate(grid, mesh.cell, grid.point_data["u"])

@@ -97,6 +97,13 @@ def test_dofs_land_on_one_point_from_all_cells():
         check_numbering(mesh, fields_of(degree))
 
 
+@parallel
+def test_bubbles_beside_other_fields():
+    for kind, degree in (("triangle", 1), ("triangle", 2), ("tetrahedron", 1), ("tetrahedron", 3)):
+        fields = [FieldShape("pressure", 1), FieldShape("velocity", degree, num_comp=2, bubble=True), FieldShape("heat", 1, False)]
+        check_numbering(make(kind, seed=degree), fields)
+
+
 @pytest.mark.parametrize("kind", ["prism", *MIXED])
 def test_many_fields_and_high_degrees(kind):
     mesh = make(kind, comm=PETSc.COMM_SELF)

@@ -46,9 +46,8 @@ def _mixed(space: Any, found: dict[Any, Any]) -> MixedSpace | None:
             return made.ufl_function_space()
     spaces, dm = {}, mesh.clone_dm()
     for number, part in enumerate(parts):
-        family = "Lagrange" if part.sobolev_space is ufl.H1 else "DG"
-        shape, degree = part.reference_value_shape, part.embedded_superdegree
-        spaces[f"part_{number}"] = FunctionSpace(dm, family, degree, shape, part.symmetric)
+        shape, degree = part.reference_value_shape, part.embedded_subdegree
+        spaces[f"part_{number}"] = FunctionSpace(dm, part.family, degree, shape, part.symmetric)
     return MixedSpace(spaces)
 
 
