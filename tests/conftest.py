@@ -28,10 +28,10 @@ CHILD_ENVIRONMENT = {
 }
 
 # FEMGPU_TEST_ALL=1 runs all: tests that take long and whose siblings see the same (`slow.txt`), the whole table of what drivers
-# take by default, and kernels optimised by PoCL everywhere. Else it optimises them, as for users, where they are what is tested, or
-# meshes are large, and takes a quarter of the time for the others.
+# take by default, and kernels optimised by PoCL everywhere. Else it optimises them, as for users, where drivers run or meshes are
+# large, and in a fourth of the tests that draw kernels; it takes a quarter of the time for the others.
 TEST_ALL = os.environ.get("FEMGPU_TEST_ALL", "0") != "0"
-OPTIMISED = ("conformance", "docs", "drivers", "test_builtins.py")
+OPTIMISED, DRAWN, SHARE = ("docs", "drivers", "test_builtins.py"), "conformance", 0.25
 SLOW = {line for line in Path(__file__).with_name("slow.txt").read_text().splitlines() if not line.startswith("#")}
 
 import hypothesis  # noqa: E402
@@ -94,8 +94,19 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture(scope="module", autouse=True)
 def optimisation(request):
     """PoCL's compiler optimises, or not, in this process and in children."""
+    optimise(TEST_ALL or {*OPTIMISED} & {*request.path.parts})
+
+
+@pytest.fixture(autouse=True)
+def optimisation_of_drawn_kernels(request, seed):
+    """The same for one test of those that draw kernels."""
+    if DRAWN in request.path.parts and not TEST_ALL:
+        optimise(np.random.default_rng([seed, zlib.crc32(request.node.name.encode()), 4]).random() < SHARE)
+
+
+def optimise(yes):
     for environment in (os.environ, CHILD_ENVIRONMENT):
-        if TEST_ALL or {*OPTIMISED} & {*request.path.parts}:
+        if yes:
             environment.pop("POCL_EXTRA_BUILD_FLAGS", None)
         else:
             environment["POCL_EXTRA_BUILD_FLAGS"] = "-cl-opt-disable"
