@@ -15,6 +15,7 @@ from femgpu.kernels.transfers import (
     krylov_kernels,
     list_kernels,
     nesting_kernels,
+    roofline_kernels,
     sparse_kernels,
     vector_kernels,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "pack_tables",
     "parity_lines",
     "render",
+    "roofline_kernels",
     "schedule_named",
     "sparse_kernels",
     "vector_kernels",

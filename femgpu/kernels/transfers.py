@@ -119,3 +119,20 @@ def interpolation_kernels(
     return "\n".join(
         ["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", *macros, f"typedef {coarse} scalar;", *adds, source("interpolate.cl")]
     )
+
+
+def roofline_kernels(ctype: str, steps: int, adds: int, atomics: str = "", mma: bool = False) -> str:
+    """The program that shows what a device does at most (`cl/roofline.cl`).
+
+    Args:
+        ctype: C type of the numbers that are multiplied and added.
+        steps: between two looks at the number of rounds.
+        adds: of an item to global memory.
+        atomics: how they are made, see `Limits`; empty: there are none.
+        mma: whether matrix instructions are tried, too.
+    """
+    given: dict[str, Any] = {"REAL": ctype, "REAL8": f"{ctype}8", "STEPS": steps, "ADDS": adds}
+    given |= {"MMA": ""} if mma else {}
+    given |= {f"ATOMIC_{atomics.upper()}64": "", "ATOMIC": ""} if atomics else {}
+    macros = [f"#define {key} {value}" for key, value in given.items()]
+    return "\n".join([*macros, *([source("atomics.cl")] if atomics else []), source("roofline.cl")])
