@@ -14,7 +14,7 @@ from rich import console, table
 
 from femgpu import options, runtime
 from femgpu.errors import BuildError, FemgpuError
-from femgpu.kernels import roofline_kernels
+from femgpu.kernels import MAD_VECTORS, roofline_kernels
 from femgpu.progress import progress
 from femgpu.runtime import Device, Kernel, Runtime
 from femgpu.runtime.costs import commands, host_seconds
@@ -188,12 +188,12 @@ def _items(chosen: Runtime) -> int:
 
 
 def _arithmetic(chosen: Runtime) -> list[Rate]:
-    """Two vectors of 8 for each item: a multiplication and an addition of each number in each step."""
+    """A multiplication and an addition of each number of each item in each step."""
     found = []
-    for ctype in ("double", "single"):
-        source = roofline_kernels("float" if ctype == "single" else ctype, _STEPS, _ADDS)
-        seconds = _seconds(chosen, source, "multiply_add", _ROUNDS, 8)
-        found.append(Rate(f"multiply-adds, {ctype}", 0, 2 * 16 * _STEPS * _ROUNDS * _items(chosen) / seconds, "flop/s"))
+    for what, ctype in (("double", "double"), ("single", "float")):
+        seconds = _seconds(chosen, roofline_kernels(ctype, _STEPS, _ADDS), "multiply_add", _ROUNDS, 8)
+        flops = 2 * 8 * MAD_VECTORS[ctype] * _STEPS * _ROUNDS * _items(chosen)
+        found.append(Rate(f"multiply-adds, {what}", 0, flops / seconds, "flop/s"))
     return found
 
 

@@ -8,6 +8,7 @@ from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.tables import pack_tables, parity_lines
 from femgpu.kernels.transfers import (
     CG_STEPS,
+    MAD_VECTORS,
     block_kernels,
     children_kernels,
     entry_kernels,
@@ -25,6 +26,7 @@ __all__ = [
     "CG_STEPS",
     "DOT_SLOTS",
     "DOT_WORDS",
+    "MAD_VECTORS",
     "SCHEDULES",
     "SECOND",
     "TYPES",

@@ -16,7 +16,7 @@ from femgpu.model import Ceiling, Limits
 TOLERANCE = {"double": 1e-9, "single": 1e-3, "mixed": 1e-3}
 # What each place counts that a schedule gives a plan behind its best one, and of how many places schedules are thought that `auto`
 # does not take: their bytes and operations tell little of what registers and caches hold.
-_PLACE, _OTHERS = 0.05, 5
+_PLACE, _OTHERS = 0.05, 3
 
 
 @dataclass(frozen=True)

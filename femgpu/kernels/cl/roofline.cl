@@ -2,18 +2,22 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #define R(x) ((REAL)(x))
 
-// STEPS rounds of 16 independent chains of multiply-adds, so often; numbers stay below 1.
+// STEPS rounds of 8 VECTORS independent chains of multiply-adds, so often; numbers stay below 1.
 __kernel void multiply_add(const int rounds, __global REAL *d_out) {
   const REAL a = R(0.5), b = R(0.25);
-  REAL8 x = (REAL8)(R(1) / (R(1) + (REAL)get_local_id(0))), y = x + R(0.125);
+  REAL8 x[VECTORS];
+#pragma unroll
+  for (int i = 0; i < VECTORS; ++i) x[i] = (REAL8)(R(1) / (R(1 + i) + (REAL)get_local_id(0)));
   for (int round = 0; round < rounds; ++round) {
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
-      x = x * a + b;
-      y = y * a + b;
+#pragma unroll
+      for (int i = 0; i < VECTORS; ++i) x[i] = x[i] * a + b;
     }
   }
-  const REAL8 sum = x + y;
+  REAL8 sum = x[0];
+#pragma unroll
+  for (int i = 1; i < VECTORS; ++i) sum += x[i];
   d_out[get_global_id(0)] = sum.s0 + sum.s1 + sum.s2 + sum.s3 + sum.s4 + sum.s5 + sum.s6 + sum.s7;
 }
 
