@@ -34,6 +34,8 @@ from femgpu.tune import Offer, Winner, fastest, load, offered, ranked, store
 TUNED = ("residual", "action", "transposed", "diagonal")
 # Cells on which plans are compared with the plain kernel: no multiple of what work-groups and vectors take together.
 _CHECKED = 331
+# How many times as many cells a mesh may have as that on which a winner was measured: small ones fit caches, and leave devices idle.
+_GROWN = 8
 # Launches of which the shortest counts.
 _LAUNCHES = 5
 # Sizes of the random state on which they are compared: the first that the form takes to finite numbers.
@@ -139,7 +141,7 @@ def _answer(tools: Tools, target: str, term: Term, pointwise: Pointwise, offers:
         return order[0].name, f"ranked first of {len(order)} plans by the model" if len(order) > 1 else "the only plan"
     what = _what(tools, target, term, pointwise, next(iter(offers)).plan)
     known = load(runtime.device.kind, what)
-    if known is not None and known.name in {offer.name for offer in offers}:
+    if known is not None and known.name in {offer.name for offer in offers} and term.num_cells <= _GROWN * known.cells:
         return known.name, f"tuned before: {1e6 * known.seconds:.1f} us on {known.cells} cells"
     # What is taken where nobody tunes is among them.
     default = min((offer for offer in fitting if not offer.place), key=lambda offer: offer.plan.seconds(ceiling))
