@@ -34,7 +34,7 @@ from femgpu.tune import Offer, Winner, fastest, load, offered, ranked, store
 TUNED = ("residual", "action", "transposed", "diagonal")
 # Cells on which plans are compared with the plain kernel: no multiple of what work-groups and vectors take together.
 _CHECKED = 331
-# How many times as many cells a mesh may have as that on which a winner was measured: small ones fit caches, and leave devices idle.
+# How many times as many cells a mesh may have as that of a winner: small ones fit caches, and leave devices idle.
 _GROWN = 8
 # Launches of which the shortest counts.
 _LAUNCHES = 5
