@@ -6,13 +6,14 @@ import math
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import ufl
 from conftest import CHILD_ENVIRONMENT
-from plan_works import residual
+from plan_works import diffusion, residual
 from ufl import dx, grad, inner
 
 from femgpu import Constant, Function, FunctionSpace, NonlinearProblem, caches, mesh, runtime, tune
@@ -21,6 +22,7 @@ from femgpu.cli import main
 from femgpu.errors import DataError
 from femgpu.kernels import SCHEDULES, Wish, schedule_named
 from femgpu.model import Ceiling, Limits, measured
+from femgpu.model import ceiling as ceiling_of
 from femgpu.operators import tuning
 from femgpu.operators.planner import Planner
 from femgpu.operators.twin import element_vectors
@@ -156,6 +158,41 @@ def test_the_model_ranks_schedules_and_schedules_their_plans():
     plans = [SimpleNamespace(seconds=lambda ceiling, s=seconds: s) for seconds in (2.0, 1.0, 1.0, 1.02)]
     offers = [Offer(plan, place) for plan, place in zip(plans, (0, 1, 0, 0), strict=True)]
     assert tune.ranked(offers, None) == [offers[2], offers[3], offers[1], offers[0]]
+
+
+def measured_plans():
+    """Plans of diffusion and mass on affine tetrahedra whose times on an H200 were measured, by form and degree."""
+    limits = Limits(1024, 200 << 10, atomics="ptx", native_atomics=True, mma=True, unroll=2048, block=32, group=128)
+    found = {}
+    with open(Path(__file__).parents[2] / "docs" / "benchmarks" / "tiled-nvidia-h200-plans.csv") as stream:
+        for row in csv.DictReader(stream):
+            if row["form"] in ("diffusion", "mass"):
+                degree, is_mass = int(row["degree"]), row["form"] == "mass"
+                work = replace(diffusion(degree, int(row["points"])), reference=True, num_cell_state=1 if is_mass else 6)
+                if is_mass:
+                    of_values = {"value": True, "gradient": False}
+                    fields, rows = ((replace(entry, **of_values),) for (entry,) in (work.fields, work.rows))
+                    work = replace(work, fields=fields, rows=rows, writes=frozenset({"f0"}))
+                name, _, given = row["plan"].partition(":")
+                parameters = tuple(
+                    (key, int(value)) for key, _, value in (pair.partition("=") for pair in given.split(",") if pair)
+                )
+                plan = next(iter(schedule_named(name).plans(work, limits, Wish("double", "stored", "atomic", parameters))))
+                cells = 6 * float(row["dofs"]) / degree**3
+                found.setdefault((row["form"], degree), []).append((plan, cells, 1e-6 * float(row["us"])))
+    return found
+
+
+def test_models_tell_what_an_h200_takes():
+    """Times of plans by matrix instructions, about; the model's first plan is nearly the fastest, which is among its first nine."""
+    ceiling, cases = ceiling_of("NVIDIA H200", True), measured_plans()
+    assert len(cases) == 13 and sum(map(len, cases.values())) > 130
+    for case, plans in cases.items():
+        predicted = [cells * plan.seconds(ceiling) for plan, cells, _ in plans]
+        for seconds, (plan, _, taken) in zip(predicted, plans, strict=True):
+            assert not getattr(plan, "mma", False) or 0.6 < seconds / taken < 1.25, (case, str(plan), seconds, taken)
+        times = [plans[number][2] for number in np.argsort(predicted)]
+        assert times[0] <= 1.2 * min(times) and min(times) in times[:9], case
 
 
 def test_wrong_and_impossible_plans_are_not_taken():
