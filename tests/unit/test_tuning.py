@@ -85,6 +85,7 @@ def test_roofline_is_measured_once_and_stored(cache, monkeypatch, capsys, tmp_pa
     monkeypatch.setattr(roofline, "_MOST", (1 << 18, 1 << 18))
     monkeypatch.setattr(roofline, "_HOST", 1 << 18)
     monkeypatch.setattr(roofline, "_REPETITIONS", 2)
+    monkeypatch.setattr(roofline, "_ROUNDS", 4)
     assert main(["roofline", "--out", str(tmp_path)]) == 0
     assert "copy" in capsys.readouterr().out
     (table,) = tmp_path.glob("roofline-*.csv")
