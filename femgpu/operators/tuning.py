@@ -29,6 +29,7 @@ from femgpu.options import Settings
 from femgpu.progress import progress
 from femgpu.runtime import Runtime
 from femgpu.tune import Offer, Winner, fastest, load, offered, ranked, store
+from femgpu.version import VERSION
 
 # Targets whose plans are tuned: those that solvers repeat.
 TUNED = ("residual", "action", "transposed", "diagonal")
@@ -87,7 +88,7 @@ def tuned(tools: Tools, target: str) -> list[Entry]:
         PlanError: see `choose_plan`.
     """
     found = tools.planner.every(target)
-    fresh = tools.settings.tune == "measure" and not tools.inputs.filled
+    fresh = _measures(tools.settings) and not tools.inputs.filled
     if fresh:
         tools.inputs.update()
     with log.event("FGTune"):
@@ -96,6 +97,11 @@ def tuned(tools: Tools, target: str) -> list[Entry]:
         # Whoever asks for changes later is to hear of these.
         tools.inputs.forget()
     return chosen
+
+
+def _measures(settings: Settings) -> bool:
+    """Whether times decide; they differ from run to run, and with them roundings."""
+    return settings.tune == "measure" and not settings.deterministic
 
 
 def _choose(tools: Tools, target: str, term: Term, pointwise: Pointwise, every: list[Candidate]) -> Candidate:
@@ -125,7 +131,7 @@ def _offers(tools: Tools, term: Term, every: list[Candidate]) -> dict[Offer, Can
         # What a schedule that is asked for by name does not serve goes to the one that the choice came to.
         named = plan.schedule if first else ""
         wish = make_wish(term, plan.work, settings, limits, parameters if named == first else ())
-        for offer in offered(plan, plan.work, limits, wish, named, settings.tune == "measure"):
+        for offer in offered(plan, plan.work, limits, wish, named, _measures(settings)):
             choice = replace(candidate.choice, plan=offer.plan)
             found[replace(offer, split=split)] = replace(candidate, choice=choice)
     return found
@@ -137,7 +143,7 @@ def _answer(tools: Tools, target: str, term: Term, pointwise: Pointwise, offers:
     room = math.inf if settings.qdata == "store" else runtime.available_bytes / 2
     fitting = [offer for offer in offers if sum(state_bytes(term, offer.plan).values()) <= room] or list(offers)
     order = ranked(fitting, ceiling)
-    if settings.tune == "model" or len(order) == 1:
+    if not _measures(settings) or len(order) == 1:
         return order[0].name, f"ranked first of {len(order)} plans by the model" if len(order) > 1 else "the only plan"
     what = _what(tools, target, term, pointwise, next(iter(offers)).plan)
     known = load(runtime.device.kind, what)
@@ -168,11 +174,11 @@ def _build_ahead(tools: Tools, term: Term, pointwise: Pointwise, candidates: lis
 
 
 def _what(tools: Tools, target: str, term: Term, pointwise: Pointwise, plan: Plan) -> str:
-    """Everything but the device that decides about a winner, as text: function, elements, rule, what the options ask of plans."""
+    """Everything but the device that decides about a winner, as text: femgpu, function, elements, what options ask of plans."""
     settings, limits = tools.settings, tools.runtime.device.limits
     work = make_work(term, "action" if target == "transposed" else target, pointwise, tools.masked)
     asked = (settings.first_schedule, settings.precision, settings.geometry, scatter_mode(settings, limits), settings.qdata)
-    return json.dumps([target, asdict(work), plan.geometry, pointwise.body, asked], sort_keys=True, default=_plain)
+    return json.dumps([VERSION, target, asdict(work), plan.geometry, pointwise.body, asked], sort_keys=True, default=_plain)
 
 
 def _plain(value: Any) -> Any:

@@ -246,8 +246,9 @@ def test_tuned_plan_is_right_and_found_again(cache, set_options, measurements, r
     assert measurements
 
 
-def test_model_measures_nothing(cache, set_options, measurements, rng):
-    local = poisson(set_options, femgpu_tune="model")
+@pytest.mark.parametrize("options", [{"femgpu_tune": "model"}, {"femgpu_deterministic": True}])
+def test_model_measures_nothing(cache, set_options, measurements, rng, options):
+    local = poisson(set_options, **options)
     (application,) = local.prepare("action")
     assert not measurements and "by the model" in application.note and not list(cache.glob("winner-*"))
     check_action(local, rng)
