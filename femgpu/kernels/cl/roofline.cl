@@ -1,5 +1,4 @@
 // What a device does at most: multiply-adds in registers, by items and by matrix instructions, and sums in global memory.
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #define R(x) ((REAL)(x))
 
 // STEPS rounds of 8 VECTORS independent chains of multiply-adds, so often; numbers stay below 1.
