@@ -45,7 +45,7 @@ def load_record(name: str) -> dict[str, Any] | None:
         return None
     found = unsealed(text)
     if text and found is None:
-        warnings.warn(f"{folder / name if folder else name} is damaged; it is measured anew", stacklevel=2)
+        warnings.warn(f"{folder / name if folder else name} is damaged, and counts as absent", stacklevel=2)
     return found
 
 

@@ -21,7 +21,7 @@ from femgpu.kernels.schedules import (
     SumfactPlanePlan,
     TiledPlan,
 )
-from femgpu.kernels.schedules.tiled_choice import cycles
+from femgpu.kernels.schedules.tiled_cycles import cycles
 from femgpu.kernels.schedules.transposed import LEAST_ITEMS
 from femgpu.kernels.tables import parity_parts
 from femgpu.model import Beta, Limits

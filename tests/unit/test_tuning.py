@@ -122,7 +122,7 @@ def test_roofline_is_measured_once_and_stored(cache, monkeypatch, capsys, tmp_pa
     (stored,) = cache.glob("ceilings-*.json")
     stored.write_text(stored.read_text().replace("flop/s", "flip/s", 1))
     monkeypatch.setattr(roofline, "measure", lambda chosen: (_ for _ in ()).throw(DataError("measured anew")))
-    with pytest.warns(UserWarning, match="ceilings-.* is damaged; it is measured anew"):
+    with pytest.warns(UserWarning, match="ceilings-.* is damaged, and counts as absent"):
         assert main(["roofline"]) == 1
     assert "measured anew" in capsys.readouterr().err
     monkeypatch.setenv("FEMGPU_CACHE_DIR", "0")
@@ -237,7 +237,7 @@ def test_tuned_plan_is_right_and_found_again(cache, set_options, measurements, r
     # Damaged files are measured anew, winners that are no longer offered, too.
     (cache / name).write_text((cache / name).read_text()[:-20])
     del measurements[:]
-    with pytest.warns(UserWarning, match="winner-.* is damaged; it is measured anew"):
+    with pytest.warns(UserWarning, match="winner-.* is damaged, and counts as absent"):
         poisson(set_options).prepare("action")
     assert measurements
     caches.store_record(name, tune.winners(kind)[name] | {"name": "nonsense"})
