@@ -137,5 +137,5 @@ def roofline_kernels(ctype: str, steps: int, adds: int, atomics: str = "", mma: 
     given |= {"MMA": ""} if mma else {}
     given |= {f"ATOMIC_{atomics.upper()}64": "", "ATOMIC": ""} if atomics else {}
     macros = [f"#define {key} {value}" for key, value in given.items()]
-    adds = [source("atomics.cl")] if atomics else []
-    return "\n".join(["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", *macros, *adds, source("roofline.cl")])
+    sums = [source("atomics.cl")] if atomics else []
+    return "\n".join(["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", *macros, *sums, source("roofline.cl")])
