@@ -1,8 +1,11 @@
-"""Folders of kernel caches: femgpu's own, and those of the libraries below it, settled before these load.
+"""Folders of kernel caches: femgpu's own, and those of the libraries below it, settled before these load; records in femgpu's own.
 
 PoCL ends the process where an entry of its cache is damaged. So femgpu's processes have a folder of their own for it, beside the
 kernel cache, unless the user named one. A process holds a file there from the time it builds a program until its kernels have run
 (`Trial`): a file that nobody holds tells of a process that was aborted, and the folder is emptied before PoCL looks at it again.
+
+A record is what was measured on a device: a JSON file with a checksum in femgpu's own folder. Files are written under a temporary
+name and renamed, so that concurrent jobs never read half a file.
 """
 
 from __future__ import annotations
@@ -10,12 +13,15 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
+import hashlib
+import json
 import os
 import shutil
 import sys
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
 
 # What a cache should find free: PoCL ends the process where a disk fills up. Quotas tell only when something is written.
 _LEAST_BYTES, _TRIAL_BYTES = 1 << 25, 1 << 16
@@ -28,6 +34,65 @@ def cache_folder() -> Path | None:
     if folder == "0":
         return None
     return Path(folder).absolute() if folder else _user_folder() / "femgpu"
+
+
+def load_record(name: str) -> dict[str, Any] | None:
+    """What was stored under a name; None where nothing was, the cache is off or, with a warning, the file is damaged."""
+    folder = cache_folder()
+    try:
+        text = (folder / name).read_text(errors="replace") if folder else ""
+    except OSError:
+        return None
+    found = unsealed(text)
+    if text and found is None:
+        warnings.warn(f"{folder / name if folder else name} is damaged, and counts as absent", stacklevel=2)
+    return found
+
+
+def store_record(name: str, record: dict[str, Any]) -> None:
+    """Keeps a record under a name, of which the next one takes the place; nothing where the cache is off."""
+    folder = cache_folder()
+    try:
+        if folder:
+            write_file(folder / name, sealed(record).encode())
+    except OSError as error:
+        warnings.warn(f"the cache cannot be written ({error}); set FEMGPU_CACHE_DIR, 0 disables it", stacklevel=2)
+
+
+def sealed(record: dict[str, Any]) -> str:
+    """A record as the text of a file."""
+    return json.dumps({"sha256": _checksum(record), "record": record}, indent=1) + "\n"
+
+
+def unsealed(text: str) -> dict[str, Any] | None:
+    """The record that a text holds; None where it is damaged, or no such text."""
+    try:
+        found = json.loads(text)
+        record = found["record"]
+        return record if isinstance(record, dict) and found["sha256"] == _checksum(record) else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def _checksum(record: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Writes a file under a temporary name in its folder, which is made where it does not exist, and renames it.
+
+    Raises:
+        OSError: when it cannot be written; nothing is left of it then.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 def prepare() -> None:

@@ -1,4 +1,4 @@
-"""The command line: `python -m femgpu doctor | devices | bench | warmup`, also the script `femgpu`.
+"""The command line: `python -m femgpu doctor | devices | roofline | bench | warmup | tune`, also the script `femgpu`.
 
 Options that argparse does not know go to PETSc; `--help` shows those of femgpu, too. Everything else of femgpu is imported inside
 the commands, so that `doctor` runs where PETSc or OpenCL do not load.
@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from femgpu import doctor, options
-from femgpu.errors import FemgpuError
+from femgpu.errors import FemgpuError, OptionError
 from femgpu.version import VERSION
 
 # Columns of tables that go into files or pipes: enough for the longest names of devices.
@@ -87,6 +87,20 @@ def run_devices(arguments: argparse.Namespace, rest: list[str]) -> int:
     return 0
 
 
+def run_roofline(arguments: argparse.Namespace, rest: list[str]) -> int:
+    """Prints what the device does at most, measured where that is not stored, and writes a report where one is asked for."""
+    _initialise(rest)
+    from femgpu.bench import roofline
+    from femgpu.bench.report import check_folder, write_report
+
+    folder = check_folder(arguments.out) if arguments.out else None
+    result, device = roofline.run(arguments.again)
+    print(result.text(), end="")
+    for path in write_report(result, device, folder) if folder else ():
+        print(f"wrote {path}")
+    return 0
+
+
 def run_bench(arguments: argparse.Namespace, rest: list[str]) -> int:
     """Runs a workload and writes its report."""
     with _empty_caches() if arguments.workload == "build" else nullcontext():
@@ -126,15 +140,33 @@ def run_warmup(arguments: argparse.Namespace, rest: list[str]) -> int:
     return 0
 
 
+def run_tune(arguments: argparse.Namespace, rest: list[str]) -> int:
+    """Runs a script with its plans measured; takes winners from a file before, and writes them to one after."""
+    if not (arguments.script or arguments.export or arguments.taken):
+        raise OptionError("tune: nothing to do; expected a script, --import FILE or --export FILE")
+    _initialise([*arguments.options, "-femgpu_tune", "measure"], program=arguments.script or "femgpu")
+    from femgpu.warmup import tune
+
+    for line in tune(arguments.script, arguments.options, arguments.taken, arguments.export):
+        if _first_rank():
+            print(line)
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     epilog = (
         "PETSc's options, and those of femgpu below, go behind a command, or to programs that use femgpu.\n\n" + options.help_text()
     )
     parser = _Parser(prog="femgpu", description=__doc__.splitlines()[0] if __doc__ else "", epilog=epilog,
                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    commands = parser.add_subparsers(dest="command", required=True, metavar="doctor | devices | bench | warmup")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="doctor | devices | roofline | bench | warmup | tune")
     _command(commands, "doctor", "checks the installation and says how to mend it", run_doctor)
     _command(commands, "devices", "lists OpenCL devices and the one that is taken", run_devices)
+    roofline = _command(
+        commands, "roofline", "measures what a device does at most, once, for the models that choose plans", run_roofline
+    )
+    roofline.add_argument("--again", action="store_true", help="measures also where the cache has the numbers of device and driver")
+    roofline.add_argument("--out", default="", help="folder of a report; default none is written")
     bench = _command(commands, "bench", "times a workload and writes a report", run_bench)
     bench.add_argument("workload", choices=_WORKLOADS,
                        help="ex12: the variable-coefficient Poisson residual on P1; qdata: actions with state stored and "
@@ -183,6 +215,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     warmup.add_argument("script", help="a Python script that solves a problem, assembles or integrates")
     warmup.add_argument("options", nargs=argparse.REMAINDER, help="the script's own command line")
+    tune = _command(commands, "tune", "runs a script with -femgpu_tune measure: plans are measured, and the fastest kept", run_tune)
+    tune.add_argument("--export", default="", metavar="FILE", help="then writes all that is kept for the device to a file")
+    tune.add_argument("--import", default="", metavar="FILE", dest="taken", help="first keeps what such a file holds")
+    tune.add_argument("script", nargs="?", default="", help="a Python script that solves a problem")
+    tune.add_argument("options", nargs=argparse.REMAINDER, help="the script's own command line")
     return parser
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     # Imported where it is used: `femgpu doctor` looks at OpenCL also where petsc4py does not load.
     from petsc4py import PETSc
 
-EVENTS = ("FGResidual", "FGJacAction", "FGMatrix", "FGHalo", "FGBuild", "FGTransfer")
+EVENTS = ("FGResidual", "FGJacAction", "FGMatrix", "FGHalo", "FGBuild", "FGTune", "FGTransfer")
 
 
 @cache

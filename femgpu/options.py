@@ -70,6 +70,9 @@ OPTIONS = (
     Option("femgpu_deterministic", bool, False, "forbid what depends on the order of execution (atomic scatter)"),
     Option("femgpu_qdata", str, "auto", "what of the Jacobian is kept at quadrature points; auto: by the device's ceilings",
            ("auto", "store", "recompute")),
+    Option("femgpu_tune", str, "off", "the choice among all plans: by a model, or by measurements, once for a form on a device",
+           ("off", "model", "measure")),
+    Option("femgpu_tune_best", int, 9, "plans that are measured for each term, the best by the model", minimum=1, maximum=_MOST),
     Option("femgpu_device", str, "", "index of the device, or a part of its name; default: node-local rank modulo devices"),
     Option("femgpu_jacobian", str, "matfree", "the Jacobian that KSP multiplies with", ("matfree", "assembled")),
     Option("femgpu_pmat", str, "auto", "what the preconditioner sees; auto: assembled when the PC needs entries",
@@ -113,6 +116,8 @@ class Settings:
     scatter: str = "auto"
     deterministic: bool = False
     qdata: str = "auto"
+    tune: str = "off"
+    tune_best: int = 9
     device: str = ""
     jacobian: str = "matfree"
     pmat: str = "auto"

@@ -1,22 +1,26 @@
-"""Builds the kernels of a script's first problem without solving it; later runs find them in the kernel cache.
+"""Runs scripts for the sake of what stays: kernels of the first problem in the kernel cache, plans that are measured.
 
-What the script assembles, integrates and projects before that is done, kernels and all.
+For kernels a script runs up to its first solve; what it assembles, integrates and projects before that is done, kernels and all.
 """
 
 from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 from unittest import mock
 
+from mpi4py import MPI
+
+from femgpu import options
 from femgpu.caches import cache_folder
-from femgpu.errors import DataError
-from femgpu.runtime import Runtime, process
+from femgpu.errors import DataError, collective
+from femgpu.runtime import Runtime, for_comm, process
 from femgpu.solver import LinearProblem, NonlinearProblem, TimeProblem, projection
+from femgpu.tune import export_winners, import_winners, winners
 
 
 class _Built(BaseException):
@@ -59,6 +63,50 @@ def warm_up(script: str, arguments: Sequence[str]) -> str:
     if runtime is None or not runtime.programs.num_programs:
         raise DataError(f"warmup {script!r}: the script ended without a solve, an integral or a matrix; nothing is built")
     return _report(runtime) + end
+
+
+def tune(script: str, arguments: Sequence[str], taken: str = "", export: str = "") -> Iterator[str]:
+    """Runs a script, whose options are in PETSc's database already; collective on MPI_COMM_WORLD.
+
+    Args:
+        script: path of the script; empty: none.
+        arguments: its command line.
+        taken: file whose winners are stored before; empty: none.
+        export: file that all winners of the device are written to after; empty: none.
+
+    Yields:
+        Lines about what was done.
+
+    Raises:
+        DataError: when there is no such script, and for files that do not serve.
+        FemgpuError: what the script raises.
+    """
+    comm, path = MPI.COMM_WORLD, Path(script)
+    if script and not path.is_file():
+        raise DataError(f"tune {script!r}: no such file; expected a Python script that uses femgpu")
+    if taken:
+        device = for_comm(options.read().device, comm).device
+        yield f"{_by_first(comm, lambda: import_winners(Path(taken), device.kind))} plans taken from {taken} for {device}"
+    if script:
+        with running(path, arguments):
+            try:
+                runpy.run_path(str(path), run_name="__main__")
+            except SystemExit as end:
+                if end.code:
+                    raise
+    device = for_comm(options.read().device, comm).device
+    if script:
+        count = _by_first(comm, lambda: len(winners(device.kind)))
+        yield f"{count} plans are kept for {device} in {cache_folder() or 'no folder, as FEMGPU_CACHE_DIR=0 turns the cache off'}"
+    if export:
+        yield f"{_by_first(comm, lambda: export_winners(Path(export), device.kind))} plans written to {export}"
+
+
+def _by_first(comm: Any, do: Callable[[], int]) -> int:
+    """What the first rank does, and finds."""
+    with collective(comm):
+        found = do() if comm.rank == 0 else 0
+    return int(comm.bcast(found))
 
 
 def _build(problem: NonlinearProblem, *args: Any, **kwargs: Any) -> NoReturn:

@@ -118,7 +118,7 @@ def run(
         return bilinear_form(weak_form(problem, GridSpace(grid, degree, problem.num_comp)))
 
     timings, refusals = measure(runtime, problem, form, degrees, sizes, schedules, ways, precision, plans)
-    return Result(str(runtime.device), precision, timings, refusals, peak_bandwidth(runtime))
+    return Result(str(runtime.device), precision, timings, refusals, peak_bandwidth(runtime), runtime.device.limits.ceiling)
 
 
 def measure(

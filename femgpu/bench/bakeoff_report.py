@@ -11,8 +11,9 @@ import numpy as np
 
 from femgpu.bench.peers import SOURCE
 from femgpu.bench.report import Timings
-from femgpu.model import ceiling
+from femgpu.model import Ceiling
 from femgpu.model.bakeoff import PROBLEMS, Bakeoff
+from femgpu.model.ceilings import CPU
 from femgpu.model.tets import TETS, Tets
 
 # What is timed, by name.
@@ -91,9 +92,11 @@ class Result(Timings):
 
     Attributes:
         bandwidth: bytes per second of a copy.
+        ceiling: what the device reaches at most.
     """
 
     bandwidth: float
+    ceiling: Ceiling = CPU
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per timing, for the CSV file."""
@@ -155,7 +158,7 @@ class Result(Timings):
         moved = MODELS[timing.problem].lvector_bytes(timing.degree, timing.cells, timing.dofs)
         seconds = moved / self.bandwidth
         if timing.problem not in PROBLEMS:
-            peak = getattr(ceiling(self.device, "NVIDIA" in self.device), "double" if self.precision == "double" else "single")
+            peak = self.ceiling.double if self.precision == "double" else self.ceiling.single
             seconds = max(seconds, timing.TFs * timing.us * 1e6 / peak)
         return timing.dofs / seconds / 1e9
 

@@ -107,7 +107,9 @@ def run(
             return bilinear_form(weak_form(problem, GridSpace(TetGrid(counts_for(boxes)), degree)))
 
         timings, refusals = measure(runtime, problem, make, degrees, (size,), schedules, ways, precision, plans)
-        parts.append(Result(str(runtime.device), precision, timings, refusals, peak_bandwidth(runtime)))
+        parts.append(
+            Result(str(runtime.device), precision, timings, refusals, peak_bandwidth(runtime), runtime.device.limits.ceiling)
+        )
     return Results(tuple(parts))
 
 

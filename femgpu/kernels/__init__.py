@@ -8,6 +8,7 @@ from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.tables import pack_tables, parity_lines
 from femgpu.kernels.transfers import (
     CG_STEPS,
+    MAD_VECTORS,
     block_kernels,
     children_kernels,
     entry_kernels,
@@ -15,6 +16,7 @@ from femgpu.kernels.transfers import (
     krylov_kernels,
     list_kernels,
     nesting_kernels,
+    roofline_kernels,
     sparse_kernels,
     vector_kernels,
 )
@@ -24,6 +26,7 @@ __all__ = [
     "CG_STEPS",
     "DOT_SLOTS",
     "DOT_WORDS",
+    "MAD_VECTORS",
     "SCHEDULES",
     "SECOND",
     "TYPES",
@@ -47,6 +50,7 @@ __all__ = [
     "pack_tables",
     "parity_lines",
     "render",
+    "roofline_kernels",
     "schedule_named",
     "sparse_kernels",
     "vector_kernels",

@@ -7,6 +7,8 @@ from typing import Any
 from femgpu.kernels.plan import DOT_SLOTS
 from femgpu.kernels.source import source, type_macros
 
+# Vectors of 8 numbers that fill the registers of a CPU, and chains enough to hide what an operation takes.
+MAD_VECTORS = {"double": 4, "float": 8}
 # Steps of CG that x takes together.
 CG_STEPS = 8
 
@@ -119,3 +121,21 @@ def interpolation_kernels(
     return "\n".join(
         ["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", *macros, f"typedef {coarse} scalar;", *adds, source("interpolate.cl")]
     )
+
+
+def roofline_kernels(ctype: str, steps: int, adds: int, atomics: str = "", mma: bool = False) -> str:
+    """The program that shows what a device does at most (`cl/roofline.cl`).
+
+    Args:
+        ctype: C type of the numbers that are multiplied and added.
+        steps: between two looks at the number of rounds, in each of which an item multiplies and adds `MAD_VECTORS` vectors of 8.
+        adds: of an item to global memory.
+        atomics: how they are made, see `Limits`; empty: there are none.
+        mma: whether matrix instructions are tried, too.
+    """
+    given: dict[str, Any] = {"REAL": ctype, "REAL8": f"{ctype}8", "STEPS": steps, "ADDS": adds, "VECTORS": MAD_VECTORS[ctype]}
+    given |= {"MMA": ""} if mma else {}
+    given |= {f"ATOMIC_{atomics.upper()}64": "", "ATOMIC": ""} if atomics else {}
+    macros = [f"#define {key} {value}" for key, value in given.items()]
+    sums = [source("atomics.cl")] if atomics else []
+    return "\n".join(["#pragma OPENCL EXTENSION cl_khr_fp64 : enable", *macros, *sums, source("roofline.cl")])

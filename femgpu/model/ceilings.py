@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -38,3 +40,11 @@ CPU = Ceiling("CPU", 2e10, 4e10, 1e10)
 def ceiling(name: str, gpu: bool) -> Ceiling:
     """The ceilings of the device with this name, or typical ones."""
     return next((entry for entry in CEILINGS if entry.name in name), GPU if gpu else CPU)
+
+
+def measured(name: str, record: Mapping[str, float] | None) -> Ceiling | None:
+    """The ceilings of a device of which `double`, `single`, `copy` and `mma` were stored; None where that is no such record."""
+    double, single, copy = ((record or {}).get(entry, math.nan) for entry in ("double", "single", "copy"))
+    if not all(isinstance(number, float) and 0 < number < math.inf for number in (double, single, copy)):
+        return None
+    return Ceiling(name, double, single, copy, bool(record and record.get("mma")))

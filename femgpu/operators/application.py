@@ -30,6 +30,7 @@ class Application:
         count: how many; None: up to the last.
         timed: whether device times are kept for the view.
         program: of the plan, where it is rendered already.
+        note: how the plan was tuned, for the view.
 
     Attributes:
         kernels: one per step and chunk of cells, in the order in which they run.
@@ -48,7 +49,9 @@ class Application:
         count: int | None = None,
         timed: bool = False,
         program: str = "",
+        note: str = "",
     ):
+        self.note = note
         self.term = term
         self.plan = plan
         self._prescribed = arrays.prescribed

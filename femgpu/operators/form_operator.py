@@ -18,8 +18,9 @@ from femgpu.operators.division import make_terms
 from femgpu.operators.inputs import Inputs
 from femgpu.operators.memory import in_chunks, least_bytes
 from femgpu.operators.planner import EVENTS, STATES, Planner
-from femgpu.operators.sums import GatherSum, Segments
+from femgpu.operators.sums import GatherSum, Sums
 from femgpu.operators.term import Term
+from femgpu.operators.tuning import TUNED, Tools, tuned
 from femgpu.operators.ways import Candidate, Choice, Way, fastest, scatter_mode, state_bytes
 from femgpu.options import Settings
 from femgpu.runtime import Launch, Runtime
@@ -87,8 +88,7 @@ class FormOperator:
         self.splits: dict[Application, StateSplit] = {}
         self.refusals, self._fresh = dict[str, None](), set[str]()
         self._flops, self._gathers = dict[str, float](), dict[str, GatherSum]()
-        self._sums: dict[Any, GatherSum] = {}
-        self._segments: Segments | None = None
+        self._sums = Sums(self.terms, self.arrays, self.settings.precision)
         self._matrix: Any = None
 
     @property
@@ -139,8 +139,9 @@ class FormOperator:
 
     def build_ahead(self, targets: Sequence[str]) -> None:
         """Starts to build the programs of targets in threads; what goes wrong is told by `prepare`; collective."""
+        known = TUNED if self.settings.tune != "off" else tuple(self.applications)  # tuning says later what is launched
         with suppress(FemgpuError):
-            self._planner.start([target for target in targets if target not in self.applications])
+            self._planner.start([target for target in targets if target not in known])
 
     def residual(self, u: Any = None, out: Any = None) -> None:
         """`out` = sum of the cells' residuals at `u`; ghosts hold this rank's share.
@@ -226,8 +227,12 @@ class FormOperator:
             with collective(self.mpi):
                 gathering = [application for application in found if ("out", 0) in application.roles]
                 if gathering:
-                    self._gathers[target] = self._gather(gathering)
+                    self._gathers[target] = self._sums.gather(gathering)
             self.applications[target] = found
+            if target in STATES or self.settings.tune != "off":
+                # Of ways that were compared and not chosen nothing stays.
+                kernels = (kernel for used in self.applications.values() for entry in used for kernel in entry.kernels)
+                self.arrays.keep(argument for kernel in kernels for argument in kernel.arguments)
         return self.applications[target]
 
     def _apply(self, target: str, source: Any, out: Any) -> None:
@@ -242,16 +247,24 @@ class FormOperator:
 
     def _build(self, target: str) -> list[Application]:
         """The launches of a target other than the action; collective."""
+        chosen = [(term, function, way.choice) for term, function, way in self._tuned(target)]
         with collective(self.mpi):
-            chosen = self._planner.plans(target)
+            chosen = chosen or self._planner.plans(target)
             if target == "matrix":
                 chosen, num_bytes = in_chunks(chosen, self.settings)
                 self._matrix = self.runtime.empty(num_bytes)
             return [self._application(term, pointwise, choice) for term, pointwise, choice in chosen]
 
+    def _tuned(self, target: str) -> list[tuple[Term, Pointwise, Candidate]]:
+        """The terms of a target with the ways that `-femgpu_tune` chooses; nothing where it does not; collective."""
+        if self.settings.tune == "off" or target not in TUNED:
+            return []
+        given = self._planner, self._application, self._sums, self.inputs, self.settings, self.runtime
+        return tuned(Tools(self.form, *given, self._prescribed is not None), target)
+
     def _choose(self, target: str) -> list[Application]:
         """The launches of an action, the fastest way of each term, and those that store what they read; collective."""
-        found = self._planner.ways(target)
+        found = [(term, action, [way]) for term, action, way in self._tuned(target)] or self._planner.ways(target)
         with collective(self.mpi):
             ways = [[self._way(term, action, entry) for entry in entries] for term, action, entries in found]
         # Ways are compared on numbers that are numbers.
@@ -259,10 +272,7 @@ class FormOperator:
         chosen = [fastest(entries, self.mpi) for entries in ways]
         self.applications[STATES[target]] = [way.storing for way in chosen if way.storing is not None]
         self.splits |= {way.action: way.candidate.split for way in chosen if way.candidate.split is not None}
-        actions = [way.action for way in chosen]
-        used = [application for found in (*self.applications.values(), actions) for application in found]
-        self.arrays.keep(argument for application in used for kernel in application.kernels for argument in kernel.arguments)
-        return actions
+        return [way.action for way in chosen]
 
     def _way(self, term: Term, action: Pointwise, candidate: Candidate) -> Way:
         (computed, choice), *storing = self._planner.parts(term, action, candidate)
@@ -274,27 +284,17 @@ class FormOperator:
         (stored,) = (self._application(term, *part, state) for part in storing)
         return Way(candidate, self._application(term, computed, choice, state), stored)
 
-    def _application(self, term: Term, pointwise: Pointwise, choice: Choice, state: dict[tuple, Any] | None = None) -> Application:
-        """Everything bound; what is written to an E-vector goes to the term's segments."""
+    def _application(
+        self, term: Term, pointwise: Pointwise, choice: Choice, given: dict[tuple, Any] | None = None, count: int | None = None
+    ) -> Application:
+        """Everything bound, some buffers given; what is written to an E-vector goes to the term's segments."""
         self.refusals |= dict.fromkeys(choice.refusals)
         work, at_residual = choice.plan.work, choice.plan.work.target == "residual"
         buffers = dict(self.inputs.buffers if at_residual else self.inputs.at_base())
-        buffers |= {("vector", "u"): self.u if at_residual else self.base, ("vector", "w"): self.w, **(state or {})}
+        buffers |= {("vector", "u"): self.u if at_residual else self.base, ("vector", "w"): self.w}
         buffers["out",] = self._matrix if work.target == "matrix" else self.out
         if work.sums and choice.plan.scatter == "evector":
-            buffers |= self._e_vector().outputs(self.terms.index(term))
+            buffers |= self._sums.outputs(term)
         program = self._planner.program(term, choice.plan, pointwise)
-        return Application(term, choice.plan, pointwise, buffers, self.arrays, timed=self.settings.view, program=program)
-
-    def _e_vector(self) -> Segments:
-        if self._segments is None:
-            self._segments = Segments(self.runtime, self.terms, self.runtime.device.limits.block, self.settings.precision)
-        return self._segments
-
-    def _gather(self, applications: list[Application]) -> GatherSum:
-        """The sums over the E-vector's segments of some terms; targets with the same terms share the lists."""
-        chosen = tuple((self.terms.index(application.term), application.plan.node_layout) for application in applications)
-        if chosen not in self._sums:
-            given = self._e_vector(), self.settings.precision, self._prescribed, self.mask
-            self._sums[chosen] = GatherSum(self.runtime, self.terms, chosen, *given)
-        return self._sums[chosen]
+        bound = buffers | (given or {})
+        return Application(term, choice.plan, pointwise, bound, self.arrays, 0, count, self.settings.view, program, choice.note)

@@ -33,6 +33,7 @@ class Inputs:
         buffers: by role: ("constants",), ("vector", "a0"), ...
         rate: time derivative of the state of the residual, an L-vector; None where the form has none.
         base_rate: that of the state of the Jacobian.
+        filled: whether the buffers hold anything.
     """
 
     def __init__(self, form: Form, precision: str, runtime: Runtime, mesh: Mesh):
@@ -50,7 +51,13 @@ class Inputs:
         self.rate = self.buffers.get(("vector", self._rate_name))
         self._rate_bytes = 0 if rate is None or self.rate is None else self._storage(rate).num_local * self._scalar.itemsize
         self.base_rate = None if self.rate is None else runtime.empty(self._rate_bytes)
-        self._states: list[int | None] = [None] * len(form.coefficients)
+        self.filled = False
+        self.forget()
+
+    def forget(self) -> None:
+        """Takes everything for changed at the next `update`."""
+        self._constants[:] = np.nan
+        self._states: list[int | None] = [None] * len(self.form.coefficients)
 
     def at_base(self) -> dict[tuple, Any]:
         """The buffers as the Jacobian reads them."""
@@ -66,6 +73,7 @@ class Inputs:
             DataError: when a coefficient holds numbers that are not finite.
             MeshError: when the mesh has moved so far that cells are inverted.
         """
+        self.filled = True
         self.mesh.update()  # sizes of cells are coefficients
         constants = self.form.constant_values()
         fresh = not np.array_equal(constants, self._constants[: len(constants)])

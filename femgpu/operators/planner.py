@@ -60,14 +60,28 @@ class Planner:
             PlanError: see `choose_plan`.
         """
         settings, runtime, mpi = self._settings, self._runtime, self._mpi
+        return [(term, action, candidates(term, found, settings, runtime, mpi)) for term, action, found in self._splits(target)]
+
+    def every(self, target: str) -> list[tuple[Term, Pointwise, list[Candidate]]]:
+        """The terms that a target is about, and all candidates, each with its default plan; collective.
+
+        Raises:
+            PlanError: see `choose_plan`.
+        """
+        if target in STATES:
+            return [(term, action, [candidate for candidate, _ in found]) for term, action, found in self._splits(target)]
+        with collective(self._mpi):
+            return [(term, function, [Candidate(None, choice)]) for term, function, choice in self.plans(target)]
+
+    def _splits(self, target: str) -> list[tuple[Term, Pointwise, list[tuple[Candidate, bool]]]]:
+        """The `alternatives` for an action."""
+        settings, mpi = self._settings, self._mpi
         if target not in self._alternatives:
             with collective(mpi):
                 chosen = self._chosen(target)
-            limits = runtime.device.limits
+            limits = self._runtime.device.limits
             self._alternatives[target] = [(*given, alternatives(*given, settings, limits, mpi, self._masked)) for given in chosen]
-        return [
-            (term, action, candidates(term, found, settings, runtime, mpi)) for term, action, found in self._alternatives[target]
-        ]
+        return self._alternatives[target]
 
     def plan(self, term: Term, target: str, pointwise: Pointwise, block: int = 0) -> Choice:
         """The plan of a term; where `block` is given, arrays stand as in another plan with that many cells interleaved."""

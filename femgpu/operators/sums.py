@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from femgpu.errors import PlanError
 from femgpu.kernels import Layout, vector_kernels
-from femgpu.operators.arrays import scalar_type
+from femgpu.operators.application import Application
+from femgpu.operators.arrays import CellArrays, scalar_type
 from femgpu.operators.term import Term
 from femgpu.runtime import Kernel, Launch, Runtime
 
@@ -91,6 +92,47 @@ class Segments:
     def outputs(self, number: int) -> dict[tuple, Any]:
         """The segments of a term by the roles of the arguments that write them."""
         return {("out", i): part for (term, i), part in self._parts.items() if term == number}
+
+
+class Sums:
+    """The E-vector of a form and the sums over its segments, made on first use; targets with the same terms share them.
+
+    Args:
+        terms: the terms.
+        arrays: over their cells.
+        precision: of the kernels.
+
+    Attributes:
+        segments: the E-vector; None until something is written to it.
+    """
+
+    def __init__(self, terms: Sequence[Term], arrays: CellArrays, precision: str):
+        self._terms, self._arrays, self._precision = terms, arrays, precision
+        self._known: dict[tuple[tuple[int, Layout], ...], GatherSum] = {}
+        self.segments: Segments | None = None
+
+    def outputs(self, term: Term) -> dict[tuple, Any]:
+        """The segments of a term, see `Segments.outputs`."""
+        return self._made().outputs(self._terms.index(term))
+
+    def gather(self, applications: Sequence[Application]) -> GatherSum:
+        """The sums over the segments of what applications have written."""
+        chosen = tuple((self._terms.index(application.term), application.plan.node_layout) for application in applications)
+        if chosen not in self._known:
+            arrays, made = self._arrays, self._made()
+            given = made, self._precision, arrays.prescribed, arrays.mask
+            self._known[chosen] = GatherSum(arrays.runtime, self._terms, chosen, *given)
+        return self._known[chosen]
+
+    def zero(self) -> None:
+        """Zeros everywhere."""
+        self._arrays.runtime.zero(self._made().buffer, self._made().buffer.size)
+
+    def _made(self) -> Segments:
+        if self.segments is None:
+            runtime = self._arrays.runtime
+            self.segments = Segments(runtime, self._terms, runtime.device.limits.block, self._precision)
+        return self.segments
 
 
 class GatherSum:

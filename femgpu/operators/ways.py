@@ -37,10 +37,12 @@ class Choice:
     Attributes:
         plan: the plan.
         refusals: sentences of the schedules that came before it, for residuals and actions; other targets are nobody's choice.
+        note: how it was tuned, for the view.
     """
 
     plan: Plan
     refusals: tuple[str, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True)

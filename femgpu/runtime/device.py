@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import warnings
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pyopencl as cl
 
-from femgpu.caches import pocl_folder, refusal
+from femgpu.caches import cache_folder, load_record, pocl_folder, refusal, store_record
 from femgpu.errors import DeviceError
-from femgpu.model import Limits, ceiling
+from femgpu.model import Ceiling, Limits, ceiling, measured
 
 # Local memory that NVIDIA's driver accepts per work-group although it reports 48 KB (measured on an H200).
 _NVIDIA_LOCAL_BYTES = 200 * 1024
@@ -69,7 +72,7 @@ class Device:
     @property
     def limits(self) -> Limits:
         """What plans need to know of the device."""
-        top = ceiling(self.name, self.is_gpu)
+        top = _known_ceiling(self, cache_folder()) or ceiling(self.name, self.is_gpu)
         return Limits(
             items=self.max_group,
             local_bytes=self.local_bytes,
@@ -85,6 +88,24 @@ class Device:
         )
 
     @property
+    def kind(self) -> dict[str, str]:
+        """What measurements are stored for: all devices of a kind with the same driver."""
+        return {"platform": self.platform, "device": self.name, "driver": self.driver}
+
+    def stored_rates(self) -> dict[str, Any] | None:
+        """What `store_rates` kept; None: nothing."""
+        return load_record(self._record)
+
+    def store_rates(self, record: dict[str, Any]) -> None:
+        """Keeps what `femgpu roofline` found: `rates`, all that was measured, and `ceiling`, which `limits` have from then on."""
+        store_record(self._record, record | self.kind)
+        _known_ceiling.cache_clear()
+
+    @property
+    def _record(self) -> str:
+        return f"ceilings-{hashlib.sha256(repr(sorted(self.kind.items())).encode()).hexdigest()[:16]}.json"
+
+    @property
     def caches_programs(self) -> bool:
         """Whether the driver keeps compiled programs itself. PoCL does, and compiles again to hand out a binary."""
         return "Portable Computing Language" in self.platform
@@ -92,6 +113,13 @@ class Device:
     def __str__(self) -> str:
         memory = f"{self.global_bytes / 2**30:.1f} GiB"
         return f"[{self.index}] {self.name} ({self.platform}, driver {self.driver}), {self.units} units, {memory}"
+
+
+@lru_cache
+def _known_ceiling(device: Device, folder: Path | None) -> Ceiling | None:
+    """The stored one, in a cache folder."""
+    record = device.stored_rates()
+    return measured(device.name, record.get("ceiling")) if record else None
 
 
 def describe(handle: cl.Device, index: int) -> Device:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
-from femgpu.caches import cache_folder, pocl_folder, refusal
+from femgpu.caches import cache_folder, pocl_folder, refusal, write_file
 from femgpu.errors import BuildError, OptionError
 from femgpu.runtime.compilers import Answer, result
 
@@ -205,7 +205,7 @@ def _is_file(handle: int, path: Path) -> bool:
 
 def _dump(path: Path, text: str) -> None:
     try:
-        _write(path, text.encode())
+        write_file(path, text.encode())
     except OSError as error:
         raise OptionError(
             f"-femgpu_kernel_dump {path.parent}: cannot write {path.name} there ({error}); name another folder"
@@ -215,7 +215,7 @@ def _dump(path: Path, text: str) -> None:
 def _failure(text: str, source: str, name: str, digest: str, dump_folder: str) -> BuildError:
     path = Path(dump_folder or tempfile.gettempdir()) / f"femgpu-{name}-{digest[:12]}.cl"
     try:
-        _write(path, source.encode())
+        write_file(path, source.encode())
         where = f"its source is in {path}"
     except OSError as full:
         where = f"its source cannot be kept ({full})"
@@ -247,18 +247,6 @@ def _header(digest: str, payload: bytes) -> bytes:
 
 def _store(path: Path, digest: str, payload: bytes) -> None:
     try:
-        _write(path, _header(digest, payload) + b"\n" + payload)
+        write_file(path, _header(digest, payload) + b"\n" + payload)
     except OSError as error:
         warnings.warn(f"the kernel cache cannot be written ({error}); set FEMGPU_CACHE_DIR, 0 disables it", stacklevel=3)
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

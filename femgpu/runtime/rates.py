@@ -79,6 +79,15 @@ def copy_bandwidth(runtime: Runtime, num_bytes: float) -> float:
     return 2 * size / float(np.median(_seconds(runtime, [copy])))
 
 
+def host_bandwidths(runtime: Runtime, num_bytes: int) -> tuple[float, float]:
+    """Bytes per second of copies from pinned host memory to the device, and back."""
+    host, buffer = runtime.pinned(num_bytes // 8), runtime.empty(num_bytes)
+    host[:] = 0
+    there = _seconds(runtime, [lambda: cl.enqueue_copy(runtime.queue, buffer, host, is_blocking=False)])
+    back = _seconds(runtime, [lambda: runtime.read_later(buffer, host)])
+    return num_bytes / float(np.median(there)), num_bytes / float(np.median(back))
+
+
 def local_bandwidth(runtime: Runtime) -> float:
     """Bytes per second that all work-groups read from local memory (paper 000: B_sh of equation (13)), the best."""
     items = _GROUP * 16 * max(1, runtime.device.units) if runtime.device.is_gpu else _GROUP * 4

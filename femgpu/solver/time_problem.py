@@ -13,6 +13,7 @@ from femgpu.errors import FormError, SolverError, alive, collective
 from femgpu.forms import PointwiseForm, lower_form
 from femgpu.mesh.garbage import let_go
 from femgpu.operators.inputs import check_finite
+from femgpu.progress import progress
 from femgpu.solver.arguments import check_time
 from femgpu.solver.conditions import Conditions, consistent_bcs
 from femgpu.solver.given_options import GivenOptions, with_given_options
@@ -21,7 +22,6 @@ from femgpu.solver.jacobian_pair import JacobianPair
 from femgpu.solver.outcome import outcome, precision_hint, reason_name
 from femgpu.solver.petsc_errors import petsc_errors
 from femgpu.solver.problem import NonlinearProblem
-from femgpu.solver.progress import progress
 from femgpu.solver.solver_types import refuse_types
 from femgpu.solver.stage_operator import StageOperator
 from femgpu.solver.time_output import Recorder

@@ -95,6 +95,7 @@ def _application(application: Application, bandwidth: float, profiling: bool) ->
         f"    {cells} cells, rule {rule.name} (degree {rule.degree}), {plan.bytes} B and {plan.flops} flops per cell: "
         f"at least {traffic / bandwidth * 1e6:.1f} us by its bytes",
     ]
+    lines += [f"    {application.note}"] if application.note else []
     if seconds > 0:
         lines.append(
             f"    {application.calls} calls, {seconds * 1e6:.1f} us each: {traffic / seconds / 1e9:.1f} GB/s "

@@ -203,8 +203,8 @@ class Case:
             runtime.write(getattr(operator, name), values.astype(scalar))
         operator.prepare(target)
         poison(runtime, operator.out)
-        if operator._segments is not None:
-            poison(runtime, operator._segments.buffer)
+        if operator._sums.segments is not None:
+            poison(runtime, operator._sums.segments.buffer)
         if target == "matrix":
             poison(runtime, operator._matrix)
             return operator.matrices()

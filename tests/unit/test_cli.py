@@ -118,7 +118,7 @@ def test_wrong_command_lines(capsys, arguments):
     assert "femgpu" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["", "doctor", "devices", "bench", "warmup"])
+@pytest.mark.parametrize("command", ["", "doctor", "devices", "roofline", "bench", "warmup", "tune"])
 def test_every_command_explains_itself(capsys, command):
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"] if command else ["--help"])

@@ -98,12 +98,15 @@ class Cell:
         return True
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[CellPlan]:
-        """Work-groups as large as the device likes them, then half and twice that."""
+        """Work-groups as large as the device likes them, then half and twice that, and so on; last with loops rolled."""
         asked = wish.parameter("group_size", 0)
         if not 0 <= asked <= limits.items:
             raise PlanError(f"-femgpu_schedule cell:group_size={asked}: the device allows 1 to {limits.items} work-items")
-        sizes = (asked,) if asked else (limits.group, limits.group // 2, 2 * limits.group)
+        sizes = (asked,) if asked else (limits.group, limits.group // 2, 2 * limits.group, limits.group // 4, 4 * limits.group)
         plan = CellPlan.wished(work, limits, wish)
         most = limits.abreast(plan.private_bytes)
-        for size in dict.fromkeys(min(size, most) for size in sizes):
+        legal = list(dict.fromkeys(max(1, min(size, most)) for size in sizes))
+        for size in legal:
             yield replace(plan, group_size=size)
+        if plan.unrolls_basis:
+            yield replace(plan, group_size=legal[0], unroll=1)

@@ -105,8 +105,9 @@ class Sumfact:
         plans = [replace(plan, lanes=lanes) for lanes in LANES]
         fitting = [plan.lanes for plan in plans if not limits.stack_bytes or plan.private_bytes <= limits.stack_bytes]
         for lanes in dict.fromkeys(min(lanes, max(fitting, default=1)) for lanes in sizes):
-            plan = replace(plan, lanes=lanes)
-            yield replace(plan, group_size=min(group or max(1, limits.group // lanes), limits.abreast(plan.private_bytes)))
+            plan, size = replace(plan, lanes=lanes), group or max(1, limits.group // lanes)
+            for items in _about(size, limits.abreast(plan.private_bytes), bool(group) or not limits.unroll):
+                yield replace(plan, group_size=items)
 
     def _of_groups(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactGroupPlan]:
         """An item for each line of points, and cells for a work-group of the device's liking; none where one does not fit."""
@@ -117,9 +118,8 @@ class Sumfact:
         most = limits.abreast(plan.private_bytes)
         items = min(wish.parameter("items", work.tensor.q1d ** (work.dim - 1)), most)
         cells = wish.parameter("cells", max(1, limits.group // items))
-        cells = min(cells, most // items, limits.local_bytes // plan.needed_bytes)
-        if cells:
-            yield replace(plan, items=items, cells=cells)
+        for count in _about(cells, min(most // items, limits.local_bytes // plan.needed_bytes), "cells" in dict(wish.parameters)):
+            yield replace(plan, items=items, cells=count)
 
     def _of_shares(
         self, kind: type[SumfactPencilPlan], name: str, work: Work, limits: Limits, wish: Wish
@@ -133,8 +133,15 @@ class Sumfact:
         # Strides, which depend on the cells, may take a little more.
         while cells and replace(plan, cells=cells).local_bytes > limits.local_bytes:
             cells -= 1
-        if cells:
-            yield replace(plan, cells=cells)
+        for count in _about(cells, most, bool(wish.parameter(name, 0))) if cells else ():
+            if (other := replace(plan, cells=count)).local_bytes <= limits.local_bytes:
+                yield other
+
+
+def _about(count: int, most: int, asked: bool = False) -> list[int]:
+    """As many as the default plan has, or the most there may be; then half and twice as many where nobody asks for a number."""
+    counts = [min(count, most)] + ([] if asked else [count // 2, 2 * count])
+    return [entry for entry in dict.fromkeys(counts) if 1 <= entry <= most]
 
 
 def _cells(items: int, limits: Limits) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 
 from femgpu.errors import PlanError
@@ -17,8 +18,8 @@ from femgpu.model import Limits
 # count alone. On an H200 numbers do, too: by matrix instructions (on tetrahedra mass and diffusion of degree 3 have 43 and 56), and
 # without (of degree 4: 73 and 86); with fewer basis functions (hyperelasticity of degree 2: 127) only where registers lack room.
 _BASIS, _NUMBERS, _NUMBERS_ALONE, _REGISTERS = 15, 48, 80, 160
-# Plans that are offered, the default first.
-_PLANS = 4
+# Plans that are offered, the default first, and after those by matrix instructions without them.
+_PLANS, _ALONE = 8, 4
 
 
 class Tiled:
@@ -54,10 +55,13 @@ class Tiled:
         return TiledPlan(work, geometry="recomputed").cell_numbers >= least
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[TiledPlan]:
-        """The fastest by the model, then some others."""
+        """The fastest by the model first, then some without matrix instructions."""
         for name, value in wish.parameters:
             if name == "width" and value not in LANES:
                 raise PlanError(f"-femgpu_schedule tiled:width={value}: expected one of {', '.join(map(str, LANES))}")
             if value < (name != "mma"):
                 raise PlanError(f"-femgpu_schedule tiled:{name}={value}: expected at least 1")
-        yield from islice(ranked(work, limits, wish), _PLANS)
+        found = ranked(work, limits, wish)
+        yield from islice(found, _PLANS)
+        if found[0].mma and "mma" not in dict(wish.parameters):
+            yield from islice(ranked(work, limits, replace(wish, parameters=(*wish.parameters, ("mma", 0)))), _ALONE)

@@ -7,50 +7,14 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
+from femgpu.kernels.schedules.tiled_cycles import WARP, cycles
 from femgpu.kernels.schedules.tiled_plan import TiledPlan
 from femgpu.kernels.step import Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
 
-# Of an H200's multiprocessor, also of its kin: 32-bit registers and bytes of local memory, items that run in step, and at most.
-_REGISTERS, _LOCAL, _WARP, _ITEMS = 65536, 228 << 10, 32, 2048
-# Registers of an item beside its numbers, and most that it has.
-_BESIDE, _MOST_REGISTERS = 40, 255
-# Multiply-adds per cycle of a multiprocessor's double precision units, and of its matrix instructions.
-_VECTOR, _MATRIX = 64, 128
-# What a cell takes on an H200 (20 actions, 98 plans: within 12 % in the mean, the choice within 2 % of the best): shares of
-# arithmetic and of local memory's traffic, how much more where few warps hide each other's waiting, cycles of a coefficient.
-_ARITHMETIC, _TRAFFIC, _WAITING, _COEFFICIENT = 0.7, 0.3, 20.0, 1.5
-# How much more where items multiply by themselves, which takes as long as the longer of both.
-_ALONE_WAITING = 8.0
 # Parts among which the model chooses, and works whose plans are kept.
 _PARTS, _KEPT = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16), 256
-
-
-def cycles(plan: TiledPlan) -> float:
-    """Cycles of a GPU's multiprocessor for one cell, about; infinite where its registers do not hold an item's numbers."""
-    rows, parts = plan.rows, plan.parts
-    sums = plan.field_numbers + plan.row_numbers if plan.passes > 1 else max(plan.field_numbers, plan.row_numbers)
-    widest = max(tile.width for tile in plan.table_tiles)
-    if 2 * (sums + widest) + _BESIDE - 10 > _MOST_REGISTERS:
-        return float("inf")
-    registers = min(_MOST_REGISTERS, 2 * sums + 4 * widest + 2 * plan.width + _BESIDE)
-    groups = min(_REGISTERS // (registers * plan.items), _LOCAL // (plan.local_bytes + 1024), _ITEMS // plan.items)
-    warps = max(1, groups * plan.items // _WARP)
-    arithmetic = traffic = 0.0
-    for tile in plan.table_tiles:
-        comps = tile.num_comp * plan.vectors if plan.mma else tile.num_comp * plan.width
-        turns = tile.turns * (1 if tile.rows else plan.passes) * (parts // 8 if plan.mma else parts)
-        arithmetic += turns * tile.width * comps * (256 / _MATRIX if plan.mma else plan.cells / plan.width / _VECTOR)
-        # A number that an item reads takes two cycles for each warp, whether others read the same or not.
-        traffic += turns * 2 * (tile.width + comps) * (1 if plan.mma else plan.cells / plan.width / _WARP)
-    points = plan.work.num_qpts * (plan.work.pointwise_size + 20) / 2 / _VECTOR
-    passing = plan.work.num_qpts * (2 * plan.flux_words + plan.work.dim**2) * 2 / _WARP
-    arithmetic, traffic = arithmetic / plan.cells + points, traffic / plan.cells + passing
-    coefficients = _COEFFICIENT * sum(tile.num_basis * tile.num_comp for tile in rows)
-    if plan.mma:
-        return (_ARITHMETIC * arithmetic + _TRAFFIC * traffic) * (1 + _WAITING / warps) + coefficients
-    return max(arithmetic, traffic) * (1 + _ALONE_WAITING / warps) + coefficients
 
 
 @lru_cache(_KEPT)
@@ -83,7 +47,7 @@ def _drawn(work: Work, limits: Limits, wish: Wish) -> Iterator[TiledPlan]:
         ((given[name],) if name in given else legal) for name, legal in (("width", widths), ("parts", parts), ("points", points))
     )
     for width, count, each in product(*values):
-        cells = given.get("cells", width * (4 if mma else _WARP if limits.unroll else 1))
+        cells = given.get("cells", width * (4 if mma else WARP if limits.unroll else 1))
         plan = _plan(work, limits, wish, mma, width, cells, count, each)
         # No part is without points.
         if given or count == 1 or (plan.parts - (8 if mma else 1)) * each < work.num_qpts:

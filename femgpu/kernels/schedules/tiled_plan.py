@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from femgpu.errors import PlanError
 from femgpu.kernels.array import Array
-from femgpu.kernels.plan import BESIDE_WORDS, Plan
+from femgpu.kernels.plan import BESIDE_WORDS, SHARE_BYTES, Plan
+from femgpu.kernels.schedules.tiled_cycles import seconds
 from femgpu.kernels.step import Step
 from femgpu.kernels.tiles import Tile, starts
+from femgpu.model import Ceiling
 
 # Lengths of OpenCL's vectors that cells may stand side by side in.
 LANES = (1, 2, 4, 8)
@@ -18,6 +20,8 @@ LANES = (1, 2, 4, 8)
 _WIDE_BYTES = 16
 # Numbers that an item asks for before it waits for the first, and multiply-adds between two reads of tables.
 _READS, _SUMS = 8, 64
+# How many times as long as by operations it takes at most, whatever registers do not hold.
+_SPILLED = 4
 # Words by which rows of words are longer where items of four rows read together.
 _PAD = 4
 
@@ -267,6 +271,13 @@ class TiledPlan(Plan):
         # Without matrix instructions an item reads four times its share of a table.
         tables = (4 if self.mma else 1) * max(tile.width for tile in self.table_tiles)
         return 8 * (self.field_numbers + self.row_numbers + point + tables + 4 * self.width + BESIDE_WORDS)
+
+    def seconds(self, ceiling: Ceiling) -> float:
+        """The time that one cell takes by bytes, and in double precision on a GPU by cycles in place of operations."""
+        roofline = super().seconds(ceiling)
+        if not self.unroll or self.precision != "double":
+            return roofline
+        return max(self.bytes / (SHARE_BYTES * ceiling.copy), min(seconds(self, ceiling.double), _SPILLED * roofline))
 
     @property
     def keeps_coefficients(self) -> bool:

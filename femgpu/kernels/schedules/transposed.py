@@ -185,7 +185,8 @@ class Transposed:
         plan = replace(plan, num_blocks=wish.parameter("blocks", default))
         yield plan
         asked = dict(wish.parameters)
-        for factor in (2, 4) if "blocks" not in asked else ():
-            yield replace(plan, num_blocks=plan.num_blocks * factor)
-        for batches in (1, 16) if "batches" not in asked else ():
-            yield replace(plan, num_batches=batches)
+        factors = (1, 2, 4) if "blocks" not in asked else (1,)
+        for batches in dict.fromkeys((plan.num_batches, *((1, 16) if "batches" not in asked else ()))):
+            for factor in factors:
+                if (other := replace(plan, num_blocks=plan.num_blocks * factor, num_batches=batches)) != plan:
+                    yield other

@@ -17,7 +17,7 @@ def progress(comm: Any, what: str, first: float, length: float) -> Iterator[Call
     """A bar that fills up while the block runs; it appears after two seconds.
 
     Args:
-        comm: PETSc's communicator.
+        comm: PETSc's communicator, or mpi4py's.
         what: stands before the bar.
         first: where the run begins.
         length: from there to the end; huge where the end is not known.
@@ -25,7 +25,7 @@ def progress(comm: Any, what: str, first: float, length: float) -> Iterator[Call
     Yields:
         `advance(place)`, to be called with where the run is.
     """
-    if comm.getRank() > 0 or not sys.stderr.isatty():
+    if comm.rank > 0 or not sys.stderr.isatty():
         yield lambda place: None
         return
     from rich.console import Console

@@ -1,0 +1,264 @@
+"""The choice of a form's plans by `-femgpu_tune`: what is offered for each term, and how plans are tried on the form's own data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from femgpu import log
+from femgpu.errors import collective, meet
+from femgpu.forms import Form, Pointwise
+from femgpu.kernels import Plan, schedule_named
+from femgpu.operators.application import Application, label
+from femgpu.operators.arrays import scalar_type
+from femgpu.operators.inputs import Inputs
+from femgpu.operators.planner import Planner
+from femgpu.operators.sums import Sums
+from femgpu.operators.term import Term
+from femgpu.operators.ways import Candidate, Choice, make_wish, scatter_mode, state_bytes
+from femgpu.operators.work import make_work
+from femgpu.options import Settings
+from femgpu.progress import progress
+from femgpu.runtime import Runtime
+from femgpu.tune import Offer, Winner, fastest, load, offered, ranked, store
+from femgpu.version import VERSION
+
+# Targets whose plans are tuned: those that solvers repeat.
+TUNED = ("residual", "action", "transposed", "diagonal")
+# Cells on which plans are compared with the plain kernel: no multiple of what work-groups and vectors take together.
+_CHECKED = 331
+# How many times as many cells a mesh may have as that of a winner: small ones fit caches, and leave devices idle.
+_GROWN = 8
+# Launches of which the shortest counts.
+_LAUNCHES = 5
+# Sizes of the random state on which they are compared: the first that the form takes to finite numbers.
+_STATES = (1.0, 1e-3, 0.0)
+
+Entry = tuple[Term, Pointwise, Candidate]
+
+
+class Applies(Protocol):
+    """What binds a plan's launches: `FormOperator._application`."""
+
+    def __call__(
+        self, term: Term, pointwise: Pointwise, choice: Choice, given: dict[tuple, Any], count: int | None = None
+    ) -> Application:
+        """The launches, on all cells or so many."""
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What a form operator hands over.
+
+    Attributes:
+        form: the lowered form.
+        planner: of its terms.
+        apply: binds a plan's launches, with some buffers given.
+        sums: of its E-vector.
+        inputs: coefficients and constants.
+        settings: the options.
+        runtime: the device.
+        masked: whether entries of results and directions may be prescribed.
+    """
+
+    form: Form
+    planner: Planner
+    apply: Applies
+    sums: Sums
+    inputs: Inputs
+    settings: Settings
+    runtime: Runtime
+    masked: bool
+
+
+def tuned(tools: Tools, target: str) -> list[Entry]:
+    """The terms that a target is about, each with the way that model or measurement chose; collective.
+
+    Of each kind of device the first rank that has cells of a term decides, and all with such a device do as it says.
+
+    Raises:
+        PlanError: see `choose_plan`.
+    """
+    found = tools.planner.every(target)
+    fresh = _measures(tools.settings) and not tools.inputs.filled
+    if fresh:
+        tools.inputs.update()
+    with log.event("FGTune"):
+        chosen = [(term, pointwise, _choose(tools, target, term, pointwise, every)) for term, pointwise, every in found]
+    if fresh:
+        # Whoever asks for changes later is to hear of these.
+        tools.inputs.forget()
+    return chosen
+
+
+def _measures(settings: Settings) -> bool:
+    """Whether times decide; they differ from run to run, and with them roundings."""
+    return settings.tune == "measure" and not settings.deterministic
+
+
+def _choose(tools: Tools, target: str, term: Term, pointwise: Pointwise, every: list[Candidate]) -> Candidate:
+    runtime, mpi = tools.runtime, term.mesh.mpi
+    with collective(mpi):
+        offers = _offers(tools, term, every)
+    kinds = mpi.allgather((sorted(runtime.device.kind.items()), term.num_cells > 0))
+    alike = [rank for rank, (kind, _) in enumerate(kinds) if kind == kinds[mpi.rank][0]]
+    leader = next((rank for rank in alike if kinds[rank][1]), alike[0])
+    with collective(mpi):
+        answer = _answer(tools, target, term, pointwise, offers) if mpi.rank == leader else None
+    name, note = mpi.allgather(answer)[leader]
+    names = {offer.name: candidate for offer, candidate in offers.items()}
+    if not meet(mpi, name not in names):
+        return replace(names[name], choice=replace(names[name].choice, note=note))
+    return every[0]  # parts of a mesh whose plans differ
+
+
+def _offers(tools: Tools, term: Term, every: list[Candidate]) -> dict[Offer, Candidate]:
+    """All plans for all splits."""
+    settings, limits, found = tools.settings, tools.runtime.device.limits, dict[Offer, Candidate]()
+    for candidate in every:
+        plan, split = candidate.choice.plan, ""
+        if candidate.split is not None:
+            split = hashlib.sha256(candidate.split.action.body.encode()).hexdigest()[:16]
+        first, parameters = settings.first_schedule
+        # What a schedule that is asked for by name does not serve goes to the one that the choice came to.
+        named = plan.schedule if first else ""
+        wish = make_wish(term, plan.work, settings, limits, parameters if named == first else ())
+        for offer in offered(plan, plan.work, limits, wish, named, _measures(settings)):
+            choice = replace(candidate.choice, plan=offer.plan)
+            found[replace(offer, split=split)] = replace(candidate, choice=choice)
+    return found
+
+
+def _answer(tools: Tools, target: str, term: Term, pointwise: Pointwise, offers: dict[Offer, Candidate]) -> tuple[str, str]:
+    """Name of the offer that is taken, and what the view says of it."""
+    settings, runtime, ceiling = tools.settings, tools.runtime, tools.runtime.device.limits.ceiling
+    room = math.inf if settings.qdata == "store" else runtime.available_bytes / 2
+    fitting = [offer for offer in offers if sum(state_bytes(term, offer.plan).values()) <= room] or list(offers)
+    order = ranked(fitting, ceiling)
+    if not _measures(settings) or len(order) == 1:
+        return order[0].name, f"ranked first of {len(order)} plans by the model" if len(order) > 1 else "the only plan"
+    what = _what(tools, target, term, pointwise, next(iter(offers)).plan)
+    known = load(runtime.device.kind, what)
+    if known is not None and known.name in {offer.name for offer in offers} and term.num_cells <= _GROWN * known.cells:
+        return known.name, f"tuned before: {1e6 * known.seconds:.1f} us on {known.cells} cells"
+    # What is taken where nobody tunes is among them.
+    default = min((offer for offer in fitting if not offer.place), key=lambda offer: offer.plan.seconds(ceiling))
+    tried = list(dict.fromkeys([default, *order]))[: settings.tune_best]
+    trials = _Trials(tools, target, term, pointwise)
+    if not term.num_cells or not trials.finite:
+        return default.name, "not tuned: " + ("nothing is finite at any state tried" if term.num_cells else "no cells")
+    _build_ahead(tools, term, pointwise, [offers[offer] for offer in tried])
+    with progress(term.mesh.mpi, f"tuning {target}", 0, len(tried)) as advance:
+        times = fastest(tried, lambda offer: trials(offers[offer]), advance)
+    if not times:
+        warnings.warn(f"no plan for the {target} could be tried; the default one is taken", stacklevel=2)
+        return default.name, "not tuned: no plan could be tried"
+    best, seconds = next(iter(times.items()))
+    store(runtime.device.kind, what, Winner(best.name, str(best.plan), seconds, term.num_cells))
+    against = f", the default {1e6 * times[default]:.1f}" if default in times else ""
+    return best.name, f"tuned: the fastest of {len(times)} plans, {1e6 * seconds:.1f} us on {term.num_cells} cells{against}"
+
+
+def _build_ahead(tools: Tools, term: Term, pointwise: Pointwise, candidates: list[Candidate]) -> None:
+    parts = [part for candidate in candidates for part in tools.planner.parts(term, pointwise, candidate)]
+    programs = [(tools.planner.program(term, c.plan, p), label(term, c.plan, c.plan.steps()[0])) for p, c in parts]
+    tools.runtime.build_ahead(programs)
+
+
+def _what(tools: Tools, target: str, term: Term, pointwise: Pointwise, plan: Plan) -> str:
+    """Everything but the device that decides about a winner, as text: femgpu, function, elements, what options ask of plans."""
+    settings, limits = tools.settings, tools.runtime.device.limits
+    work = make_work(term, "action" if target == "transposed" else target, pointwise, tools.masked)
+    asked = (settings.first_schedule, settings.precision, settings.geometry, scatter_mode(settings, limits), settings.qdata)
+    return json.dumps([VERSION, target, asdict(work), plan.geometry, pointwise.body, asked], sort_keys=True, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """Sets in order; of 1D factors sizes and sums, whose roundings may differ from machine to machine."""
+    if isinstance(value, np.ndarray):
+        return [*value.shape, f"{np.abs(value).sum():.6g}"]
+    return sorted(value) if isinstance(value, frozenset) else str(value)
+
+
+class _Trials:
+    """Candidates for a term on random vectors, compared with the plain kernel's result on some cells.
+
+    Attributes:
+        finite: whether that has a state at which it is finite.
+    """
+
+    def __init__(self, tools: Tools, target: str, term: Term, pointwise: Pointwise):
+        self._tools, self._term, self._pointwise = tools, term, pointwise
+        self._scalar = np.dtype(scalar_type(tools.settings.precision))
+        form, runtime = tools.form, tools.runtime
+        self._size = form.space.storage(form.wide).num_local
+        self._draw = np.random.default_rng(1)
+        self._out = runtime.empty(self._size * self._scalar.itemsize)
+        self._given = {("out",): self._out, ("vector", "w"): self._upload(self._size, 1.0)}
+        plain = self._plain_candidate("action" if target == "transposed" else target)
+        self.finite = False
+        for scale in _STATES:
+            self._given["vector", "u"] = self._upload(form.state_space.storage(form.wide).num_local, scale)
+            if plain is not None and not self.finite:
+                self._wanted = self._result(plain, self._states(plain))
+                self.finite = bool(np.isfinite(self._wanted).all())
+            if self.finite:
+                break
+
+    def __call__(self, candidate: Candidate) -> tuple[float, Callable[[], float]]:
+        """How far its result is from the plain kernel's, relative to the largest entry; what measures its time."""
+        states = self._states(candidate)
+        difference = float(np.abs(self._result(candidate, states) - self._wanted).max(initial=0.0))
+        pointwise, choice = self._tools.planner.parts(self._term, self._pointwise, candidate)[0]
+
+        def seconds() -> float:
+            return self._tools.apply(self._term, pointwise, choice, states).least_seconds(_LAUNCHES)
+
+        return difference / (float(np.abs(self._wanted).max(initial=0.0)) or 1.0), seconds
+
+    def _upload(self, size: int, scale: float) -> Any:
+        return self._tools.runtime.upload((scale * self._draw.uniform(0.5, 1.0, size)).astype(self._scalar))
+
+    def _plain_candidate(self, target: str) -> Candidate | None:
+        """A cell for each item, and nothing stored."""
+        tools, plain = self._tools, schedule_named("cell")
+        limits, work = tools.runtime.device.limits, make_work(self._term, target, self._pointwise, tools.masked)
+        if plain.refuses(work, limits):
+            return None
+        plan = next(iter(plain.plans(work, limits, make_wish(self._term, work, tools.settings, limits))))
+        return Candidate(None, Choice(plan))
+
+    def _states(self, candidate: Candidate) -> dict[tuple, Any]:
+        """The buffers that a candidate's launches are given: what it reads at the points is stored at the random state."""
+        tools, term, given = self._tools, self._term, dict(self._given)
+        sizes = state_bytes(term, candidate.choice.plan)
+        tools.runtime.require(sum(sizes.values()), "what a plan keeps at the points")
+        given |= {role: tools.runtime.empty(size) for role, size in sizes.items()}
+        for pointwise, choice in tools.planner.parts(term, self._pointwise, candidate)[1:]:
+            storing = tools.apply(term, pointwise, choice, given)
+            storing()
+            # PoCL wants its buffers as long as it runs.
+            tools.runtime.finish()
+        return given
+
+    def _result(self, candidate: Candidate, given: dict[tuple, Any]) -> npt.NDArray[np.floating]:
+        """The L-vector that a candidate adds up from the first cells."""
+        tools, runtime = self._tools, self._tools.runtime
+        pointwise, choice = tools.planner.parts(self._term, self._pointwise, candidate)[0]
+        application = tools.apply(self._term, pointwise, choice, given, min(self._term.num_cells, _CHECKED))
+        runtime.zero(self._out, self._size * self._scalar.itemsize)
+        if ("out", 0) in application.roles:
+            tools.sums.zero()
+        application()
+        if ("out", 0) in application.roles:
+            for launch in tools.sums.gather([application]).bind(self._out):
+                launch()
+        return runtime.read(self._out, np.empty(self._size, self._scalar))

@@ -1,0 +1,105 @@
+"""Plans of all schedules, ranked by the time that models give them, and the fastest of those that compute what they should."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+
+from femgpu.errors import FemgpuError
+from femgpu.kernels import SCHEDULES, Plan, Wish, Work
+from femgpu.model import Ceiling, Limits
+
+# How far a plan's result may be from the plain kernel's, of its largest entry: roundings of sums in another order, and more where
+# a function of the user cancels.
+TOLERANCE = {"double": 1e-9, "single": 1e-3, "mixed": 1e-3}
+# What each place counts that a schedule gives a plan behind its best one, and of how many places schedules are thought that `auto`
+# does not take: their bytes and operations tell little of what registers and caches hold.
+_PLACE, _OTHERS = 0.05, 3
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A plan that may be chosen.
+
+    Attributes:
+        plan: the plan.
+        place: its number among those of its schedule, which offers the one that it takes for the best first; more for schedules
+            that `auto` does not take.
+        split: tells what else distinguishes it, what is stored at the points say.
+    """
+
+    plan: Plan
+    place: int = 0
+    split: str = ""
+
+    @property
+    def name(self) -> str:
+        """The same on all ranks and in all runs: the plan's parameters, but its geometry, which depends on the mesh."""
+        given = {
+            field.name: getattr(self.plan, field.name) for field in fields(self.plan) if field.name not in ("work", "geometry")
+        }
+        return json.dumps([self.split, type(self.plan).__name__, given], sort_keys=True)
+
+    def seconds(self, ceiling: Ceiling) -> float:
+        """The time for a cell by which offers are ranked."""
+        return self.plan.seconds(ceiling) * (1 + _PLACE * self.place)
+
+
+def offered(default: Plan, work: Work, limits: Limits, wish: Wish, named: str = "", every: bool = True) -> Iterator[Offer]:
+    """The default plan, then all others of the schedules that serve a work.
+
+    Args:
+        default: the plan that is taken where nobody tunes.
+        work: what is computed.
+        limits: of the device.
+        wish: what options and mesh ask of the plans.
+        named: the only schedule that may be taken; empty: all.
+        every: whether those are asked, too, that do not take the work for theirs.
+    """
+    yield Offer(default)
+    for schedule in SCHEDULES:
+        if named not in ("", schedule.name) or schedule.refuses(work, limits) or not (every or schedule.volunteers(work, limits)):
+            continue
+        for place, plan in enumerate(schedule.plans(work, limits, wish)):
+            if plan != default:
+                yield Offer(plan, place + _OTHERS * (schedule.name != default.schedule))
+
+
+def ranked(offers: Sequence[Offer], ceiling: Ceiling) -> list[Offer]:
+    """The fastest by the model first."""
+    return sorted(offers, key=lambda offer: offer.seconds(ceiling))
+
+
+def fastest(
+    offers: Sequence[Offer],
+    trial: Callable[[Offer], tuple[float, Callable[[], float]]],
+    advance: Callable[[float], None] = lambda number: None,
+) -> dict[Offer, float]:
+    """Tries plans one after the other.
+
+    Args:
+        offers: the plans.
+        trial: how far a plan's result is from the right one, relative, and what measures the seconds that it takes.
+        advance: is told how many have been tried.
+
+    Returns:
+        Seconds of those that can be built and compute what they should, the fastest first.
+    """
+    found = {}
+    for number, offer in enumerate(offers, 1):
+        try:
+            error, seconds = trial(offer)
+            if error <= TOLERANCE[offer.plan.precision]:
+                found[offer] = seconds()
+            else:
+                warnings.warn(
+                    f"a plan computes something else than the plain kernel (by {error:.1e} of its largest entry), and is not "
+                    f"taken: {offer.plan}; this is a bug, please report it",
+                    stacklevel=2,
+                )
+        except FemgpuError:
+            pass  # what the compiler or the device's memory refuses
+        advance(number)
+    return dict(sorted(found.items(), key=lambda entry: entry[1]))
