@@ -27,12 +27,16 @@ CHILD_ENVIRONMENT = {
     "OMPI_MCA_hwloc_base_binding_policy": "none",
 }
 
-# FEMGPU_TEST_ALL=1 runs all: tests that take long and whose siblings see the same (`slow.txt`), the whole table of what drivers
-# take by default, and kernels optimised by PoCL everywhere. Else it optimises them, as for users, where drivers run or meshes are
-# large, and in a fourth of the tests that draw kernels; it takes a quarter of the time for the others.
+# FEMGPU_TEST_ALL=1 runs all: tests that take long and whose siblings see the same (`slow.txt`), all members of tables
+# (`halves.txt`), the whole table of what drivers take by default, and kernels optimised by PoCL everywhere. Else it optimises
+# them, as for users, where drivers run or meshes are large, and in a fourth of the tests that draw kernels; it takes a quarter of
+# the time for the others.
 TEST_ALL = os.environ.get("FEMGPU_TEST_ALL", "0") != "0"
-OPTIMISED, DRAWN, SHARE = ("docs", "drivers", "test_builtins.py"), "conformance", 0.25
-SLOW = {line for line in Path(__file__).with_name("slow.txt").read_text().splitlines() if not line.startswith("#")}
+OPTIMISED, DRAWN, SHARE = ("docs", "drivers", "test_builtins.py", "test_convergence.py"), "conformance", 0.25
+SLOW, HALVES = (
+    {line for line in Path(__file__).with_name(name).read_text().splitlines() if not line.startswith("#")}
+    for name in ("slow.txt", "halves.txt")
+)
 
 import hypothesis  # noqa: E402
 import numpy as np  # noqa: E402
@@ -52,10 +56,19 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Leaves out what `slow.txt` names."""
+    """Leaves out what `slow.txt` names, and half of each table of `halves.txt`; a test that is asked for alone is run."""
+    if TEST_ALL or len(items) == 1:
+        return
+    tables = {}
     for item in items:
-        if not TEST_ALL and item.nodeid.removeprefix("tests/") in SLOW:
+        name = item.nodeid.removeprefix("tests/")
+        if name in SLOW:
             item.add_marker(pytest.mark.skip(reason="slow: FEMGPU_TEST_ALL=1 runs it"))
+        elif name.partition("[")[0] in HALVES:
+            tables.setdefault(name.partition("[")[0], []).append(item)
+    for name, table in tables.items():
+        for place in np.random.default_rng([SEED, zlib.crc32(name.encode())]).permutation(len(table))[: len(table) // 2]:
+            table[place].add_marker(pytest.mark.skip(reason="not drawn this time: FEMGPU_TEST_ALL=1 runs all of the table"))
 
 
 def pytest_collection_finish():

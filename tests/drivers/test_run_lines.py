@@ -45,7 +45,8 @@ def kind(line):
 @pytest.fixture(scope="module")
 def runs(request, tmp_path_factory):
     """Every chosen line's process and folder, as futures: two lines run at a time, while the tests wait for them in order."""
-    lines = [item.callspec.params["line"] for item in request.session.items if item.name.startswith("test_line_runs[")]
+    items = [item for item in request.session.items if item.name.startswith("test_line_runs[")]
+    lines = [item.callspec.params["line"] for item in items if not item.get_closest_marker("skip")]
     with ThreadPoolExecutor(max_workers=2) as pool:
         yield {line: pool.submit(run, line, tmp_path_factory.mktemp("line")) for line in lines}
         pool.shutdown(cancel_futures=True)
