@@ -58,5 +58,5 @@ def _check(mats: Sequence[PETSc.Mat], nullspace: Any) -> None:
             if vec.getSizes() != sizes:
                 raise DataError(
                     f"a null space of vectors of sizes {vec.getSizes()} (on this rank, in all); expected {sizes}: modes of the "
-                    "unknown's space u.space, or of a field u.space.sub(name)"
+                    "unknown's space problem.u.space, or of a field problem.u.space.sub(name)"
                 )

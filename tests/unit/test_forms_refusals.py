@@ -66,6 +66,7 @@ RESIDUALS = {
     "no integrals": (lambda: ufl.Form([]), "zero: it has no integrals"),
     "difference of equal forms": (lambda: u * v * dx - u * v * dx, "the form is zero"),
     "no form": (lambda: u * v, "of type Product; expected a ufl.Form"),
+    "several forms": (lambda: [u * v * dx, v * dx], "is a list of 2; expected one form, the sum of those of all equations"),
     "equation": (lambda: u * v * dx == 0, "is an equation; expected a form: write F instead of F == 0"),
     "functional": (lambda: u * dx, "has 0 arguments; expected one test function"),
     "bilinear form": (lambda: u * du * v * dx, "has 2 arguments.*replace the trial function by the unknown"),

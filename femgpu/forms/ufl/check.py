@@ -32,6 +32,8 @@ def check_form(form: Any, num_arguments: int, what: str) -> None:
         raise FormError(f"{what} is an equation; expected a form: write F instead of F == 0")
     if isinstance(form, ufl.ZeroBaseForm) or (isinstance(form, ufl.Form) and form.empty()):
         raise FormError(f"{what} is zero: it has no integrals")
+    if isinstance(form, list | tuple):
+        raise FormError(f"{what} is a {type(form).__name__} of {len(form)}; expected one form, the sum of those of all equations")
     if not isinstance(form, ufl.Form):
         raise FormError(f"{what} is of type {type(form).__name__}; expected a ufl.Form, an integrand times dx")
     if all(isinstance(integral.integrand(), ufl.classes.Zero) for integral in form.integrals()):
