@@ -144,6 +144,8 @@ def run_tune(arguments: argparse.Namespace, rest: list[str]) -> int:
     """Runs a script with its plans measured; takes winners from a file before, and writes them to one after."""
     if not (arguments.script or arguments.export or arguments.taken):
         raise OptionError("tune: nothing to do; expected a script, --import FILE or --export FILE")
+    if late := [word for word in arguments.options if word.partition("=")[0] in ("--import", "--export")]:
+        raise OptionError(f"tune: {late[0]} behind the script {arguments.script}, whose own it would be; expected it before")
     _initialise([*arguments.options, "-femgpu_tune", "measure"], program=arguments.script or "femgpu")
     from femgpu.warmup import tune
 

@@ -177,7 +177,14 @@ def _what(tools: Tools, target: str, term: Term, pointwise: Pointwise, plan: Pla
     """Everything but the device that decides about a winner, as text: femgpu, function, elements, what options ask of plans."""
     settings, limits = tools.settings, tools.runtime.device.limits
     work = make_work(term, "action" if target == "transposed" else target, pointwise, tools.masked)
-    asked = (settings.first_schedule, settings.precision, settings.geometry, scatter_mode(settings, limits), settings.qdata)
+    asked = (
+        settings.tune_best,
+        settings.first_schedule,
+        settings.precision,
+        settings.geometry,
+        scatter_mode(settings, limits),
+        settings.qdata,
+    )
     return json.dumps([VERSION, target, asdict(work), plan.geometry, pointwise.body, asked], sort_keys=True, default=_plain)
 
 

@@ -89,8 +89,17 @@ class Device:
 
     @property
     def kind(self) -> dict[str, str]:
-        """What measurements are stored for: all devices of a kind with the same driver."""
-        return {"platform": self.platform, "device": self.name, "driver": self.driver}
+        """What measurements are stored for: all devices of a kind with as many units and the same driver.
+
+        PoCL's name says nothing of the number of cores; what it is asked besides counts, too.
+        """
+        flags = os.environ.get("POCL_EXTRA_BUILD_FLAGS", "")
+        return {
+            "platform": self.platform,
+            "device": self.name,
+            "units": str(self.units),
+            "driver": f"{self.driver} {flags}".strip(),
+        }
 
     def stored_rates(self) -> dict[str, Any] | None:
         """What `store_rates` kept; None: nothing."""

@@ -55,7 +55,9 @@ class DirichletBC:
             )
         entries = space.entry_components
         if component is not None and component not in range(len(entries)):
-            raise DataError(f"component {component!r} of a space with {len(entries)} components; they count from 0")
+            raise DataError(
+                f"component {component!r} of a space with {len(entries)} components; they count from 0, those of tensors row by row"
+            )
         self.space = space
         self.value = value
         self.region = region
@@ -69,7 +71,8 @@ class DirichletBC:
         if self._expression is None and not self._is_unknown_like(value):
             points = self._current_points()
             with collective(space.mesh.mpi):
-                self._components(shaped_values(value, points, self._shape, _WHAT))
+                values = shaped_values(value, points, self._shape, _WHAT)
+            self._components(values)
 
     def _lower(self) -> ExpressionValues | None:
         """The value where it is an expression, and not simply entries of a vector like the unknown's."""
@@ -135,12 +138,12 @@ class DirichletBC:
             return self._expression_values(self._expression)
         points = self._current_points()
         with collective(space.mesh.mpi):
-            values = self._components(node_values(self.value, points, self._shape, _WHAT))
-        return values.ravel()
+            values = node_values(self.value, points, self._shape, _WHAT)
+        return self._components(values).ravel()
 
     def _components(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """(num_nodes, num_comp) the stored components of values, or the one that is prescribed."""
-        return self.space.field.stored(values, _WHAT) if self.component is None else values
+        """(num_nodes, num_comp) the stored components of values, or the one that is prescribed; collective."""
+        return self.space.stored([values], _WHAT)[0] if self.component is None else values
 
     def _expression_values(self, expression: ExpressionValues) -> npt.NDArray[np.float64]:
         """(num_rows,) values of an expression at `local_rows`; collective."""

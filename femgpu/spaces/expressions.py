@@ -97,12 +97,16 @@ def write_nodal(
     """
     snapshot = source.read()
     places = np.arange(space.num_comp) if components is None else np.array(components)
+    nodes, parts = [], []
     with collective(space.mesh.mpi):
         for block, element, offsets in zip(space.mesh.blocks, space.field.elements, space.field.offsets, strict=True):
             chosen = np.arange(block.num_cells) if cells is None else cells[block.index]
             values = snapshot.at(block, element.nodes, chosen)
             _check_finite(values, block, element.nodes, chosen, what)
-            local[offsets[chosen][:, :, None] + places] = values if components else space.field.stored(values, what)
+            nodes.append(offsets[chosen])
+            parts.append(values)
+    for positions, values in zip(nodes, parts if components else space.stored(parts, what), strict=True):
+        local[positions[:, :, None] + places] = values
 
 
 def _check_finite(values: Any, block: Block, nodes: Any, cells: Any, what: str) -> None:

@@ -12,10 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from femgpu.element import LagrangeElement
-from femgpu.errors import DataError
-
-# Entries of tensors that differ by this part of the largest one are taken for equal.
-_ROUNDING = 1e-10
 
 
 @cache
@@ -88,29 +84,6 @@ class Field:
     def continuous(self) -> bool:
         """Whether neighbouring cells share nodes."""
         return self.elements[0].continuous
-
-    def stored(self, values: npt.NDArray[np.float64], what: str) -> npt.NDArray[np.float64]:
-        """The stored components (..., num_comp) of values (..., prod(shape)).
-
-        Args:
-            values: entries counted row by row.
-            what: names them in messages.
-
-        Raises:
-            DataError: for tensors that are not symmetric, where the field's are.
-        """
-        if not self.symmetric:
-            return values
-        tensors = values.reshape(-1, *self.shape)
-        with np.errstate(invalid="ignore"):
-            differences = np.abs(tensors - tensors.transpose(0, 2, 1))
-        if (differences > _ROUNDING * np.abs(tensors).max(initial=0.0)).any():
-            node, i, j = np.unravel_index(differences.argmax(), differences.shape)
-            raise DataError(
-                f"{what} are not symmetric: entries ({i}, {j}) and ({j}, {i}) are {tensors[node, i, j]} and "
-                f"{tensors[node, j, i]}; expected symmetric tensors, ufl.sym(...) of others, or a space without symmetry=True"
-            )
-        return values[..., np.unique(self.entry_components, return_index=True)[1]]
 
     def dofs(self, block: int, cells: slice | npt.NDArray = slice(None)) -> npt.NDArray[np.int32]:
         """(num_cells, num_basis * num_comp) positions in the L-vector of the dofs of a block's cells, components fastest."""

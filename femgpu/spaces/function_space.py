@@ -26,7 +26,7 @@ _REMEDIES = {
         "femgpu.constant_modes(V)), for a Lagrange multiplier of c . u = m two solves, A x = b and A y = c: u = x - y (c . x - "
         "m) / (c . y); for a known number femgpu.Constant"
     ),
-    ("Bubble", "B", "enriched"): (
+    ("Bubble", "bubble", "B", "enriched", "Mini", "MINI"): (
         "bubbles alone are no space of femgpu's: take 'P+B', which has them beside Lagrange functions: FunctionSpace(dm, 'P+B', 1)"
     ),
     ("Quadrature", "QE"): (

@@ -32,9 +32,10 @@ def interpolate(local: npt.NDArray[np.float64], space: SingleSpace, source: Any,
         return
     positions, points = space.nodes()
     with collective(space.mesh.mpi):
-        values = space.field.stored(node_values(source, points, space.value_shape, what), what)
-        for component in range(space.num_comp):
-            local[positions + component] = values[:, component]
+        values = node_values(source, points, space.value_shape, what)
+    (values,) = space.stored([values], what)
+    for component in range(space.num_comp):
+        local[positions + component] = values[:, component]
 
 
 def node_values(source: Any, points: npt.NDArray[np.float64], shape: tuple[int, ...], what: str) -> npt.NDArray[np.float64]:

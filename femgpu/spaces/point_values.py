@@ -135,7 +135,7 @@ def interpolate_between(local: npt.NDArray[np.float64], space: SingleSpace, sour
                 f"{len(missing)} of {len(points)} nodes of {name} lie outside of the mesh of the source, {source.name}, the first "
                 f"at {points[missing[0]].tolist()}; expected a mesh within that one, or outside='keep'"
             )
-        taken = space.field.stored(values[inside][:, origin.entry_components], f"values of {name}, those of {source.name},")
+    (taken,) = space.stored([values[inside][:, origin.entry_components]], f"values of {name}, those of {source.name},")
     for component in range(space.num_comp):
         local[positions[inside] + component] = taken[:, component]
 

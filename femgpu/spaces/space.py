@@ -11,17 +11,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import ufl
+from mpi4py import MPI
 from petsc4py import PETSc
 
 from femgpu import petsc_c
 from femgpu.element import CELL_NAMES
-from femgpu.errors import MeshError, alive
+from femgpu.errors import DataError, MeshError, alive
 from femgpu.mesh import Mesh
 from femgpu.mesh.geometry import chunks
 from femgpu.spaces.field import Field
 from femgpu.spaces.numbering import Numbering
 from femgpu.spaces.storage import Storage, WideStorage
 from femgpu.spaces.ufl_element import UFLLagrange
+
+# Entries of tensors are taken for equal that differ by this part of the largest one; and by so much anyway, roundings of one.
+_ROUNDING, _NOISE = 1e-10, 2e-15
 
 _ufl_meshes: weakref.WeakKeyDictionary[Mesh, ufl.Mesh] = weakref.WeakKeyDictionary()
 _meshes: weakref.WeakValueDictionary[int, Mesh] = weakref.WeakValueDictionary()
@@ -253,6 +257,34 @@ class SingleSpace(Space):
                     where[rows] = block.physical_points(element.nodes, cells[part])[inside]
                     present[rows] = True
         return (positions, where) if present.all() else (positions[present], where[present])
+
+    def stored(self, parts: Sequence[npt.NDArray[np.float64]], what: str) -> list[npt.NDArray[np.float64]]:
+        """The stored components (..., num_comp) of values (..., prod(value_shape)), in as many parts as may be; collective.
+
+        Args:
+            parts: entries counted row by row.
+            what: names them in messages.
+
+        Raises:
+            DataError: on all ranks, for tensors that are not symmetric, where the space's are.
+        """
+        if not self.field.symmetric:
+            return list(parts)
+        tensors = [part.reshape(-1, *self.field.shape) for part in parts]
+        with np.errstate(invalid="ignore"):
+            differences = [tensor - tensor.transpose(0, 2, 1) for tensor in tensors]
+        # Of all ranks: where tensors are zero but for rounding, their own size tells nothing.
+        most, largest = (
+            self.mesh.mpi.allreduce(max((float(np.abs(array).max(initial=0.0)) for array in arrays), default=0.0), op=MPI.MAX)
+            for arrays in (differences, tensors)
+        )
+        if most > _ROUNDING * largest + _NOISE:
+            raise DataError(
+                f"{what} are not symmetric: entries (i, j) and (j, i) differ by up to {most}, where the largest is {largest}; "
+                "expected symmetric tensors, ufl.sym(...) of others, or a space without symmetry=True"
+            )
+        first = np.unique(self.field.entry_components, return_index=True)[1]
+        return [part[..., first] for part in parts]
 
     def _only(self, entries: tuple[Any, ...]) -> Any:
         if len(entries) != 1:

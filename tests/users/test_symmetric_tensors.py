@@ -353,3 +353,19 @@ def test_on_ranks(folder):
     femgpu.write(folder / "u.h5", u)
     again = femgpu.io.read_h5(folder / "u.h5")[1]["u"]
     np.testing.assert_allclose(again.evaluate(X), u.evaluate(X), rtol=1e-14)
+
+
+@pytest.mark.parallel([1, 3])
+def test_rounding_is_no_asymmetry():
+    """Where a rank's tensors, or all of them, are zero but for rounding; a rank's asymmetry ends all ranks."""
+    dm = random_mesh("triangle", (4, 3), 5, comm=PETSc.COMM_WORLD)
+    S, x = femgpu.Function(spaces(dm, "DG", 1)[0]), femgpu.coordinates(dm)
+    M = (3 + x[0]) * ufl.as_matrix([[2, 0.3], [0.7, 1.1]])
+    noise = dot(M, ufl.inv(M)) - ufl.Identity(2)
+    for scale in (1.0, 1e9, 0.0):
+        left = ufl.conditional(ufl.lt(x[0], 0.2), 1.0, 0.0)
+        S.interpolate(scale * (left * ufl.Identity(2) + (1 - left) * noise) + (noise if scale == 0 else 0 * noise))
+        assert np.isfinite(S.vec.norm())
+    for wrong in (left * M, lambda x: (x[0] < 0.2) * np.reshape([0, 1, 2, 0], (4, 1))):
+        with pytest.raises(DataError, match="are not symmetric"):
+            S.interpolate(wrong)
