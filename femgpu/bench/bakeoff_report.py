@@ -13,7 +13,6 @@ from femgpu.bench.peers import SOURCE
 from femgpu.bench.report import Timings
 from femgpu.model import Ceiling
 from femgpu.model.bakeoff import PROBLEMS, Bakeoff
-from femgpu.model.ceilings import CPU
 from femgpu.model.tets import TETS, Tets
 
 # What is timed, by name.
@@ -96,7 +95,7 @@ class Result(Timings):
     """
 
     bandwidth: float
-    ceiling: Ceiling = CPU
+    ceiling: Ceiling
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per timing, for the CSV file."""

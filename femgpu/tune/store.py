@@ -38,7 +38,7 @@ def load(kind: Mapping[str, str], what: str) -> Winner | None:
     """The winner for a work on a kind of device; None where none is stored.
 
     Args:
-        kind: platform, device and driver.
+        kind: `Device.kind`: platform, device, its units and driver.
         what: everything that decides about it, as text.
     """
     return _winner(load_record(_file(kind, what)) or {})
@@ -105,4 +105,4 @@ def _winner(record: Mapping[str, Any]) -> Winner | None:
 
 
 def _words(kind: Mapping[str, str]) -> str:
-    return f"{kind['device']} ({kind['platform']}, driver {kind['driver']})"
+    return f"{kind['device']} ({kind['platform']}, {kind['units']} units, driver {kind['driver']})"

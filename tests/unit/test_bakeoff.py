@@ -18,6 +18,7 @@ from femgpu.element import LagrangeElement
 from femgpu.errors import DataError, OptionError, PlanError
 from femgpu.forms import bilinear_form
 from femgpu.model.bakeoff import PROBLEMS, roofline
+from femgpu.model.ceilings import CPU
 from femgpu.model.tets import TETS
 from femgpu.operators import make_terms
 from femgpu.options import Settings
@@ -210,7 +211,7 @@ def test_the_table_judges_the_best():
         for degree, rates in ((1, (1, 0.9)), (2, (4, 2)), (4, (1, 2)))
         for way, ratio in zip(("default", "stored"), rates, strict=True)
     ]  # fmt: skip
-    lines = Result("a device", "double", timings, ["bp1: something refused"], 1e12).text().splitlines()
+    lines = Result("a device", "double", timings, ["bp1: something refused"], 1e12, CPU).text().splitlines()
     assert lines[4].split()[2:5] == ["71.1", "35.5", "71.1"] and [line.endswith("reached") for line in lines[3:6]] == [
         False,
         True,

@@ -325,12 +325,14 @@ def test_winners_go_to_files_and_back(cache, tmp_path, capsys, monkeypatch):
         ("[]", "damaged, or no such file"),
         (caches.sealed(record | {"winners": elsewhere}), "damaged, or no such file"),
         (caches.sealed(record | {"kind": kind | {"device": "another"}}), "measured on another"),
+        (caches.sealed(record | {"kind": kind | {"units": "99"}}), ", 99 units, driver"),
     ):
         path.write_text(wrong)
         assert main(["tune", "--import", str(path)]) == 1
         assert said in capsys.readouterr().err
     assert main(["tune", "--import", str(tmp_path / "none")]) == 1 and "cannot be read" in capsys.readouterr().err
     assert main(["tune"]) == 1 and "nothing to do" in capsys.readouterr().err
+    assert main(["tune", "a.py", "--export", str(path)]) == 1 and "--export behind the script a.py" in capsys.readouterr().err
     assert main(["tune", str(tmp_path / "none.py")]) == 1 and "no such file" in capsys.readouterr().err
     assert len(list(cache.iterdir())) == 1
     path.write_text(text)
