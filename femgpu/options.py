@@ -73,6 +73,7 @@ OPTIONS = (
     Option("femgpu_tune", str, "off", "the choice among all plans: by a model, or by measurements, once for a form on a device",
            ("off", "model", "measure")),
     Option("femgpu_tune_best", int, 9, "plans that are measured for each term, the best by the model", minimum=1, maximum=_MOST),
+    Option("femgpu_reorder", bool, True, "numbers the dofs of neighbouring cells side by side (continuous, degree 2 and 3)"),
     Option("femgpu_device", str, "", "index of the device, or a part of its name; default: node-local rank modulo devices"),
     Option("femgpu_jacobian", str, "matfree", "the Jacobian that KSP multiplies with", ("matfree", "assembled")),
     Option("femgpu_pmat", str, "auto", "what the preconditioner sees; auto: assembled when the PC needs entries",
@@ -118,6 +119,7 @@ class Settings:
     qdata: str = "auto"
     tune: str = "off"
     tune_best: int = 9
+    reorder: bool = True
     device: str = ""
     jacobian: str = "matfree"
     pmat: str = "auto"
@@ -191,6 +193,18 @@ def read(prefix: str = "") -> Settings:
     if settings.deterministic and settings.scatter == "atomic":
         raise OptionError("-femgpu_deterministic forbids -femgpu_scatter atomic; use -femgpu_scatter gather, or leave it out")
     return settings
+
+
+def flag(name: str) -> bool:
+    """The value of one option without a prefix, for what no problem is there yet.
+
+    Raises:
+        OptionError: for an illegal value.
+    """
+    from petsc4py import PETSc
+
+    database, option = PETSc.Options(), _BY_NAME[name]
+    return bool(_value(option, name, database) if database.hasName(name) else option.default)
 
 
 @cache

@@ -23,6 +23,7 @@ from femgpu.errors import DataError
 from femgpu.mesh import Mesh
 from femgpu.mesh.block import Block
 from femgpu.mesh.geometry import always_affine
+from femgpu.mesh.locality import side_by_side, wins
 from femgpu.spaces.field import Field
 from femgpu.spaces.function_space import FunctionSpace
 from femgpu.spaces.numbering import Numbering
@@ -71,7 +72,12 @@ class Grid(Mesh):
         return Block(0, self.cell, everything, element, self.coords, self.offsets(element), affine)
 
     def offsets(self, element: LagrangeElement) -> npt.NDArray[np.int32]:
-        """(num_cells, num_basis) numbers of the nodes of continuous elements, int32."""
+        """(num_cells, num_basis) numbers of the nodes of continuous elements, int32, those of femgpu's spaces."""
+        offsets = self.along_axes(element)
+        return side_by_side(offsets) if wins(element.degree) else offsets
+
+    def along_axes(self, element: LagrangeElement) -> npt.NDArray[np.int32]:
+        """The numbers that PETSc gives the nodes of its boxes."""
         return _offsets(self.counts, element)
 
     @property

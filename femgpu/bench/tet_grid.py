@@ -1,7 +1,8 @@
 """The bent box of `grid.py` in tetrahedra, six of them in each hexahedron (Kuhn's split), as arrays.
 
-Dofs are numbered by their places in the lattice of all nodes, x fastest, cells by the hexahedron that they are in: a user's mesh,
-whose numbers come from PETSc, has neither these numbers nor others that kernels could know; a test compares both but for that.
+Dofs are numbered by their places in the lattice of all nodes, x fastest, those of degree 2 and 3 block by block (`mesh.locality`),
+cells by the hexahedron that they are in. A user's mesh has neither these numbers nor others that kernels could know; a test
+compares both but for that.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class TetGrid(Grid):
         corners = self.coords[self.blocks[0].coord_dofs]
         return float(np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1])).sum() / 6)
 
-    def offsets(self, element: LagrangeElement) -> npt.NDArray[np.int32]:
-        """(num_cells, num_basis) numbers of the nodes, int32: those of the hexahedron's first corner and of the node within it."""
+    def along_axes(self, element: LagrangeElement) -> npt.NDArray[np.int32]:
+        """(num_cells, num_basis) places of the nodes: that of the hexahedron's first corner and that of the node within it."""
         degree = element.degree
         x, y, _ = (count * degree + 1 for count in self.counts)
         steps = np.array([1, x, x * y])

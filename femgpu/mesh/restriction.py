@@ -1,6 +1,7 @@
 """Where the dofs of every cell stand in the local vector: the section of named Lagrange fields, and their offsets.
 
-On meshes of one simplex or tensor type the section is that of PETSc's finite elements, which the DM gets. PETSc's sections give
+On meshes of one simplex or tensor type the section is that of PETSc's finite elements, which the DM gets; that of one continuous
+field of degree 2 or 3 has its dofs in an order of femgpu's (`locality`, `-femgpu_reorder`). PETSc's sections give
 all points of a dimension the same number of dofs, which is wrong on prisms and mixed meshes, silently so on the latter, and PETSc
 has no elements with bubbles: there the section is femgpu's own, with dofs by the type of each point. Offsets are femgpu's own
 everywhere (`cell_dofs`).
@@ -16,11 +17,14 @@ import numpy.typing as npt
 from mpi4py import MPI
 from petsc4py import PETSc
 
-from femgpu.element import LagrangeElement
+from femgpu import options
+from femgpu.element import LagrangeElement, reference_cell
 from femgpu.errors import FormError, collective
 from femgpu.mesh.cell_dofs import PointDofs, cell_dofs, type_dofs
 from femgpu.mesh.coordinates import point_dofs, section_offsets
+from femgpu.mesh.locality import local_order, wins
 from femgpu.mesh.mesh import Mesh
+from femgpu.mesh.topology import TYPE_NAMES
 
 # One array per block of the mesh, (num_cells, num_basis) int32: positions of component 0, the other components follow it.
 Offsets = tuple[npt.NDArray[np.int32], ...]
@@ -85,7 +89,13 @@ def set_fields(mesh: Mesh, dm: PETSc.DMPlex, fields: Sequence[FieldShape]) -> tu
     if not of_petsc:
         dm.setLocalSection(_section(dm, topology.types, table, fields))
     sizes = table.sum(axis=1, dtype=np.int32)[topology.types]
-    starts = np.cumsum(sizes, dtype=np.int32)
+    order: slice | npt.NDArray[np.int32] = slice(None)
+    only = fields[0] if len(fields) == 1 else None
+    if only and of_petsc and only.continuous and wins(only.degree) and options.flag("femgpu_reorder"):
+        order = points = local_order(topology, sizes > 0)
+        dm.setLocalSection(_ordered_section(dm, cells[0], table, only, points))
+    starts = np.empty_like(sizes)
+    starts[order] = np.cumsum(sizes[order], dtype=np.int32)
     starts -= sizes
     before = (np.cumsum(table, axis=1) - table).astype(np.int32)
     firsts = [starts + before[topology.types, number] if before[:, number].any() else starts for number in range(len(fields))]
@@ -151,6 +161,21 @@ def given_section(mesh: Mesh, dm: PETSc.DMPlex, element: LagrangeElement, num_co
                 f"{element.degree} with {num_comp} components; expected the section of that field"
             )
     return tuple(cell_dofs(topology, element.cell, [PointDofs(element, num_comp, first)])), section.getStorageSize()
+
+
+def _ordered_section(
+    dm: PETSc.DMPlex, cell: str, table: npt.NDArray[np.int64], field: FieldShape, order: npt.NDArray[np.int32]
+) -> PETSc.Section:
+    """The section of one field on a mesh of one cell type, its dofs in an order of points."""
+    reference = reference_cell(cell)
+    # In the plane the facets are the edges.
+    kinds = {0: "point", 1: "interval", reference.dim - 1: reference.facet_cells[0], reference.dim: cell}
+    dofs = [int(table[TYPE_NAMES.index(kinds[dim])].sum()) for dim in range(reference.dim + 1)]
+    # The DM has the field's finite element, which says how dofs turn with the parts of cells that they lie on.
+    permutation = PETSc.IS().createGeneral(order, comm=PETSc.COMM_SELF)
+    section = dm.createSection([field.num_comp], dofs, perm=permutation)
+    section.setFieldName(0, field.name)
+    return section
 
 
 def _section(

@@ -1,7 +1,7 @@
 """Function spaces, functions, constants and boundary conditions: where UFL and petsc4py meet."""
 
 from femgpu.spaces.boundary import DirichletBC
-from femgpu.spaces.cell_quantities import CELL_MAPS, CELL_QUANTITIES, cell_quantity
+from femgpu.spaces.cell_quantities import CELL_MAPS, CELL_QUANTITIES, FACET_QUANTITIES, cell_quantity, facet_directions
 from femgpu.spaces.constant import Constant
 from femgpu.spaces.field import Field
 from femgpu.spaces.function import Function, SubFunction, fields_of
@@ -19,6 +19,7 @@ __all__ = [
     "CELL_QUANTITIES",
     "Constant",
     "DirichletBC",
+    "FACET_QUANTITIES",
     "Field",
     "Function",
     "FunctionSpace",
@@ -33,6 +34,7 @@ __all__ = [
     "cell_quantity",
     "constant_modes",
     "coordinates",
+    "facet_directions",
     "fields_of",
     "injection",
     "is_rate",

@@ -1,5 +1,6 @@
 """femgpu's offsets against PETSc's own, bit for bit."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,29 @@ def test_offsets_are_petscs():
             check(mesh, [FieldShape("velocity", 1, num_comp=2), FieldShape("p", 1)])
 
 
+@parallel
+def test_dofs_of_neighbours_stand_side_by_side(set_options):
+    """Section and offsets agree, they permute PETSc's default numbers, and what is new in each 32 cells follows each other."""
+    for cell in CELLS:
+        for (mesh, _), degree in itertools.product(meshes(cell), (2, 3)):
+            field = FieldShape("u", degree, num_comp=2)
+            check(mesh, [field])
+            [(found,)], size = set_fields(mesh, mesh.clone_dm(), [field])
+            set_options(femgpu_reorder="no")
+            [(plain,)], same = set_fields(mesh, mesh.clone_dm(), [field])
+            check(mesh, [field])
+            set_options(femgpu_reorder="yes")
+            assert size == same
+            dofs, places = np.unique(plain, return_index=True)
+            np.testing.assert_array_equal(np.sort(found.ravel()[places]), dofs)
+            if mesh.has_petsc_elements:
+                last = np.maximum.accumulate(np.append(found.max(axis=1), -1))
+                starts = [found[first : first + 32] for first in range(0, len(found), 32)]
+                for number, block in enumerate(starts):
+                    fresh = np.unique(block[block > (last[32 * number - 1] if number else -1)])
+                    np.testing.assert_array_equal(np.diff(fresh), 2)
+
+
 @pytest.mark.parametrize("cell, degree, shape", [("triangle", 4, (2,)), ("tetrahedron", 3, ()), ("hexahedron", 3, (3,))])
 def test_vectors_are_those_of_the_dm(cell, degree, shape, tmp_path):
     V = FunctionSpace(random_mesh(cell, COUNTS[reference_cell(cell).dim], 3, comm=PETSc.COMM_SELF), "Lagrange", degree, shape)
@@ -79,8 +103,9 @@ def test_random_meshes_turn_parts_in_all_ways(cell):
 
 
 @parallel
-def test_offsets_of_a_users_section():
+def test_offsets_of_a_users_section(set_options):
     """Of degree 3, too: PETSc's own offsets are wrong there, because a section made by hand knows no orientations."""
+    set_options(femgpu_reorder=False)
     for cell in CELLS:
         mesh = Mesh.of(random_mesh(cell, COUNTS[reference_cell(cell).dim], 5, turned=True))
         mesh.dm.createLabel("marker")

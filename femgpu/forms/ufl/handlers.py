@@ -17,10 +17,10 @@ from ufl.sobolevspace import H1
 from femgpu.errors import FormError
 from femgpu.forms.records import components
 from femgpu.forms.ufl.check import simple_elements
-from femgpu.forms.ufl.geometry import DEFINITIONS
+from femgpu.forms.ufl.geometry import DEFINED, mesh_on
 from femgpu.forms.ufl.linear import Slot, Value
 from femgpu.forms.ufl.show import show
-from femgpu.spaces import CELL_MAPS, CELL_QUANTITIES, mesh_of
+from femgpu.spaces import CELL_MAPS, CELL_QUANTITIES
 from femgpu.spaces.ufl_element import components_of
 
 if TYPE_CHECKING:
@@ -195,10 +195,7 @@ def _normal(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
 
 def _cell_quantity(walk: Walk, e: Any, comp: Component, env: Indices) -> Value:
     walk.check_domain(e)
-    name, mesh = type(e).__name__, mesh_of(walk.domain)
-    if mesh is None:
-        raise FormError(f"{name} on {walk.domain}, which is not a mesh of femgpu's: {show(e)}; take all spaces from femgpu")
-    quantity = walk.inputs.cell_quantity(mesh, name)
+    quantity = walk.inputs.cell_quantity(mesh_on(walk.domain, e), type(e).__name__)
     quantity = (*quantity, 1) if walk.in_second(e, False) else quantity
     return walk.graph.input(quantity, _flat(comp, e.ufl_shape))
 
@@ -246,7 +243,7 @@ FUNCTIONS = {
     classes.AndCondition: "&&", classes.OrCondition: "||", classes.NotCondition: "!",
 }  # fmt: skip
 
-_QUANTITIES = ("SpatialCoordinate", "FacetNormal", *CELL_QUANTITIES, *CELL_MAPS, *(kind.__name__ for kind in DEFINITIONS))
+_QUANTITIES = ("SpatialCoordinate", "FacetNormal", *CELL_QUANTITIES, *CELL_MAPS, *(kind.__name__ for kind in DEFINED))
 
 HANDLERS: dict[type, Handler] = {
     classes.Zero: _zero,
@@ -273,7 +270,7 @@ HANDLERS: dict[type, Handler] = {
     classes.SpatialCoordinate: _coordinate,
     classes.FacetNormal: _normal,
     **{getattr(classes, name): _cell_quantity for name in (*CELL_QUANTITIES, *CELL_MAPS)},
-    **{kind: _defined_quantity for kind in DEFINITIONS},
+    **{kind: _defined_quantity for kind in DEFINED},
     classes.ReferenceGrad: _derivative_of_geometry,
     classes.GeometricQuantity: _geometry,
     classes.BesselFunction: _bessel,
