@@ -132,8 +132,7 @@ def _write_function(layout: MeshLayout, u: Function | SubFunction) -> None:
     kind = [space.field.degree, number, *space.value_shape]
     layout.writer.write_first(f"{_KINDS}/{u.name}", np.array(kind, np.int32))
     section_dm = mesh.clone_dm()
-    shape = FieldShape(u.name, space.field.degree, space.field.continuous, space.num_comp, space.field.bubble)
-    [offsets], num_local = set_fields(mesh, section_dm, [shape])
+    [offsets], num_local = set_fields(mesh, section_dm, [_shape(u)])
     values = np.zeros(num_local)
     copy_nodes(u.local_array(), space.field.offsets, values, offsets, space.num_comp)
     local, vec = section_dm.createLocalVec(), section_dm.createGlobalVec()
@@ -151,12 +150,22 @@ def _read_function(
         symmetric, family = divmod(number, len(_FAMILIES))
         spaces[kind] = FunctionSpace(dm, _FAMILIES[family], degree, tuple(shape), bool(symmetric))
     u = Function(spaces[kind], name=name)
-    u.set_local(_read_local(viewer, dm, sf, name))
+    space = u.space
+    [offsets], _ = set_fields(space.mesh, space.mesh.clone_dm(), [_shape(u)])
+    values = np.zeros(space.num_local)
+    copy_nodes(_read_local(viewer, dm, sf, name), offsets, values, space.field.offsets, space.num_comp)
+    u.set_local(values)
     return u
 
 
+def _shape(u: Function | SubFunction) -> FieldShape:
+    """The field in a section of its own, numbered along the points as files are."""
+    field = u.space.field
+    return FieldShape(u.name, field.degree, field.continuous, u.space.num_comp, field.bubble)
+
+
 def _read_local(viewer: PETSc.ViewerHDF5, dm: PETSc.DMPlex, sf: PETSc.SF, name: str) -> NDArray[np.float64]:
-    """(num_local,) values; sections are numbered along the points, so this is the L-vector of an equal space here."""
+    """(num_local,) values; the section that is read is numbered along the points."""
     section_dm = dm.clone()
     section_dm.setName(name)
     _, local_sf = dm.sectionLoad(viewer, section_dm, sf)

@@ -1,7 +1,7 @@
 """Where the dofs of every cell stand in the local vector: the section of named Lagrange fields, and their offsets.
 
 On meshes of one simplex or tensor type the section is that of PETSc's finite elements, which the DM gets; that of one continuous
-field of degree 2 or 3 has its dofs in an order of femgpu's (`locality`, `-femgpu_reorder`). PETSc's sections give
+field of degree 2 or 3 may have its dofs in an order of femgpu's (`locality`). PETSc's sections give
 all points of a dimension the same number of dofs, which is wrong on prisms and mixed meshes, silently so on the latter, and PETSc
 has no elements with bubbles: there the section is femgpu's own, with dofs by the type of each point. Offsets are femgpu's own
 everywhere (`cell_dofs`).
@@ -17,7 +17,6 @@ import numpy.typing as npt
 from mpi4py import MPI
 from petsc4py import PETSc
 
-from femgpu import options
 from femgpu.element import LagrangeElement, reference_cell
 from femgpu.errors import FormError, collective
 from femgpu.mesh.cell_dofs import PointDofs, cell_dofs, type_dofs
@@ -55,13 +54,15 @@ class FieldShape:
         return LagrangeElement(cell, self.degree, self.continuous, bubble=self.bubble)
 
 
-def set_fields(mesh: Mesh, dm: PETSc.DMPlex, fields: Sequence[FieldShape]) -> tuple[list[Offsets], int]:
+def set_fields(mesh: Mesh, dm: PETSc.DMPlex, fields: Sequence[FieldShape], reorder: bool = False) -> tuple[list[Offsets], int]:
     """Gives a DM the section of several fields; collective.
 
     Args:
         mesh: the mesh.
         dm: a DM made by `mesh.clone_dm`, without fields.
         fields: the fields, in the order of the section's.
+        reorder: whether dofs of neighbouring cells are to stand side by side (`locality`) where that pays and there is one field;
+            else they stand in the order of the points.
 
     Returns:
         For each field the offsets of its blocks, all into the one local vector; and the length of that vector.
@@ -90,10 +91,9 @@ def set_fields(mesh: Mesh, dm: PETSc.DMPlex, fields: Sequence[FieldShape]) -> tu
         dm.setLocalSection(_section(dm, topology.types, table, fields))
     sizes = table.sum(axis=1, dtype=np.int32)[topology.types]
     order: slice | npt.NDArray[np.int32] = slice(None)
-    only = fields[0] if len(fields) == 1 else None
-    if only and of_petsc and only.continuous and wins(only.degree) and options.flag("femgpu_reorder"):
+    if reorder and of_petsc and len(fields) == 1 and fields[0].continuous and wins(fields[0].degree):
         order = points = local_order(topology, sizes > 0)
-        dm.setLocalSection(_ordered_section(dm, cells[0], table, only, points))
+        dm.setLocalSection(_ordered_section(dm, cells[0], table, fields[0], points))
     starts = np.empty_like(sizes)
     starts[order] = np.cumsum(sizes[order], dtype=np.int32)
     starts -= sizes

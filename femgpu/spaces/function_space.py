@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from petsc4py import PETSc
 
+from femgpu import options
 from femgpu.element import LagrangeElement
 from femgpu.errors import DataError, FormError, agree, collective
 from femgpu.mesh import Mesh
@@ -54,7 +55,7 @@ class FunctionSpace(SingleSpace):
 
     Attributes:
         mesh: the mesh.
-        dm: the DM with this space's section.
+        dm: the DM with this space's section, in which dofs of neighbouring cells stand side by side (`-femgpu_reorder`).
         fields: the one field.
         num_local: length of the L-vector.
 
@@ -88,7 +89,7 @@ class FunctionSpace(SingleSpace):
             agree(mesh.mpi, f"a space of {family}, degree {degree}, shape {shape}, symmetry {symmetry}", FormError)
             dm = mesh.clone_dm()
             field_shape = FieldShape("u", degree, continuous, max(entry_components(shape, symmetry)) + 1, bubble)
-            (offsets,), num_local = set_fields(mesh, dm, [field_shape])
+            (offsets,), num_local = set_fields(mesh, dm, [field_shape], options.flag("femgpu_reorder"))
         elements = tuple(LagrangeElement(block.cell, degree, continuous, bubble=bubble) for block in mesh.blocks)
         field = Field("u", 0, shape, elements, offsets, symmetric=symmetry)
         ufl_element = UFLLagrange(ufl_cell(mesh), degree, shape, continuous, symmetry, bubble)

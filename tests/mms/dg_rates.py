@@ -17,7 +17,7 @@ from petsc4py import PETSc  # noqa: E402
 import femgpu  # noqa: E402
 
 OPTIONS = {"ksp_type": "cg", "pc_type": "pbjacobi", "ksp_rtol": "1e-11", "ksp_max_it": "20000"}
-# Cells per direction of two meshes by degree: in the plane, of tetrahedra, of the others.
+# Cells per direction of two meshes, by dimension and degree.
 COUNTS = {
     2: {1: (16, 32), 2: (12, 24), 3: (8, 16)},
     "tetrahedron": {1: (8, 16), 2: (5, 10), 3: (4, 8)},
@@ -32,7 +32,8 @@ def poisson(dm, degree):
 
 
 def advection(dm, degree):
-    ts, u, exact = dg_advection.explicit(dm, degree)
+    # Steps whose errors do not show, at a rate of 3.
+    ts, u, exact = dg_advection.explicit(dm, degree, courant=2.0 if degree < 3 else 0.4)
     ts.setMaxTime(0.1)
     ts.solve(u.vec)
     return femgpu.error_norm(u, exact)
@@ -46,7 +47,7 @@ def main():
     for cell in ("triangle", "quadrilateral", "tetrahedron", "hexahedron", "prism"):
         dim = 2 if cell in ("triangle", "quadrilateral") else 3
         for degree in (1, 2, 3):
-            counts = COUNTS.get(cell, COUNTS[dim])[degree]
+            counts = COUNTS[dim][degree]
             row = [f"| {cell} | {degree} | {counts[0]}, {counts[1]} |"]
             for solve in (poisson, advection):
                 errors = [solve(femgpu.mesh.box((count,) * dim, cell), degree) for count in counts]

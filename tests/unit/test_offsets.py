@@ -29,9 +29,9 @@ def meshes(cell):
     yield Mesh.of(refine(box((2, 1, 1)[: len(counts)], cell))), (4,)
 
 
-def check(mesh, fields):
+def check(mesh, fields, reorder=False):
     dm = mesh.clone_dm()
-    offsets, size = set_fields(mesh, dm, fields)
+    offsets, size = set_fields(mesh, dm, fields, reorder)
     section = dm.getLocalSection()
     assert size == section.getStorageSize() == dm.createLocalVec().getLocalSize()
     dm.createCoordinateSpace(1, False, False)
@@ -53,26 +53,36 @@ def test_offsets_are_petscs():
 
 
 @parallel
-def test_dofs_of_neighbours_stand_side_by_side(set_options):
+def test_dofs_of_neighbours_stand_side_by_side():
     """Section and offsets agree, they permute PETSc's default numbers, and what is new in each 32 cells follows each other."""
     for cell in CELLS:
         for (mesh, _), degree in itertools.product(meshes(cell), (2, 3)):
             field = FieldShape("u", degree, num_comp=2)
-            check(mesh, [field])
-            [(found,)], size = set_fields(mesh, mesh.clone_dm(), [field])
-            set_options(femgpu_reorder="no")
-            [(plain,)], same = set_fields(mesh, mesh.clone_dm(), [field])
-            check(mesh, [field])
-            set_options(femgpu_reorder="yes")
+            check(mesh, [field], reorder=True)
+            (([(found,)], size), ([(plain,)], same)) = (set_fields(mesh, mesh.clone_dm(), [field], yes) for yes in (True, False))
             assert size == same
             dofs, places = np.unique(plain, return_index=True)
             np.testing.assert_array_equal(np.sort(found.ravel()[places]), dofs)
             if mesh.has_petsc_elements:
-                last = np.maximum.accumulate(np.append(found.max(axis=1), -1))
-                starts = [found[first : first + 32] for first in range(0, len(found), 32)]
-                for number, block in enumerate(starts):
-                    fresh = np.unique(block[block > (last[32 * number - 1] if number else -1)])
-                    np.testing.assert_array_equal(np.diff(fresh), 2)
+                last = -1
+                for first in range(0, len(found), 32):
+                    block = found[first : first + 32]
+                    fresh = np.unique(block[block > last])
+                    assert (np.diff(fresh) == 2).all() and (not len(fresh) or last < 0 or fresh[0] == last + 2)
+                    last = max(last, block.max())
+
+
+@parallel
+@pytest.mark.parametrize("family, degree", [("P", 2), ("P", 3), ("P", 4), ("DG", 2)])
+def test_the_option_says_whether(set_options, family, degree):
+    dm = random_mesh("tetrahedron", (3, 3, 3), 3)
+    found = []
+    for value in ("yes", "no"):
+        set_options(femgpu_reorder=value)
+        found.append(FunctionSpace(dm, family, degree).offsets)
+    [(plain,)], _ = set_fields(Mesh.of(dm), Mesh.of(dm).clone_dm(), [FieldShape("u", degree, family == "P")])
+    np.testing.assert_array_equal(found[1], plain)
+    assert np.array_equal(*found) == (family == "DG" or degree == 4)
 
 
 @pytest.mark.parametrize("cell, degree, shape", [("triangle", 4, (2,)), ("tetrahedron", 3, ()), ("hexahedron", 3, (3,))])
@@ -103,9 +113,8 @@ def test_random_meshes_turn_parts_in_all_ways(cell):
 
 
 @parallel
-def test_offsets_of_a_users_section(set_options):
+def test_offsets_of_a_users_section():
     """Of degree 3, too: PETSc's own offsets are wrong there, because a section made by hand knows no orientations."""
-    set_options(femgpu_reorder=False)
     for cell in CELLS:
         mesh = Mesh.of(random_mesh(cell, COUNTS[reference_cell(cell).dim], 5, turned=True))
         mesh.dm.createLabel("marker")

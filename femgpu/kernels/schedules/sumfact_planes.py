@@ -65,11 +65,13 @@ class SumfactPlanePlan(SumfactPencilPlan):
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """The direction of each axis of the lattices: the axis across which nodes are loaded is the first direction.
+        """The direction of each axis of the lattices.
 
-        Items of a cell then have neighbouring nodes, whose numbers are neighbours more often than those of other cells.
+        Items count along the first direction, along which numbers are neighbours: at the points where numbers are stored there,
+        else at the nodes, whose dofs are neighbours more often than those of other cells. Both at once where nodes are the points.
         """
-        return (1, 2, 0) if self.turns else (1, 0, 2)
+        stores = self.work.num_state or (self.geometry == "stored" and not self.work.affine)
+        return (1, 2, 0) if self.turns and not stores else (1, 0, 2)
 
     def along_axes(self, width: int, *places: str) -> str:
         """The number, on a lattice of so many places per direction, of places along the axes, in C."""
