@@ -52,10 +52,12 @@ class FunctionSpace(SingleSpace):
         symmetry: whether values of a square shape (n, n) are symmetric tensors, u[i, j] == u[j, i]: vectors then hold n (n + 1) / 2
             components for each node, those of (0, 0), (1, 0), (1, 1), (2, 0) and so on. Everywhere else, in forms, conditions,
             interpolation, values at points and files, the tensors have all of their entries.
+        reorder: whether dofs of neighbouring cells stand side by side in vectors, where that pays; else they stand in the order of
+            the points of the mesh. None: as `-femgpu_reorder` says.
 
     Attributes:
         mesh: the mesh.
-        dm: the DM with this space's section, in which dofs of neighbouring cells stand side by side (`-femgpu_reorder`).
+        dm: the DM with this space's section.
         fields: the one field.
         num_local: length of the L-vector.
 
@@ -71,6 +73,7 @@ class FunctionSpace(SingleSpace):
         degree: int | None = None,
         shape: int | tuple[int, ...] = (),
         symmetry: bool = False,
+        reorder: bool | None = None,
     ):
         mesh = Mesh.of(dm)
         if family is None:
@@ -89,7 +92,8 @@ class FunctionSpace(SingleSpace):
             agree(mesh.mpi, f"a space of {family}, degree {degree}, shape {shape}, symmetry {symmetry}", FormError)
             dm = mesh.clone_dm()
             field_shape = FieldShape("u", degree, continuous, max(entry_components(shape, symmetry)) + 1, bubble)
-            (offsets,), num_local = set_fields(mesh, dm, [field_shape], options.flag("femgpu_reorder"))
+            reorder = options.flag("femgpu_reorder") if reorder is None else reorder
+            (offsets,), num_local = set_fields(mesh, dm, [field_shape], reorder)
         elements = tuple(LagrangeElement(block.cell, degree, continuous, bubble=bubble) for block in mesh.blocks)
         field = Field("u", 0, shape, elements, offsets, symmetric=symmetry)
         ufl_element = UFLLagrange(ufl_cell(mesh), degree, shape, continuous, symmetry, bubble)

@@ -94,8 +94,8 @@ class SubSpace(SingleSpace):
         return self.parent.numbering
 
     def collapse(self) -> FunctionSpace:
-        """A space like the field with vectors of its own; collective."""
-        return FunctionSpace(self.dm, self.field.family, self.field.degree, self.field.shape, self.field.symmetric)
+        """A space like the field with vectors of its own, in which dofs follow each other as in those of all fields; collective."""
+        return FunctionSpace(self.dm, self.field.family, self.field.degree, self.field.shape, self.field.symmetric, reorder=False)
 
 
 def _check(spaces: Any) -> None:
