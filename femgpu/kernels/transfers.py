@@ -123,7 +123,7 @@ def interpolation_kernels(
     )
 
 
-def roofline_kernels(ctype: str, steps: int, adds: int, atomics: str = "", mma: bool = False) -> str:
+def roofline_kernels(ctype: str, steps: int, adds: int, atomics: str = "", mma: int = 0) -> str:
     """The program that shows what a device does at most (`cl/roofline.cl`).
 
     Args:
@@ -131,10 +131,10 @@ def roofline_kernels(ctype: str, steps: int, adds: int, atomics: str = "", mma: 
         steps: between two looks at the number of rounds, in each of which an item multiplies and adds `MAD_VECTORS` vectors of 8.
         adds: of an item to global memory.
         atomics: how they are made, see `Limits`; empty: there are none.
-        mma: whether matrix instructions are tried, too.
+        mma: rows of the matrices that matrix instructions take, which are tried, too; 0: they are not.
     """
     given: dict[str, Any] = {"REAL": ctype, "REAL8": f"{ctype}8", "STEPS": steps, "ADDS": adds, "VECTORS": MAD_VECTORS[ctype]}
-    given |= {"MMA": ""} if mma else {}
+    given |= {"MMA": mma} if mma else {}
     given |= {f"ATOMIC_{atomics.upper()}64": "", "ATOMIC": ""} if atomics else {}
     macros = [f"#define {key} {value}" for key, value in given.items()]
     sums = [source("atomics.cl")] if atomics else []

@@ -16,21 +16,21 @@ class Ceiling:
         double: flop/s in double precision.
         single: flop/s in single precision.
         copy: byte/s of a copy, reads and writes counted.
-        mma: whether its tensor cores take double precision.
+        mma: rows of the tables that its tensor cores take at a time in double precision, 8 or 16; 0: none.
     """
 
     name: str
     double: float
     single: float
     copy: float
-    mma: bool = False
+    mma: int = 0
 
 
 # H200: fused multiply-adds in registers and copies with 16-byte loads, driver 580.
 CEILINGS = (
-    Ceiling("H200", 33e12, 66e12, 4.2e12, True),
-    Ceiling("H100", 33e12, 66e12, 3.0e12, True),
-    Ceiling("A100", 9.7e12, 19.5e12, 1.7e12, True),
+    Ceiling("H200", 33e12, 66e12, 4.2e12, 16),
+    Ceiling("H100", 33e12, 66e12, 3.0e12, 16),
+    Ceiling("A100", 9.7e12, 19.5e12, 1.7e12, 8),
 )
 # Devices that are not in the table: a GPU with full and one core of a CPU with its share of memory.
 GPU = Ceiling("GPU", 10e12, 20e12, 1.5e12)
@@ -47,4 +47,5 @@ def measured(name: str, record: Mapping[str, float] | None) -> Ceiling | None:
     double, single, copy = ((record or {}).get(entry, math.nan) for entry in ("double", "single", "copy"))
     if not all(isinstance(number, float) and 0 < number < math.inf for number in (double, single, copy)):
         return None
-    return Ceiling(name, double, single, copy, bool(record and record.get("mma")))
+    rows = (record or {}).get("mma", 0)
+    return Ceiling(name, double, single, copy, int(rows) if rows in (8, 16) else 0)

@@ -315,7 +315,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
   // gather
   int w_offsets[9];
   if (item < 3)
-    SHORT for (int l = 0; l < 9; ++l) w_offsets[l] = d_w_offsets[AT_d_w_offsets(cell, (l % 3) * 3 + (l / 3) * 9 + (item) * 1)];
+    SHORT for (int l = 0; l < 9; ++l) w_offsets[l] = d_w_offsets[AT_d_w_offsets(cell, (l % 3) * 3 + (l / 3) * 1 + (item) * 9)];
   if (item < 3) {
     SHORT for (int c = 0; c < 1; ++c) {
       real nodes[9];
@@ -390,7 +390,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     SHORT for (int c = 0; c < 1; ++c) {
       __local real *plane = l_fields + (0 + c) * SLAB + item * ROW;
       SHORT for (int m = 0; m < 4; ++m)
-          SHORT for (int n = 0; n < 4; ++n) (r_w_q + (3 + 3 * c) * PLACES)[m * 4 + n] = plane[m * PLANE + n];
+          SHORT for (int n = 0; n < 4; ++n) (r_w_q + (1 + 3 * c) * PLACES)[m * 4 + n] = plane[m * PLANE + n];
       SHORT for (int l = 0; l < 4; ++l)
           SHORT for (int r = 0; r < 4; ++r) {
             real sum = 0;
@@ -403,12 +403,12 @@ void action(const int first, const int count, __global const scalar *restrict d_
             real sum = 0;
             SHORT for (int m = 0; m < 4; ++m)
               sum += (real)LINE_D[r * 4 + m] * (r_w_q + c * PLACES)[m * 4 + l * 1];
-            (r_w_q + (1 + 3 * c) * PLACES)[r * 4 + l * 1] = sum;
+            (r_w_q + (3 + 3 * c) * PLACES)[r * 4 + l * 1] = sum;
           }
     }
     SHORT for (int k = 0; k < 4; ++k)
       SHORT for (int i = 0; i < 4; ++i) {
-        const int place = (i) * 4 + (item) * 16 + (k) * 1, q = RULE(place);
+        const int place = (i) * 4 + (item) * 1 + (k) * 16, q = RULE(place);
         real r_w_e[4];
         SHORT for (int l = 0; l < 4; ++l) r_w_e[l] = r_w_q[l * PLACES + k * 4 + i];
         accum r_f0_e[4];
@@ -453,7 +453,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     SHORT for (int c = 0; c < 1; ++c) {
       __local accum *plane = l_rows + (0 + c) * SLAB + item * ROW;
       SHORT for (int m = 0; m < 4; ++m)
-          SHORT for (int n = 0; n < 4; ++n) plane[m * PLANE + n] = (r_f0_q + (3 + 3 * c) * PLACES)[m * 4 + n];
+          SHORT for (int n = 0; n < 4; ++n) plane[m * PLANE + n] = (r_f0_q + (1 + 3 * c) * PLACES)[m * 4 + n];
     }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -496,7 +496,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
           SHORT for (int r = 0; r < 4; ++r) {
             accum sum = 0;
             SHORT for (int m = 0; m < 4; ++m)
-              sum += (accum)LINE_D[m * 4 + r] * (r_f0_q + (1 + 3 * c) * PLACES)[m * 4 + l * 1];
+              sum += (accum)LINE_D[m * 4 + r] * (r_f0_q + (3 + 3 * c) * PLACES)[m * 4 + l * 1];
             sums[r * 4 + l * 1] += sum;
           }
       __local accum *to = l_rows + (0 + c) * SLAB + item * ROW;
@@ -535,7 +535,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
           }
       if (past < count) {
         int f0_offsets[9];
-        SHORT for (int l = 0; l < 9; ++l) f0_offsets[l] = d_test0_offsets[AT_d_test0_offsets(cell, (l % 3) * 3 + (l / 3) * 9 + (item) * 1)];
+        SHORT for (int l = 0; l < 9; ++l) f0_offsets[l] = d_test0_offsets[AT_d_test0_offsets(cell, (l % 3) * 3 + (l / 3) * 1 + (item) * 9)];
         if (d_dots)
           SHORT for (int l = 0; l < 9; ++l) r_dot += (double)sums[l] * ((real)d_w[f0_offsets[l] + c]);
         const int stores = d_stores && item > 0 && item < 2;

@@ -222,11 +222,13 @@ typedef double2 accums;
 #endif
 // Eight parts of four items multiply an 8 x 4 tile of a table with 4 x 8 numbers in local memory: each item brings one number of both,
 // and keeps the sums of its own row (point or basis function) and two columns (cells). Rows of words past the last one are multiplied
-// with zeros: those of the last take their place.
+// with zeros: those of the last take their place. Two tiles that multiply the same numbers are one of 16 x 4 where there are such
+// instructions, which take as long.
 #define ENTRIES(n) (n)
 #define READ_FRAGMENTS(n, from, to) _Pragma("unroll") for (int i = 0; i < (n); ++i) (to)[i] = (from)[i * 32 + item % 32];
 #define READ_NUMBERS(name, word, step, begin, end)   const real name = s_words[((word) + min((begin) + own, (end) - 1) * (step)) * ROW + 8 * v + part % 8];
 #define MULTIPLY(sums, entries, i, name)   {     double left = sums.x, right = sums.y;     asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"         : "+d"(left), "+d"(right) : "d"(entries[i]), "d"(name));     sums.x = left; sums.y = right;   }
+#define MULTIPLY_TWO(sums, more, entries, i, name)   {     double left = sums.x, right = sums.y, low = more.x, high = more.y;     asm("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"         : "+d"(left), "+d"(right), "+d"(low), "+d"(high) : "d"(entries[i]), "d"(entries[(i) + 1]), "d"(name));     sums.x = left; sums.y = right; more.x = low; more.y = high;   }
 #define BASIS(size, r) ((part / 8 * (size) + (r)) * 8 + part % 8)
 // Cell c of the group in the mesh; where its words stand: vector v of item `own` holds the cells (v * LANES + lane) * ABREAST + own.
 #define CELL(c) (first + min(base + (c), count - 1))
@@ -386,9 +388,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
         _Pragma("unroll") for (int c = 0; c < 1; ++c)
           _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) {
             READ_NUMBERS(value, 10 + c, 1, 4 * turn, 35)
-            _Pragma("unroll") for (int k = 0; k < 3; ++k)
-              _Pragma("unroll") for (int m = 0; m < POINTS; ++m)
-                MULTIPLY(r_w_q[((k * 1 + c) * POINTS + m) * VECTORS + v], entries, k * POINTS + m, value)
+            _Pragma("unroll") for (int i = 0; i + 1 < 3; i += 2) MULTIPLY_TWO(r_w_q[(i + (i) / POINTS * 0 * POINTS + c * POINTS) * VECTORS + v], r_w_q[((i + 1) + ((i + 1)) / POINTS * 0 * POINTS + c * POINTS) * VECTORS + v], entries, i, value)
+            MULTIPLY(r_w_q[(2 + (2) / POINTS * 0 * POINTS + c * POINTS) * VECTORS + v], entries, 2, value)
           }
       }
     }
@@ -456,8 +457,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
           _Pragma("unroll") for (int c = 0; c < 1; ++c)
             _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) {
               READ_NUMBERS(flux, 45 + 0 + k * 1 + c, 3, p, PARTS * POINTS)
-              _Pragma("unroll") for (int r = 0; r < 3; ++r)
-                MULTIPLY(r_f0_b[(r * 1 + c) * VECTORS + v], entries, r, flux)
+              _Pragma("unroll") for (int r = 0; r + 1 < 3; r += 2) MULTIPLY_TWO(r_f0_b[((r) * 1 + c) * VECTORS + v], r_f0_b[((r + 1) * 1 + c) * VECTORS + v], entries, r, flux)
+              MULTIPLY(r_f0_b[((2) * 1 + c) * VECTORS + v], entries, 2, flux)
             }
         }
     }

@@ -205,7 +205,7 @@ def test_fields_of_one_vector_share_an_argument():
         ),
         (
             tiled,
-            {"mma": True, "lanes": 2, "cells": 8, "parts": 4},
+            {"mma": 8, "lanes": 2, "cells": 8, "parts": 4},
             "with 4 parts of 4 items, 2 lanes, double: expected a multiple of 8",
         ),
     ],
@@ -312,7 +312,7 @@ def test_tiles_fit_registers_and_write_whole_sectors(num_basis, tile, rows, colu
 
 def test_points_of_tiles_take_the_place_of_coefficients():
     """Where one pass takes all points; rows of words end where four of them are in different banks."""
-    plan = TiledPlan(diffusion(4, 24), geometry="recomputed", cells=16, lanes=2, vectors=2, parts=24, mma=True)
+    plan = TiledPlan(diffusion(4, 24), geometry="recomputed", cells=16, lanes=2, vectors=2, parts=24, mma=8)
     (step,) = plan.steps()
     assert (plan.passes, plan.items, step.barriers, step.global_size(33)) == (1, 96, 3, 288)
     assert plan.local_bytes == 8 * (10 + max(35, 24 * 3)) * 20 and [tile.words for tile in plan.table_tiles] == [
@@ -321,7 +321,7 @@ def test_points_of_tiles_take_the_place_of_coefficients():
     ]
     twice = replace(plan, parts=16)
     assert twice.passes == 2 and twice.local_bytes == 8 * (10 + 35 + 16 * 3) * 20
-    alone = replace(plan, mma=False, parts=4, unroll=2048, points=6)
+    alone = replace(plan, mma=0, parts=4, unroll=2048, points=6)
     # Shares of tables are read 16 bytes at a time.
     assert alone.local_bytes == 8 * (10 + 72) * 16 and [tile.width for tile in alone.table_tiles] == [18, 10]
 
@@ -337,7 +337,7 @@ def test_long_pointwise_functions_are_compiled_once():
 
 
 def test_tiled_is_taken_where_registers_do_not_hold_a_cell():
-    gpu, entry = Limits(items=1024, local_bytes=200 << 10, mma=True, unroll=2048, block=32, group=128), schedule_named("tiled")
+    gpu, entry = Limits(items=1024, local_bytes=200 << 10, mma=16, unroll=2048, block=32, group=128), schedule_named("tiled")
     for degree, num_qpts, num_comp, taken in (
         (2, 4, 1, False),
         (3, 14, 1, True),
@@ -349,15 +349,15 @@ def test_tiled_is_taken_where_registers_do_not_hold_a_cell():
         assert entry.volunteers(work, gpu) == taken and not entry.volunteers(replace(work, facet=True), gpu)
         default, *others = entry.plans(work, gpu, Wish("double", "recomputed", "atomic"))
         assert default.mma and default.items % 32 == 0 and default.cells % 8 == 0 and len(others) == 11
-        assert [plan.mma for plan in others] == [True] * 7 + [False] * 4
+        assert [plan.mma for plan in others] == [16] * 7 + [0] * 4
         assert cycles(default) <= min(map(cycles, others[:7])) < math.inf
         # Others than double precision items multiply by themselves.
         assert not next(entry.plans(work, gpu, Wish("single", "recomputed", "atomic"))).mma
     assert not entry.volunteers(diffusion(2, 4), Limits()) and entry.volunteers(diffusion(3, 14), Limits())
     # An item that would hold more than its registers.
-    assert cycles(TiledPlan(diffusion(8, 177), cells=8, lanes=2, parts=8, mma=True, points=20)) == math.inf
+    assert cycles(TiledPlan(diffusion(8, 177), cells=8, lanes=2, parts=8, mma=8, points=20)) == math.inf
     asked = Wish(parameters=(("cells", 64), ("width", 4), ("parts", 3), ("points", 2), ("mma", 0)))
     plan = next(entry.plans(diffusion(3, 14), gpu, asked))
-    assert (plan.cells, plan.lanes, plan.vectors, plan.parts, plan.points, plan.mma) == (64, 2, 2, 3, 2, False)
+    assert (plan.cells, plan.lanes, plan.vectors, plan.parts, plan.points, plan.mma) == (64, 2, 2, 3, 2, 0)
     # As much of it as there is room for.
     assert next(entry.plans(diffusion(3, 14), replace(gpu, local_bytes=1024), asked)).local_bytes <= 1024

@@ -309,7 +309,7 @@ CASES = {
             lanes=2,
             vectors=2,
             parts=16,
-            mma=True,
+            mma=16,
         ),
         "for (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
     ),

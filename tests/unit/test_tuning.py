@@ -113,9 +113,9 @@ def test_roofline_is_measured_once_and_stored(cache, monkeypatch, capsys, tmp_pa
         assert least < values[what] < most, what
     found = device.limits.ceiling
     assert (found.double, found.single) == (values["multiply-adds, double"], values["multiply-adds, single"]) and found != typical
-    assert found.copy == values["copy"] and found.mma == (
-        values.get("matrix instructions, double", 0) > values["multiply-adds, double"]
-    )
+    matrix = {rows: values.get(f"matrix instructions of {rows} rows, double", 0) for rows in (8, 16)}
+    best = max(matrix, key=matrix.__getitem__)
+    assert found.copy == values["copy"] and found.mma == best * (matrix[best] > values["multiply-adds, double"])
     # Read again, and not where the file is damaged.
     monkeypatch.setattr(roofline, "measure", lambda chosen: pytest.fail("measured twice"))
     assert main(["roofline"]) == 0 and "measured earlier" in capsys.readouterr().out
@@ -130,8 +130,8 @@ def test_roofline_is_measured_once_and_stored(cache, monkeypatch, capsys, tmp_pa
 
 
 def test_only_sound_ceilings_count():
-    sound = {"double": 2.0, "single": 4.0, "copy": 1.0, "mma": True}
-    assert measured("a", sound) == Ceiling("a", 2.0, 4.0, 1.0, True)
+    sound = {"double": 2.0, "single": 4.0, "copy": 1.0, "mma": 16}
+    assert measured("a", sound) == Ceiling("a", 2.0, 4.0, 1.0, 16)
     for wrong in (None, {}, sound | {"copy": math.nan}, sound | {"double": -1.0}, sound | {"single": "4"}):
         assert measured("a", wrong) is None
 
@@ -142,7 +142,7 @@ def test_only_sound_ceilings_count():
 @pytest.mark.parametrize("unroll", [0, 2048])
 def test_offers_are_legal_and_told_apart(unroll):
     """All plans of all schedules that serve, the default one first; names tell them apart, and do not know the geometry."""
-    limits = Limits(unroll=unroll, block=32 if unroll else 1, group=128, local_bytes=1 << 17, mma=bool(unroll))
+    limits = Limits(unroll=unroll, block=32 if unroll else 1, group=128, local_bytes=1 << 17, mma=16 if unroll else 0)
     work = residual(10, 1, 14, cell="tetrahedron", dim=3)
     default = next(iter(schedule_named("cell").plans(work, limits, Wish())))
     offers = list(choose.offered(default, work, limits, Wish()))
@@ -163,7 +163,7 @@ def test_the_model_ranks_schedules_and_schedules_their_plans():
 
 def measured_plans():
     """Plans of diffusion and mass on affine tetrahedra whose times on an H200 were measured, by form and degree."""
-    limits = Limits(1024, 200 << 10, atomics="ptx", native_atomics=True, mma=True, unroll=2048, block=32, group=128)
+    limits = Limits(1024, 200 << 10, atomics="ptx", native_atomics=True, mma=8, unroll=2048, block=32, group=128)
     found = {}
     with open(Path(__file__).parents[2] / "docs" / "benchmarks" / "tiled-nvidia-h200-plans.csv") as stream:
         for row in csv.DictReader(stream):

@@ -21,24 +21,32 @@ __kernel void multiply_add(const int rounds, __global REAL *d_out) {
 }
 
 #ifdef MMA
-// STEPS rounds of 8 independent products of 8 x 4 and 4 x 8 matrices, so often; 32 items hold a matrix.
+#if MMA == 16
+#define MULTIPLY(c)                                                                                                      \
+  asm volatile("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %4}, {%5}, {%0, %1, %2, %3};" \
+               : "+d"(c.x), "+d"(c.y), "+d"(c.z), "+d"(c.w)                                                              \
+               : "d"(a), "d"(b))
+#else
+#define MULTIPLY(c)                                                                                    \
+  asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};" \
+               : "+d"(c.x), "+d"(c.y)                                                                  \
+               : "d"(a), "d"(b))
+#endif
+// STEPS rounds of 8 independent products of MMA x 4 and 4 x 8 matrices, so often; 32 items hold a matrix.
 __kernel void matrix_multiply_add(const int rounds, __global double *d_out) {
   const double a = 0.5 / (1 + get_local_id(0)), b = 0.25;
-  double left[8], right[8];
-  for (int i = 0; i < 8; ++i) left[i] = right[i] = i;
+  double4 sums[8];
+  for (int i = 0; i < 8; ++i) sums[i] = (double4)(i);
   for (int round = 0; round < rounds; ++round) {
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
 #pragma unroll
-      for (int i = 0; i < 8; ++i)
-        asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
-                     : "+d"(left[i]), "+d"(right[i])
-                     : "d"(a), "d"(b));
+      for (int i = 0; i < 8; ++i) MULTIPLY(sums[i]);
     }
   }
-  double sum = 0;
-  for (int i = 0; i < 8; ++i) sum += left[i] + right[i];
-  d_out[get_global_id(0)] = sum;
+  double4 sum = 0;
+  for (int i = 0; i < 8; ++i) sum += sums[i];
+  d_out[get_global_id(0)] = sum.x + sum.y + sum.z + sum.w;
 }
 #endif
 

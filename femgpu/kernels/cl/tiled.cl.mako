@@ -56,7 +56,8 @@ typedef ${accum}${lanes} accums;
 % if plan.mma:
 // Eight parts of four items multiply an 8 x 4 tile of a table with 4 x 8 numbers in local memory: each item brings one number of both,
 // and keeps the sums of its own row (point or basis function) and two columns (cells). Rows of words past the last one are multiplied
-// with zeros: those of the last take their place.
+// with zeros: those of the last take their place. Two tiles that multiply the same numbers are one of 16 x 4 where there are such
+// instructions, which take as long.
 % if plan.atomics == "ptx":
 #define ENTRIES(n) (n)
 #define READ_FRAGMENTS(n, from, to) ${SHORT} for (int i = 0; i < (n); ++i) (to)[i] = (from)[i * 32 + item % 32];
@@ -69,6 +70,15 @@ typedef ${accum}${lanes} accums;
         : "+d"(left), "+d"(right) : "d"(entries[i]), "d"(name)); \
     sums.x = left; sums.y = right; \
   }
+% if plan.mma == 16:
+#define MULTIPLY_TWO(sums, more, entries, i, name) \
+  { \
+    double left = sums.x, right = sums.y, low = more.x, high = more.y; \
+    asm("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};" \
+        : "+d"(left), "+d"(right), "+d"(low), "+d"(high) : "d"(entries[i]), "d"(entries[(i) + 1]), "d"(name)); \
+    sums.x = left; sums.y = right; more.x = low; more.y = high; \
+  }
+% endif
 % else:
 // Without such instructions an item reads all it needs by itself.
 #define ENTRIES(n) (4 * (n))
@@ -79,6 +89,10 @@ typedef ${accum}${lanes} accums;
   for (int i = 0; i < 4; ++i) name[i] = s_own[((word) + min((begin) + i, (end) - 1) * (step)) * (ROW / LANES) + v * ABREAST];
 #define MULTIPLY(sums, entries, n, name) \
   for (int i = 0; i < 4; ++i) sums += (entries)[4 * (n) + i] * name[i];
+% endif
+% if plan.atomics != "ptx" or plan.mma == 8:
+#define MULTIPLY_TWO(sums, more, entries, i, name) \
+  { MULTIPLY(sums, entries, i, name) MULTIPLY(more, entries, (i) + 1, name) }
 % endif
 #define BASIS(size, r) ((part / 8 * (size) + (r)) * 8 + part % 8)
 % else:
@@ -181,9 +195,11 @@ comps, reads = tile.num_comp, plan.reads(tile)
         ${SHORT} for (int c = 0; c < ${comps}; ++c)
           ${SHORT} for (int v = 0; v < VECTORS; ++v) {
             READ_NUMBERS(value, ${coefficients[tile.name]} + c, ${comps}, 4 * turn, ${tile.num_basis})
-            ${SHORT} for (int k = 0; k < ${kinds}; ++k)
-              ${SHORT} for (int m = 0; m < POINTS; ++m)
-                MULTIPLY(r_${tile.name}_q[((k * ${comps} + c) * POINTS + m) * VECTORS + v], entries, k * POINTS + m, value)
+<% at = lambda i: f"r_{tile.name}_q[({i} + ({i}) / POINTS * {(comps - 1)} * POINTS + c * POINTS) * VECTORS + v]" %>\
+            ${SHORT} for (int i = 0; i + 1 < ${tile.width}; i += 2) MULTIPLY_TWO(${at("i")}, ${at("(i + 1)")}, entries, i, value)
+% if tile.width % 2:
+            MULTIPLY(${at(f"{tile.width - 1}")}, entries, ${tile.width - 1}, value)
+% endif
           }
       }
 % else:
@@ -279,8 +295,11 @@ comps, reads = tile.num_comp, plan.reads(tile)
           ${SHORT} for (int c = 0; c < ${comps}; ++c)
             ${SHORT} for (int v = 0; v < VECTORS; ++v) {
               READ_NUMBERS(flux, ${points} + ${fluxes[tile.name]} + k * ${comps} + c, ${plan.point_words}, p, PARTS * POINTS)
-              ${SHORT} for (int r = 0; r < ${tile.size}; ++r)
-                MULTIPLY(r_${tile.name}_b[(r * ${comps} + c) * VECTORS + v], entries, r, flux)
+<% at = lambda r: f"r_{tile.name}_b[(({r}) * {comps} + c) * VECTORS + v]" %>\
+              ${SHORT} for (int r = 0; r + 1 < ${tile.size}; r += 2) MULTIPLY_TWO(${at("r")}, ${at("r + 1")}, entries, r, flux)
+% if tile.size % 2:
+              MULTIPLY(${at(f"{tile.size - 1}")}, entries, ${tile.size - 1}, flux)
+% endif
             }
         }
 % else:

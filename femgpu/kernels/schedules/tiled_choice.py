@@ -29,9 +29,9 @@ def ranked(work: Work, limits: Limits, wish: Wish) -> tuple[TiledPlan, ...]:
 def _drawn(work: Work, limits: Limits, wish: Wish) -> Iterator[TiledPlan]:
     """Plans with the parameters that are given, and all values of the others."""
     given = dict(wish.parameters)
-    mma = bool(given.get("mma", limits.mma and limits.unroll > 0)) and wish.precision == "double"
+    wanted = bool(given.get("mma", limits.mma and limits.unroll > 0)) and wish.precision == "double"
     # Kernels with PTX in them have the instructions written out; others multiply item by item.
-    mma = mma and (limits.mma or limits.atomics != "ptx")
+    mma = (limits.mma or 8 * (limits.atomics != "ptx")) if wanted else 0
     widths: tuple[int, ...]
     parts: tuple[int, ...] = _PARTS
     points: tuple[int, ...] = (1, 2, 3, 4)
@@ -54,7 +54,7 @@ def _drawn(work: Work, limits: Limits, wish: Wish) -> Iterator[TiledPlan]:
             yield plan
 
 
-def _plan(work: Work, limits: Limits, wish: Wish, mma: bool, width: int, cells: int, parts: int, points: int) -> TiledPlan:
+def _plan(work: Work, limits: Limits, wish: Wish, mma: int, width: int, cells: int, parts: int, points: int) -> TiledPlan:
     """One with these parameters, rounded to what there is; by matrix instructions parts are counted in eights."""
     if mma:
         lanes, vectors, parts = 2, max(1, cells // 8), 8 * parts
@@ -84,7 +84,7 @@ def _fitted(plan: TiledPlan, limits: Limits) -> TiledPlan:
         elif not plan.mma and plan.cells > plan.width:
             plan = replace(plan, cells=plan.cells // plan.width // 2 * plan.width or plan.width)
         elif plan.mma or plan.width > 1:
-            plan = replace(plan, lanes=1, vectors=1, cells=1, parts=1, mma=False)
+            plan = replace(plan, lanes=1, vectors=1, cells=1, parts=1, mma=0)
         else:
             break
     return plan

@@ -35,7 +35,9 @@ def cycles(plan: Any) -> float:
     for tile in plan.table_tiles:
         comps = tile.num_comp * plan.vectors if plan.mma else tile.num_comp * plan.width
         turns = tile.turns * (1 if tile.rows else plan.passes) * (parts // 8 if plan.mma else parts)
-        arithmetic += turns * tile.width * comps * (256 / _MATRIX if plan.mma else plan.cells / plan.width / _VECTOR)
+        # Sixteen rows take as long as eight.
+        products = -(-tile.width // 2) if plan.mma == 16 else tile.width
+        arithmetic += turns * products * comps * (256 / _MATRIX if plan.mma else plan.cells / plan.width / _VECTOR)
         # A number that an item reads takes two cycles for each warp, whether others read the same or not.
         traffic += turns * 2 * (tile.width + comps) * (1 if plan.mma else plan.cells / plan.width / WARP)
     points = plan.work.num_qpts * (plan.work.pointwise_size + 20) / 2 / _VECTOR

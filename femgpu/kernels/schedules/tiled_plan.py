@@ -39,7 +39,8 @@ class TiledPlan(Plan):
         vectors: such vectors of an item.
         parts: of a work-group.
         points: of a part, in each pass.
-        mma: whether the items of eight parts, four each, multiply their tiles together, by a GPU's matrix instructions.
+        mma: rows of tables, 8 or 16, that the items of eight parts, four each, multiply together by a GPU's matrix instructions;
+            0: each item by itself.
     """
 
     schedule: ClassVar[str] = "tiled"
@@ -49,7 +50,7 @@ class TiledPlan(Plan):
     vectors: int = 1
     parts: int = 1
     points: int = 1
-    mma: bool = False
+    mma: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,6 +61,8 @@ class TiledPlan(Plan):
                 f"tiled with {self.cells} cells, {self.width} of an item, {self.parts} parts, {self.points} points: expected at "
                 "least 1 of each, and full items"
             )
+        if self.mma not in (0, 8, 16):
+            raise PlanError(f"tiled by matrix instructions of {self.mma} rows: expected 8 or 16")
         if self.mma and (self.precision, self.lanes, self.cells // self.width, self.parts % 8) != ("double", 2, 4, 0):
             raise PlanError(
                 f"tiled by matrix instructions with {self.parts} parts of {self.cells // self.width} items, {self.lanes} lanes, "
@@ -118,7 +121,8 @@ class TiledPlan(Plan):
         kinds += [1 + dim + k * dim + m for k in range(dim) for m in range(k, dim)] if hessian else []
         size = -(-num_basis // self.parts) if rows else self.points
         return Tile(
-            name, table, num_basis, num_comp, tuple(kinds), rows, self.parts, self.passes, size, work.num_qpts, self.wide, self.mma
+            name, table, num_basis, num_comp, tuple(kinds), rows, self.parts, self.passes, size, work.num_qpts, self.wide,
+            bool(self.mma),
         )  # fmt: skip
 
     @property
@@ -167,7 +171,7 @@ class TiledPlan(Plan):
     @property
     def point_words(self) -> int:
         """Local memory of a cell for one point; an odd number where items read four points at a time."""
-        return (self.flux_words if self.unrolls_points else max(self.flux_words, self.value_words)) | self.mma
+        return (self.flux_words if self.unrolls_points else max(self.flux_words, self.value_words)) | bool(self.mma)
 
     @property
     def coefficients(self) -> int:
@@ -259,7 +263,7 @@ class TiledPlan(Plan):
         """Cells, items, points and local memory."""
         return (
             f"{self.cells} cells, {self.parts} parts x {self.cells // self.width} items of {self.width} cells, "
-            f"{self.points} points, {self.passes} passes, {self.local_bytes} B local{', matrix instructions' * self.mma}"
+            f"{self.points} points, {self.passes} passes, {self.local_bytes} B local{', matrix instructions' * bool(self.mma)}"
         )
 
     @property
