@@ -21,8 +21,9 @@ from femgpu.version import VERSION
 # Columns of tables that go into files or pipes: enough for the longest names of devices.
 _WIDTH = 240
 _BAKEOFF = tuple(f"bp{number}" for number in (1, 2, 3, 4, 5, 6, 10, 35, 30))
+_UFL = ("mass", "helmholtz")
 _SOLVED = ("poisson", "elasticity", "hyperelasticity", "bracket")
-_WORKLOADS = ("ex12", "qdata", "assembly", "launch", "build", "cg", "solve", "tets", *_BAKEOFF)
+_WORKLOADS = ("ex12", "qdata", "assembly", "launch", "build", "cg", "solve", "tets", "ufl", *_BAKEOFF)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -181,10 +182,13 @@ def _parser() -> argparse.ArgumentParser:
                        "viennacl: on such vectors), which takes --out, --cell, --degrees, --dofs, --problems and --solvers; "
                        "bp1 to bp6: actions of CEED's bake-off problems on bent hexahedra between L-vectors, which take --out, "
                        "--degrees, --dofs, --schedules, --ways, --plans and --precision; tets: mass and diffusion on affine "
-                       "tetrahedra, which takes the same, with one number of --dofs; bp10, bp35, bp30: between E-vectors, "
+                       "tetrahedra, which takes the same, with one number of --dofs; ufl: paper 001's five forms on "
+                       "triangles and tetrahedra against its roofline, which takes --out, --cell, --degrees, --cells, --problems, "
+                       "--precision, --tune and --exhaustive; bp10, bp35, bp30: between E-vectors, "
                        "which take --out, --degrees, --cells, --schedules, --plans and --precision")  # fmt: skip
     bench.add_argument("--cells", type=_count, help="about so many; default on a GPU (else): ex12 1.6e7 (2e5), qdata 2e5 (2e3), "
-                       "assembly 1e6 (2e4), bp10, bp35, bp30 512, 4096 and what moves 2 GB (512)")  # fmt: skip
+                       "assembly 1e6 (2e4), ufl 5e5 triangles and 2e5 tetrahedra (1e3), "
+                       "bp10, bp35, bp30 512, 4096 and what moves 2 GB (512)")  # fmt: skip
     bench.add_argument("--precision", choices=("single", "double", "mixed"), help="default double; ex12: single")
     bench.add_argument("--dim", type=int, choices=(2, 3), default=2, help="2: triangles, 3: tetrahedra; default 2")
     bench.add_argument("--blocks", type=_counts, help="blocks to sweep, for example 4,8,16; default 4 to 128")
@@ -192,13 +196,16 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--scripts", nargs="+", help="each with its options, for example 'drivers/heat.py -conductivity nonlinear'; "
                        "default all drivers")  # fmt: skip
     bench.add_argument("--cell", nargs="+", choices=("triangle", "quadrilateral", "tetrahedron", "hexahedron", "prism"),
-                       help="types of cells; default all but prisms, cg, solve: hexahedron tetrahedron")  # fmt: skip
+                       help="types of cells; default all but prisms, cg, solve: hexahedron tetrahedron, "
+                       "ufl: triangle tetrahedron")  # fmt: skip
     bench.add_argument("--degrees", type=_counts, help="for example 1,2; default 1 to 4, cg: 1 to 3, solve: 2,4, bp1 to bp6, "
-                       "tets: 1 to 8 on a GPU, bp10, bp35, bp30: 1 to 15, all of these 1 to 3 else")  # fmt: skip
+                       "tets: 1 to 8 on a GPU, ufl: 1 to 8 and, of tetrahedra, 1 to 6, "
+                       "bp10, bp35, bp30: 1 to 15, all of these 1 to 3 else")  # fmt: skip
     bench.add_argument("--dofs", nargs="+", type=_count, help="lengths of vectors, about; default cg: 1e5 4e6, bp1 to bp6, solve: "
                        "1e6 1e7 on a GPU, tets 1e7 (at most 3e6 at degree 1), else 1e4")  # fmt: skip
-    bench.add_argument("--problems", nargs="+", choices=[*(f"BP{i}" for i in range(1, 7)), *_SOLVED],
-                       help="of cg: CEED's bake-off problems; of solve: the others; default all but bracket, which wants "
+    bench.add_argument("--problems", nargs="+", choices=[*(f"BP{i}" for i in range(1, 7)), *_SOLVED, *_UFL],
+                       help="of cg: CEED's bake-off problems; of solve: poisson, elasticity, hyperelasticity, bracket; of ufl: "
+                       "mass, poisson, helmholtz, elasticity, hyperelasticity; default all but bracket, which wants "
                        "-dm_plex_filename meshes/bracket.msh")  # fmt: skip
     bench.add_argument("--solvers", nargs="+", choices=("femgpu", "double", "walker", "gamg", "jacobi"), help="of solve: "
                        "femgpu.CG with femgpu.PMG, that in double precision, with -snes_ksp_ew, PETSc's CG with GAMG, femgpu.CG "
@@ -209,6 +216,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     bench.add_argument("--ways", nargs="+", choices=("default", "rebuilt", "stored"), help="geometry as femgpu chooses, rebuilt "
                        "from the vertices, stored at the points; default all three, tets: default")  # fmt: skip
+    bench.add_argument("--tune", action="store_true", help="of ufl: times the plan, too, that -femgpu_tune measure chooses")
+    bench.add_argument("--exhaustive", action="store_true", help="of ufl: times all plans of all schedules")
     warmup = _command(
         commands,
         "warmup",

@@ -8,37 +8,34 @@ from the vertices, and with the factors of the geometry stored at the points, as
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
-from unittest import mock
 
 import numpy as np
-import numpy.typing as npt
 import ufl
 from petsc4py import PETSc
 from rich.progress import track
 
 from femgpu import options
+from femgpu.bench import actions
 from femgpu.bench.bakeoff_report import Asked, Result, Timing
 from femgpu.bench.grid import Grid, GridSpace, counts_for
 from femgpu.bench.peers import goal, peer
 from femgpu.element import collocated_degree
-from femgpu.errors import BuildError, DataError, DeviceError, PlanError
+from femgpu.errors import DataError, PlanError
 from femgpu.forms import Form, bilinear_form
 from femgpu.kernels import SCHEDULES, Work
 from femgpu.model import Limits
 from femgpu.model.bakeoff import PROBLEMS, Bakeoff
 from femgpu.model.tets import Tets
-from femgpu.operators import FormOperator, twin
-from femgpu.operators.planner import Planner
+from femgpu.operators import FormOperator
 from femgpu.operators.term import Term
 from femgpu.operators.ways import Candidate, Choice, alternatives, candidates, make_wish
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
-from femgpu.runtime.rates import launch_seconds, peak_bandwidth
+from femgpu.runtime.rates import peak_bandwidth
 
 DEGREES = tuple(range(1, 9))
 # Where the geometry comes from: as femgpu chooses, from the vertices, stored at the points.
@@ -48,7 +45,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "stored": {"qdata": "store"},
 }
 _PREFIX = "bench_"
-TOLERANCE = {"double": 1e-12, "single": 1e-4, "mixed": 1e-4}
 
 
 def schedules_named(given: Sequence[str]) -> list[str]:
@@ -70,15 +66,6 @@ def schedules_named(given: Sequence[str]) -> list[str]:
         if asked not in ("", *every):
             raise PlanError(f"--schedules {name}: it computes no actions; expected auto, all, or {', '.join(every)}")
     return names
-
-
-@contextmanager
-def noted(refusals: list[str], what: Any) -> Iterator[None]:
-    """Plans that the device or its compiler refuses end the block, with a line among the refusals, and nothing else."""
-    try:
-        yield
-    except (PlanError, BuildError, DeviceError) as refusal:
-        refusals.append(f"{what}: {refusal}")
 
 
 def run(
@@ -156,13 +143,13 @@ def measure(
             for way in ways:
                 settings = replace(options.read(), precision=precision, schedule=schedule, **WAYS[way])
                 asked = Asked(problem.name, degree, size, schedule, way)
-                with noted(refusals, asked):
+                with actions.noted(refusals, asked):
                     operator = FormOperator(form, settings, runtime)
-                    with noted(refusals, asked):
+                    with actions.noted(refusals, asked):
                         timings.append(_time(operator, problem, asked))
                     for candidate in _candidates(operator, plans):
-                        with noted(refusals, f"{asked}, {candidate.choice.plan}"):
-                            _take(operator, candidate)
+                        with actions.noted(refusals, f"{asked}, {candidate.choice.plan}"):
+                            actions.take(operator, candidate)
                             timings.append(_time(operator, problem, replace(asked, tried=True)))
                 gc.collect()  # device memory
     if not timings:
@@ -205,24 +192,14 @@ def _candidates(operator: FormOperator, plans: int) -> list[Candidate]:
     ]
 
 
-def _take(operator: FormOperator, candidate: Candidate) -> None:
-    """Lets the operator launch a plan in place of the one that it has chosen."""
-    (term,) = operator.terms
-    operator.applications.pop("action", None)
-    operator.base_changed()
-    with mock.patch.object(Planner, "ways", return_value=[(term, term.integral.action, [candidate])]):
-        operator.prepare("action")
-
-
 def _time(operator: FormOperator, problem: Bakeoff | Tets, asked: Asked) -> Timing:
     runtime, precision = operator.runtime, operator.settings.precision
     error = _error(operator, problem)
-    if not error < TOLERANCE[precision]:
+    if not error < actions.TOLERANCE[precision]:
         raise DataError(f"{asked} is wrong by {error:.1e}; this is a bug, please report it")
     (application,) = operator.prepare("action")
     cells, dofs, plan = application.count, operator.num_local, application.plan
-    zero = runtime.measure_zero(operator.out, operator.vector_bytes, application.num_stored * operator.scalar.itemsize)
-    times = zero + launch_seconds(runtime, operator.bind("action", operator.w, operator.out, fresh=True))
+    times = actions.seconds(operator)
     median, best = float(np.median(times)), float(times.min())
     stored = plan.work.num_state > 0 or plan.geometry_words > 0
     words = plan.itemsize("scalar"), plan.itemsize("real")
@@ -251,37 +228,18 @@ def _error(operator: FormOperator, problem: Bakeoff | Tets) -> float:
     (term,), space = operator.terms, operator.space
     assert isinstance(space, GridSpace) and isinstance(space.mesh, Grid)
     direction = np.random.default_rng(3).uniform(-1, 1, operator.num_local)
-    result = _action(operator, direction)
+    result = actions.result(operator, direction)
     scale, errors = float(np.abs(result).max()), [0.0]
     for cell in dict.fromkeys((0, term.num_cells // 2, term.num_cells - 1)):
-        errors.append(_cell_error(operator.form, term, cell, direction, result) / scale)
+        near = space.mesh.neighbours(cell)
+        errors.append(actions.cell_error(operator, cell, near, {"w": direction}, result) / scale)
     # x^T K x and 1^T M 1 are the volume, in each component; K 1 is zero.
-    ones, volume = _action(operator, np.ones(operator.num_local)), problem.num_comp * space.mesh.volume
+    ones, volume = actions.result(operator, np.ones(operator.num_local)), problem.num_comp * space.mesh.volume
     if problem.form == "diffusion":
         errors.append(float(np.abs(ones).max()) / scale)
-        total = float(space.first_coordinate @ _action(operator, space.first_coordinate))
+        total = float(space.first_coordinate @ actions.result(operator, space.first_coordinate))
     else:
         total = float(ones.sum())
     if term.quadrature.degree >= term.coord_element.map_degree:
         errors.append(abs(total / volume - 1))
     return float(np.max(errors))
-
-
-def _action(operator: FormOperator, direction: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """(num_local,) the action on an L-vector, in float64."""
-    operator.update()
-    operator.runtime.write(operator.w, direction.astype(operator.scalar))
-    operator.action()
-    return operator.runtime.read(operator.out, np.empty(operator.num_local, operator.scalar)).astype(float)
-
-
-def _cell_error(form: Form, term: Term, cell: int, direction: npt.NDArray, result: npt.NDArray) -> float:
-    """The largest difference to the twin at the dofs of a cell, to which its neighbours add."""
-    mesh, action = term.mesh, term.integral.action
-    assert isinstance(mesh, Grid) and action is not None
-    part = term.part(mesh.neighbours(cell))
-    values = twin.element_vectors(part, action, {"w": direction}, form.constant_values())
-    dofs, mine = part.dofs(), term.part(np.array([cell], np.int32)).dofs()[0]
-    places, entries = np.unique(dofs, return_inverse=True)
-    sums = np.bincount(entries.ravel(), values.ravel(), minlength=len(places))
-    return float(np.abs(sums[np.searchsorted(places, mine)] - result[mine]).max())

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from rich.progress import track
 
 from femgpu import options
-from femgpu.bench.bakeoff import TOLERANCE, noted, other_plans, schedules_named, weak_form
+from femgpu.bench.actions import TOLERANCE, noted
+from femgpu.bench.bakeoff import other_plans, schedules_named, weak_form
 from femgpu.bench.evector_report import LARGE, Asked, Result, Timing
 from femgpu.bench.grid import VOLUME, Grid, GridSpace, counts_for
 from femgpu.errors import DataError, PlanError

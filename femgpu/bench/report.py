@@ -95,13 +95,14 @@ def check_folder(name: str) -> Path:
     return folder
 
 
-def write_report(result: Result, device: Device, folder: Path) -> list[Path]:
+def write_report(result: Result, device: Device, folder: Path, picture: bool = True) -> list[Path]:
     """Writes a CSV, a JSON and, where matplotlib is installed, a PNG file named after workload, device and variant.
 
     Args:
         result: the measurements.
         device: where they were made.
         folder: an existing folder.
+        picture: whether the PNG file is wanted.
 
     Returns:
         The files.
@@ -111,7 +112,7 @@ def write_report(result: Result, device: Device, folder: Path) -> list[Path]:
     files = [stem.with_name(stem.name + suffix) for suffix in (".csv", ".json", ".png")]
     _write_csv(files[0], result)
     files[1].write_text(json.dumps(_known(_record(result, device)), indent=1) + "\n")
-    if find_spec("matplotlib") is None:
+    if not picture or find_spec("matplotlib") is None:
         return files[:2]
     result.plot(files[2])
     return files

@@ -9,16 +9,19 @@ from typing import Any
 from mpi4py import MPI
 
 from femgpu import options, runtime
-from femgpu.bench import assembly, bakeoff, build, cg, evector, ex12, launch, qdata, solve, tets
-from femgpu.bench.report import Result
+from femgpu.bench import assembly, bakeoff, build, cg, evector, ex12, launch, qdata, solve, tets, ufl_forms
+from femgpu.bench.report import Result, check_folder, write_report
 from femgpu.errors import FemgpuError
 from femgpu.model.bakeoff import PROBLEMS
+from femgpu.model.ufl_forms import UFL_FORMS
 from femgpu.runtime import Device, Runtime
 
 # On a CPU and on a GPU: numbers of cells, lengths of vectors.
 CELLS = {"ex12": (2e5, 1.6e7), "qdata": (2e3, 2e5), "assembly": (2e4, 1e6)}
 DOFS = ((1e4,), (1e6, 1e7))
 _CG_DOFS = (1e5, 4e6)
+# Cells of a mesh of the workload ufl on a CPU.
+_UFL_CELLS = 1e3
 # Degrees of kernels that a CPU runs in seconds.
 _CPU_DEGREES = (1, 2, 3)
 
@@ -53,7 +56,7 @@ def run(arguments: Namespace) -> tuple[Result, Device]:
     if name in PROBLEMS:
         return (_evector if PROBLEMS[name].evector else _bakeoff)(chosen, arguments), chosen.device
     workloads: dict[str, Callable[[Runtime, Namespace], Any]] = {
-        "build": _build, "qdata": _qdata, "assembly": _assembly, "ex12": _ex12, "tets": _tets,
+        "build": _build, "qdata": _qdata, "assembly": _assembly, "ex12": _ex12, "tets": _tets, "ufl": _ufl,
     }  # fmt: skip
     return workloads[name](chosen, arguments), chosen.device
 
@@ -113,3 +116,17 @@ def _tets(chosen: Runtime, arguments: Namespace) -> tets.Results:
         raise FemgpuError(f"bench tets --dofs {' '.join(f'{size:g}' for size in sizes)}: expected one number")
     given = arguments.schedules or ("auto",), arguments.ways or ("default",), arguments.precision or "double"
     return tets.run(chosen, degrees, sizes[0], *given, plans=int(arguments.plans or 0))
+
+
+def _ufl(chosen: Runtime, arguments: Namespace) -> ufl_forms.Result:
+    gpu, cells, problems = chosen.device.is_gpu, arguments.cell or tuple(ufl_forms.CELLS), arguments.problems or tuple(UFL_FORMS)
+    for name, words, known in (("cell", cells, ufl_forms.CELLS), ("problems", problems, UFL_FORMS)):
+        if wrong := [word for word in words if word not in known]:
+            raise FemgpuError(f"bench ufl --{name} {wrong[0]}: expected {', '.join(known)}")
+    degrees, count = arguments.degrees or (None if gpu else _CPU_DEGREES), arguments.cells or (None if gpu else _UFL_CELLS)
+    given = problems, arguments.precision or "double", arguments.tune, arguments.exhaustive
+    # Of a run that is stopped there is what it measured so far.
+    folder = check_folder(arguments.out)
+    return ufl_forms.run(
+        chosen, cells, degrees, count, *given, keep=lambda result: write_report(result, chosen.device, folder, picture=False)
+    )

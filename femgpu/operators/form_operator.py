@@ -225,8 +225,7 @@ class FormOperator:
                 raise FormError(f"the form knows no Jacobian, so it has no {target}; give g0 to g3")
             found = self._choose(target) if target in STATES else self._build(target)
             with collective(self.mpi):
-                gathering = [application for application in found if ("out", 0) in application.roles]
-                if gathering:
+                if gathering := [application for application in found if ("out", 0) in application.roles]:
                     self._gathers[target] = self._sums.gather(gathering)
             self.applications[target] = found
             if target in STATES or self.settings.tune != "off":
@@ -255,12 +254,14 @@ class FormOperator:
                 self._matrix = self.runtime.empty(num_bytes)
             return [self._application(term, pointwise, choice) for term, pointwise, choice in chosen]
 
+    def tools(self) -> Tools:
+        """What plans of the targets are tried with."""
+        given = self._planner, self._application, self._sums, self.inputs, self.settings, self.runtime
+        return Tools(self.form, *given, self._prescribed is not None)
+
     def _tuned(self, target: str) -> list[tuple[Term, Pointwise, Candidate]]:
         """The terms of a target with the ways that `-femgpu_tune` chooses; nothing where it does not; collective."""
-        if self.settings.tune == "off" or target not in TUNED:
-            return []
-        given = self._planner, self._application, self._sums, self.inputs, self.settings, self.runtime
-        return tuned(Tools(self.form, *given, self._prescribed is not None), target)
+        return [] if self.settings.tune == "off" or target not in TUNED else tuned(self.tools(), target)
 
     def _choose(self, target: str) -> list[Application]:
         """The launches of an action, the fastest way of each term, and those that store what they read; collective."""
@@ -281,8 +282,7 @@ class FormOperator:
         size = state_bytes(term, choice.plan)
         self.runtime.require(sum(size.values()), f"what is kept ({candidate.split}; -femgpu_qdata recompute keeps nothing)")
         state = {role: self.runtime.empty(count) for role, count in size.items()}
-        (stored,) = (self._application(term, *part, state) for part in storing)
-        return Way(candidate, self._application(term, computed, choice, state), stored)
+        return Way(candidate, self._application(term, computed, choice, state), self._application(term, *storing[0], state))
 
     def _application(
         self, term: Term, pointwise: Pointwise, choice: Choice, given: dict[tuple, Any] | None = None, count: int | None = None

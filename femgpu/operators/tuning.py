@@ -28,7 +28,7 @@ from femgpu.operators.work import make_work
 from femgpu.options import Settings
 from femgpu.progress import progress
 from femgpu.runtime import Runtime
-from femgpu.tune import Offer, Winner, fastest, load, offered, ranked, store
+from femgpu.tune import Offer, Winner, default_first, fastest, load, offered, ranked, store
 from femgpu.version import VERSION
 
 # Targets whose plans are tuned: those that solvers repeat.
@@ -139,25 +139,18 @@ def _offers(tools: Tools, term: Term, every: list[Candidate]) -> dict[Offer, Can
 
 def _answer(tools: Tools, target: str, term: Term, pointwise: Pointwise, offers: dict[Offer, Candidate]) -> tuple[str, str]:
     """Name of the offer that is taken, and what the view says of it."""
-    settings, runtime, ceiling = tools.settings, tools.runtime, tools.runtime.device.limits.ceiling
-    room = math.inf if settings.qdata == "store" else runtime.available_bytes / 2
-    fitting = [offer for offer in offers if sum(state_bytes(term, offer.plan).values()) <= room] or list(offers)
-    order = ranked(fitting, ceiling)
+    settings, runtime = tools.settings, tools.runtime
+    order = _in_order(tools, term, offers)
     if not _measures(settings) or len(order) == 1:
         return order[0].name, f"ranked first of {len(order)} plans by the model" if len(order) > 1 else "the only plan"
     what = _what(tools, target, term, pointwise, next(iter(offers)).plan)
     known = load(runtime.device.kind, what)
     if known is not None and known.name in {offer.name for offer in offers} and term.num_cells <= _GROWN * known.cells:
         return known.name, f"tuned before: {1e6 * known.seconds:.1f} us on {known.cells} cells"
-    # What is taken where nobody tunes is among them.
-    default = min((offer for offer in fitting if not offer.place), key=lambda offer: offer.plan.seconds(ceiling))
-    tried = list(dict.fromkeys([default, *order]))[: settings.tune_best]
-    trials = _Trials(tools, target, term, pointwise)
-    if not term.num_cells or not trials.finite:
+    default, *others = default_first(order, runtime.device.limits.ceiling)
+    times = _times(tools, target, term, pointwise, {offer: offers[offer] for offer in [default, *others][: settings.tune_best]})
+    if times is None:
         return default.name, "not tuned: " + ("nothing is finite at any state tried" if term.num_cells else "no cells")
-    _build_ahead(tools, term, pointwise, [offers[offer] for offer in tried])
-    with progress(term.mesh.mpi, f"tuning {target}", 0, len(tried)) as advance:
-        times = fastest(tried, lambda offer: trials(offers[offer]), advance)
     if not times:
         warnings.warn(f"no plan for the {target} could be tried; the default one is taken", stacklevel=2)
         return default.name, "not tuned: no plan could be tried"
@@ -165,6 +158,37 @@ def _answer(tools: Tools, target: str, term: Term, pointwise: Pointwise, offers:
     store(runtime.device.kind, what, Winner(best.name, str(best.plan), seconds, term.num_cells))
     against = f", the default {1e6 * times[default]:.1f}" if default in times else ""
     return best.name, f"tuned: the fastest of {len(times)} plans, {1e6 * seconds:.1f} us on {term.num_cells} cells{against}"
+
+
+def search(tools: Tools, target: str) -> tuple[list[Offer], dict[Offer, float]]:
+    """Tries all plans of the only term of a form, on one rank; nothing is stored.
+
+    Returns:
+        The plans in the order in which a measurement takes its first ones; seconds of those that compute what they should, the
+        fastest first, none where the form is finite at no state tried.
+    """
+    tools = replace(tools, settings=replace(tools.settings, tune="measure"))
+    ((term, pointwise, every),) = tools.planner.every(target)
+    offers = _offers(tools, term, every)
+    order = default_first(_in_order(tools, term, offers), tools.runtime.device.limits.ceiling)
+    return order, _times(tools, target, term, pointwise, {offer: offers[offer] for offer in order}) or {}
+
+
+def _in_order(tools: Tools, term: Term, offers: dict[Offer, Candidate]) -> list[Offer]:
+    """Those that memory holds, the fastest by the model first."""
+    room = math.inf if tools.settings.qdata == "store" else tools.runtime.available_bytes / 2
+    fitting = [offer for offer in offers if sum(state_bytes(term, offer.plan).values()) <= room] or list(offers)
+    return ranked(fitting, tools.runtime.device.limits.ceiling)
+
+
+def _times(tools: Tools, target: str, term: Term, pointwise: Pointwise, tried: dict[Offer, Candidate]) -> dict[Offer, float] | None:
+    """Seconds of those that compute what they should, the fastest first; None where there is nothing to compare them with."""
+    trials = _Trials(tools, target, term, pointwise)
+    if not term.num_cells or not trials.finite:
+        return None
+    _build_ahead(tools, term, pointwise, list(tried.values()))
+    with progress(term.mesh.mpi, f"tuning {target}", 0, len(tried)) as advance:
+        return fastest(list(tried), lambda offer: trials(tried[offer]), advance)
 
 
 def _build_ahead(tools: Tools, term: Term, pointwise: Pointwise, candidates: list[Candidate]) -> None:

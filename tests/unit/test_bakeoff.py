@@ -9,7 +9,7 @@ from petsc4py import PETSc
 
 import femgpu
 from femgpu import cli, runtime
-from femgpu.bench import bakeoff, evector, peers, residual, tets
+from femgpu.bench import actions, bakeoff, evector, peers, residual, tets, ufl_report
 from femgpu.bench.bakeoff_report import Result, Timing
 from femgpu.bench.grid import VOLUME, Grid, GridSpace, bent, counts_for
 from femgpu.bench.tet_grid import TetGrid
@@ -20,6 +20,8 @@ from femgpu.forms import bilinear_form
 from femgpu.model.bakeoff import PROBLEMS, roofline
 from femgpu.model.ceilings import CPU
 from femgpu.model.tets import TETS
+from femgpu.model.ufl_forms import UFL_FORMS
+from femgpu.model.ufl_forms import roofline as least_of_three
 from femgpu.operators import make_terms
 from femgpu.options import Settings
 from femgpu.runtime import rates
@@ -226,8 +228,8 @@ def test_the_table_judges_the_best():
 
 
 def test_wrong_actions_are_not_timed(monkeypatch):
-    action = bakeoff._action
-    monkeypatch.setattr(bakeoff, "_action", lambda operator, w: action(operator, w) * (1 + 1e-9))
+    result = actions.result
+    monkeypatch.setattr(actions, "result", lambda operator, w: result(operator, w) * (1 + 1e-9))
     with pytest.raises(DataError, match="bp1, degree 1, auto, rebuilt is wrong by 1"):
         bakeoff.run(runtime.current(), "bp1", (1,), (24,), ways=("rebuilt",))
 
@@ -252,3 +254,77 @@ def test_residuals_over_lattices_are_timed(set_options):
     F = ufl.inner(ufl.grad(u), ufl.grad(v)) * ufl.dx + ufl.inner(u, v) * ufl.dx
     told = residual.report(femgpu.NonlinearProblem(F, u))
     assert told.count("residual: sumfact") == 2 and "evector: 6 cells" in told
+
+
+def test_models_of_forms_are_those_of_the_paper():
+    """Operations of a tetrahedron with the points that the paper's package takes; bytes of large boxes of six cells per cube."""
+    for name, degree, points, flops, moved in (
+        ("poisson", 2, 4, 480, 81), ("poisson", 6, 216, 217728, 932), ("helmholtz", 1, 4, 256, 23),
+        ("elasticity", 3, 14, 10080, 316),
+    ):  # fmt: skip
+        form, cells = UFL_FORMS[name], 6 * 10**6
+        assert form.flops(3, degree, points) == flops
+        dofs = form.num_comp(3) * 10**6 * degree**3
+        assert form.global_bytes(3, degree, cells, dofs, 10**6) / cells == pytest.approx(moved, abs=0.5)
+    # Of the state, too: gathered and evaluated, and nothing of it stands in local memory but its tabulation.
+    plain, form = UFL_FORMS["elasticity"], UFL_FORMS["hyperelasticity"]
+    assert form.flops(2, 3, 7) == 1.5 * plain.flops(2, 3, 7) == 3 * 2 * 4 * 7 * 10
+    assert form.global_bytes(2, 3, 8, 90, 9) - plain.global_bytes(2, 3, 8, 90, 9) == 8 * 90
+    assert plain.local_bytes(2, 3, 7) == 8 * (2 * 4 * 7 * 10 + 2 * 4 * 7) and UFL_FORMS["mass"].flops(2, 1, 3) == 2 * 2 * 3 * 3
+    assert least_of_three(12, 4, 2, 9) == 6 and least_of_three(12, 4, 2, 5) == 5 and least_of_three(12, 4, 2, 9, 8, 3) == 4.5
+
+
+def test_bench_of_forms(tmp_path, capsys):
+    """Numbers of the report fit each other; tuned and exhaustively searched."""
+    given = ["--cells", "18", "--cell", "triangle", "--degrees", "2", "--problems", "helmholtz", "hyperelasticity"]
+    shown, record = report(tmp_path, capsys, "ufl", *given, "--tune", "--exhaustive", "-femgpu_tune_best", "2")
+    timings = record["timings"]
+    assert [(t["problem"], t["cells"], t["points"], t["dofs"]) for t in timings] == [
+        ("helmholtz", 18, 6, 49), ("hyperelasticity", 18, 6, 98),
+    ]  # fmt: skip
+    for t in timings:
+        flops = 18 * UFL_FORMS[t["problem"]].flops(2, 2, 6)
+        assert t["error"] < 1e-13 and t["TFs"] == pytest.approx(flops / t["us"] / 1e6)
+        assert t["intensity"] == pytest.approx(flops / UFL_FORMS[t["problem"]].global_bytes(2, 2, 18, t["dofs"], 16))
+        bound = min(t["intensity"] * record["copy_bytes_per_second"], record["flops_per_second"])
+        assert t["roofline_TFs"] == pytest.approx(bound / 1e12) and t["share"] == pytest.approx(t["TFs"] / t["roofline_TFs"])
+        assert t["local_share"] >= t["share"] and t["default_over_tuned"] == pytest.approx(t["us"] / t["tuned_us"])
+        tried = [entry["us"] for entry in record["searches"] if entry["problem"] == t["problem"]]
+        assert t["plans"] == len(tried) > 2 and t["first_over_best"] == pytest.approx(min(tried[:2]) / min(tried))
+    assert "of 2 cases" in shown and "default / tuned: at most" in shown and "first plans by the model" in shown
+
+
+def test_forms_that_are_wrong_or_stopped(tmp_path, monkeypatch, capsys):
+    """What was measured before stays; other cells and forms are refused by name."""
+    given = ["bench", "ufl", "--cells", "4", "--cell", "triangle", "--degrees", "1", "--out", str(tmp_path)]
+    result, names = actions.result, []
+
+    def wrong(operator, w):
+        names.append(operator)
+        return result(operator, w) * (1 + 1e-9 * (len(names) > 1))
+
+    monkeypatch.setattr(actions, "result", wrong)
+    assert main([*given, "--problems", "mass", "poisson"]) == 1
+    assert "poisson, triangle, degree 1 is wrong by 1.0e-09" in capsys.readouterr().err
+    (path,) = tmp_path.glob("ufl-*.csv")
+    assert len(path.read_text().splitlines()) == 2
+    assert main([*given, "--problems", "BP1"]) == 1 and "--problems BP1: expected mass, poisson" in capsys.readouterr().err
+    assert main([*given[:4], "--cell", "prism"]) == 1 and "--cell prism: expected triangle, tetrahedron" in capsys.readouterr().err
+
+
+def test_the_summary_counts_cases():
+    """Refused ones count among those that were asked for."""
+    common = dict.fromkeys(("us", "best_us", "GDOFs", "TFs", "intensity", "roofline_TFs", "error"), 1.0)
+    timings = [
+        ufl_report.Timing("mass", "triangle", degree, 2, dofs=4, points=1, plan="", share=share, local_share=2 * share,
+                          default_over_tuned=1 + share, plans=5, first_over_best=near, **common)
+        for degree, share, near in ((1, 0.3, 1.0), (2, 0.5, 1.2), (3, 0.8, 1.1))
+    ]  # fmt: skip
+    lines = ufl_report.Result("a device", "double", timings, ["mass: refused"], 4, 1e12, CPU, 1e13).text().splitlines()
+    assert lines[6:] == [
+        "mass: refused",
+        "share of the roofline: at least 0.5 in 2 and 0.75 in 1 of 4 cases",
+        "share of the roofline, local memory counted: at least 0.5 in 3 and 0.75 in 2 of 4 cases",
+        "default / tuned: at most 1.80 (mass, triangle, degree 3), 3 cases",
+        "first plans by the model: within 10% of the best of all in 2 of 3 cases",
+    ]
