@@ -274,10 +274,12 @@ def test_models_of_forms_are_those_of_the_paper():
     assert least_of_three(12, 4, 2, 9) == 6 and least_of_three(12, 4, 2, 5) == 5 and least_of_three(12, 4, 2, 9, 8, 3) == 4.5
 
 
-def test_bench_of_forms(tmp_path, capsys):
+def test_bench_of_forms(tmp_path, capsys, set_options, monkeypatch):
     """Numbers of the report fit each other; tuned and exhaustively searched."""
+    monkeypatch.setenv("FEMGPU_CACHE_DIR", str(tmp_path / "cache"))
+    set_options(femgpu_schedule="cell", femgpu_tune_best=2)
     given = ["--cells", "18", "--cell", "triangle", "--degrees", "2", "--problems", "helmholtz", "hyperelasticity"]
-    shown, record = report(tmp_path, capsys, "ufl", *given, "--tune", "--exhaustive", "-femgpu_tune_best", "2")
+    shown, record = report(tmp_path / "report", capsys, "ufl", *given, "--tune", "--exhaustive")
     timings = record["timings"]
     assert [(t["problem"], t["cells"], t["points"], t["dofs"]) for t in timings] == [
         ("helmholtz", 18, 6, 49), ("hyperelasticity", 18, 6, 98),
