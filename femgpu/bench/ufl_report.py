@@ -59,7 +59,7 @@ class Timing(Asked):
         default_over_tuned: the time of femgpu's choice over it.
         plans: that could be launched in an exhaustive search.
         first_over_best: the shortest time of the first plans by the model, as many as `-femgpu_tune` tries, over that of all.
-        case_s: wall time of the case in seconds.
+        case_s: wall time in seconds since the case before.
     """
 
     dofs: int
