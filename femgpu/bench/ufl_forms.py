@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from femgpu.forms import Form, bilinear_form, lower_form
 from femgpu.mesh import Mesh
 from femgpu.model.ufl_forms import UFL_FORMS, UFLForm, roofline
 from femgpu.operators import FormOperator
-from femgpu.operators.tuning import search
+from femgpu.operators.tuning import build_ahead, listed, tried_times
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
 from femgpu.runtime.rates import local_bandwidth, peak_bandwidth
@@ -35,11 +35,13 @@ from femgpu.spaces import Function, FunctionSpace
 # The paper's degrees and numbers of cells.
 DEGREES = {"triangle": tuple(range(1, 9)), "tetrahedron": tuple(range(1, 7))}
 CELLS = {"triangle": 5e5, "tetrahedron": 2e5}
+# Cells whose nodes are found at a time.
+_CHUNK = 1 << 16
 # Lame's parameters of the hyperelastic body.
 _LAME = (1.25, 0.8)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """A form on a space.
 
@@ -47,11 +49,15 @@ class Case:
         problem: the form.
         space: the space.
         near: some cells, each with those that share a vertex with it.
+        settings: the options.
+        runtime: the device.
     """
 
     problem: UFLForm
     space: FunctionSpace
     near: dict[int, npt.NDArray[np.int32]]
+    settings: Settings
+    runtime: Runtime
 
     @property
     def asked(self) -> Asked:
@@ -96,9 +102,14 @@ def run(
     wanted = {cell: degrees or DEGREES[cell] for cell in cells}
     rates = peak_bandwidth(runtime), runtime.device.limits.ceiling, local_bandwidth(runtime)
     result = Result(str(runtime.device), precision, [], [], len(forms) * sum(map(len, wanted.values())), *rates, [])
-    for case in track(_cases(wanted, count, forms), description="ufl", total=result.cases, transient=True):
+    cases = _ahead(_cases(wanted, count, forms, settings, runtime), result, tune)
+    start = time.perf_counter()
+    for case, operator in track(cases, description="ufl", total=result.cases, transient=True):
         with actions.noted(result.refusals, case.asked):
-            result.timings.append(_time(runtime, case, settings, result, tune, exhaustive))
+            timing = _time(operator, case, result, tune, exhaustive)
+            start, last = time.perf_counter(), start
+            result.timings.append(replace(timing, case_s=start - last))
+        del operator
         gc.collect()  # device memory
         if result.timings:
             keep(result)
@@ -107,8 +118,8 @@ def run(
     return result
 
 
-def weak_form(problem: UFLForm, space: FunctionSpace) -> tuple[Form, Function | None]:
-    """The form as the paper's appendix A has it, with femgpu's own quadrature, and its state."""
+def weak_form(problem: UFLForm, space: FunctionSpace) -> Form:
+    """The form as the paper's appendix A has it, with femgpu's own quadrature."""
     u, v, dim = ufl.TrialFunction(space), ufl.TestFunction(space), space.mesh.dim
     forms: dict[str, Callable[[], Any]] = {
         "mass": lambda: u * v * ufl.dx,
@@ -117,16 +128,34 @@ def weak_form(problem: UFLForm, space: FunctionSpace) -> tuple[Form, Function | 
         "elasticity": lambda: ufl.inner(ufl.sym(ufl.grad(u)), ufl.sym(ufl.grad(v))) * ufl.dx,
     }
     if not problem.state:
-        return bilinear_form(forms[problem.name]()), None
+        return bilinear_form(forms[problem.name]())
     state, (first, second) = Function(space, "u"), _LAME
     F = ufl.Identity(dim) + ufl.grad(state)
     E = ufl.variable((F.T * F - ufl.Identity(dim)) / 2)
     energy = first / 2 * ufl.tr(E) ** 2 + second * ufl.tr(E * E)
     # The load of the residual is no part of its derivative.
-    return lower_form(ufl.inner(F * ufl.diff(energy, E), ufl.grad(v)) * ufl.dx, state), state
+    return lower_form(ufl.inner(F * ufl.diff(energy, E), ufl.grad(v)) * ufl.dx, state)
 
 
-def _cases(wanted: dict[str, Sequence[int]], count: float | None, forms: Sequence[UFLForm]) -> Iterator[Case]:
+def _ahead(cases: Iterable[Case], result: Result, tune: bool) -> Iterator[tuple[Case, FormOperator]]:
+    """The cases with their operators, each once the programs of the next one are being built; a line for each that is refused."""
+    ready = []
+    for case in cases:
+        with actions.noted(result.refusals, case.asked):
+            operator = FormOperator(weak_form(case.problem, case.space), case.settings, case.runtime)
+            operator.build_ahead(["action"])
+            if tune:
+                term, pointwise, offers = listed(operator.tools(), "action")
+                build_ahead(operator.tools(), term, pointwise, list(offers.values())[: case.settings.tune_best])
+            ready.append((case, operator))
+        if len(ready) > 1:
+            yield ready.pop(0)
+    yield from ready
+
+
+def _cases(
+    wanted: dict[str, Sequence[int]], count: float | None, forms: Sequence[UFLForm], settings: Settings, runtime: Runtime
+) -> Iterator[Case]:
     """All of them, with a mesh for each type of cell, and a space for all forms that take the same one."""
     for cell, degrees in wanted.items():
         dim, split = (2, 2) if cell == "triangle" else (3, 6)
@@ -144,26 +173,27 @@ def _cases(wanted: dict[str, Sequence[int]], count: float | None, forms: Sequenc
                 for vector in {form.vector for form in forms}
             }
             for form in forms:
-                yield Case(form, spaces[form.vector], near)
+                yield Case(form, spaces[form.vector], near, settings, runtime)
 
 
-def _smooth(state: Function) -> npt.NDArray[np.float64]:
+def _smooth(space: FunctionSpace) -> npt.NDArray[np.float64]:
     """(num_local,) a random displacement, one wave per component; its gradient is small enough to invert no cell."""
-    dim, draw = state.space.mesh.dim, np.random.default_rng(5)
-    waves, phases = draw.uniform(-3, 3, (dim, dim)), draw.uniform(0, np.pi, (dim, 1))
-    state.interpolate(lambda x: 0.05 * np.sin(waves @ x + phases))
-    return state.local_array()
+    dim, block, draw = space.mesh.dim, space.mesh.block, np.random.default_rng(5)
+    waves, phases = draw.uniform(-3, 3, (dim, dim)), draw.uniform(0, np.pi, dim)
+    state = np.empty((space.num_local // dim, dim))
+    for part in np.array_split(np.arange(block.num_cells, dtype=np.int32), block.num_cells // _CHUNK + 1):
+        x = block.physical_points(space.field.elements[0].nodes, part)
+        state[space.offsets[part] // dim] = 0.05 * np.sin(x @ waves + phases)
+    return state.ravel()
 
 
-def _time(runtime: Runtime, case: Case, settings: Settings, result: Result, tune: bool, exhaustive: bool) -> Timing:
-    start, asked, problem = time.perf_counter(), case.asked, case.problem
-    form, state = weak_form(problem, case.space)
-    operator = FormOperator(form, settings, runtime)
+def _time(operator: FormOperator, case: Case, result: Result, tune: bool, exhaustive: bool) -> Timing:
+    asked, problem, settings = case.asked, case.problem, case.settings
     vectors = {"w": np.random.default_rng(3).uniform(-1, 1, operator.num_local)}
-    if state is not None:
-        vectors["u"] = _smooth(state)
+    if problem.state:
+        vectors["u"] = _smooth(case.space)
         operator.update()
-        runtime.write(operator.base, vectors["u"].astype(operator.scalar))
+        operator.runtime.write(operator.base, vectors["u"].astype(operator.scalar))
     found = actions.result(operator, vectors["w"])
     scale = float(np.abs(found).max())
     error = max(actions.cell_error(operator, cell, near, vectors, found) for cell, near in case.near.items()) / scale
@@ -199,7 +229,7 @@ def _time(runtime: Runtime, case: Case, settings: Settings, result: Result, tune
     if exhaustive:
         with actions.noted(result.refusals, f"{asked}, exhaustive"):
             timing = _searched(operator, timing, result)
-    return replace(timing, case_s=time.perf_counter() - start)
+    return timing
 
 
 def _check(error: float, asked: Asked, settings: Settings) -> None:
@@ -229,7 +259,9 @@ def _tuned(operator: FormOperator, timing: Timing, direction: npt.NDArray, expec
 
 def _searched(operator: FormOperator, timing: Timing, result: Result) -> Timing:
     """With what the search through all plans found: of the first ones by the model the best, over the best of all."""
-    order, times = search(operator.tools(), "action")
+    tools = operator.tools()
+    term, pointwise, offers = listed(tools, "action")
+    order, times = list(offers), tried_times(tools, "action", term, pointwise, offers) or {}
     first = [times[offer] for offer in order[: operator.settings.tune_best] if offer in times]
     for place, offer in enumerate(order, 1):
         entry = {"place": place, "plan": str(offer.plan), "us": 1e6 * times.get(offer, np.nan)}

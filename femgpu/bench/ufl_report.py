@@ -59,7 +59,7 @@ class Timing(Asked):
         default_over_tuned: the time of femgpu's choice over it.
         plans: that could be launched in an exhaustive search.
         first_over_best: the shortest time of the first plans by the model, as many as `-femgpu_tune` tries, over that of all.
-        case_s: wall time of the case in seconds.
+        case_s: wall time in seconds since the case before.
     """
 
     dofs: int
@@ -125,11 +125,11 @@ class Result(Timings):
             f"ufl: actions between L-vectors, {self.precision}, {self.device}",
             f"copies at {self.bandwidth / 1e9:.0f} GB/s, local memory at {self.local_bandwidth / 1e9:.0f} GB/s, "
             f"{self.peak / 1e12:.3g} TF/s",
-            f"{'':40s}{'points':>7s}{'us':>11s}{'GDOF/s':>9s}{'TF/s':>10s}{'F/B':>7s}{'bound':>8s}{'share':>7s}{'local':>7s}"
+            f"{'':40s}{'points':>7s}{'us':>11s}{'GDOF/s':>9s}{'TF/s':>10s}{'F/B':>8s}{'bound':>8s}{'share':>7s}{'local':>7s}"
             f"{'tuned us':>11s}{'ratio':>7s}{'plans':>6s}{'first':>7s}  plan",
         ]
         lines += [
-            f"{str(t):40s}{t.points:7d}{t.us:11.1f}{t.GDOFs:9.3g}{t.TFs:10.3g}{t.intensity:7.2f}{t.roofline_TFs:8.3g}{t.share:7.2f}"
+            f"{str(t):40s}{t.points:7d}{t.us:11.1f}{t.GDOFs:9.3g}{t.TFs:10.3g}{t.intensity:8.1f}{t.roofline_TFs:8.3g}{t.share:7.2f}"
             f"{t.local_share:7.2f}{t.tuned_us:11.1f}{t.default_over_tuned:7.2f}{t.plans:6d}{t.first_over_best:7.2f}  {t.plan}"
             for t in self.timings
         ]

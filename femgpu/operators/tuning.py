@@ -148,7 +148,9 @@ def _answer(tools: Tools, target: str, term: Term, pointwise: Pointwise, offers:
     if known is not None and known.name in {offer.name for offer in offers} and term.num_cells <= _GROWN * known.cells:
         return known.name, f"tuned before: {1e6 * known.seconds:.1f} us on {known.cells} cells"
     default, *others = default_first(order, runtime.device.limits.ceiling)
-    times = _times(tools, target, term, pointwise, {offer: offers[offer] for offer in [default, *others][: settings.tune_best]})
+    times = tried_times(
+        tools, target, term, pointwise, {offer: offers[offer] for offer in [default, *others][: settings.tune_best]}
+    )
     if times is None:
         return default.name, "not tuned: " + ("nothing is finite at any state tried" if term.num_cells else "no cells")
     if not times:
@@ -160,18 +162,13 @@ def _answer(tools: Tools, target: str, term: Term, pointwise: Pointwise, offers:
     return best.name, f"tuned: the fastest of {len(times)} plans, {1e6 * seconds:.1f} us on {term.num_cells} cells{against}"
 
 
-def search(tools: Tools, target: str) -> tuple[list[Offer], dict[Offer, float]]:
-    """Tries all plans of the only term of a form, on one rank; nothing is stored.
-
-    Returns:
-        The plans in the order in which a measurement takes its first ones; seconds of those that compute what they should, the
-        fastest first, none where the form is finite at no state tried.
-    """
+def listed(tools: Tools, target: str) -> tuple[Term, Pointwise, dict[Offer, Candidate]]:
+    """The only term of a form, and all plans for it in the order in which a measurement takes its first ones; on one rank."""
     tools = replace(tools, settings=replace(tools.settings, tune="measure"))
     ((term, pointwise, every),) = tools.planner.every(target)
     offers = _offers(tools, term, every)
     order = default_first(_in_order(tools, term, offers), tools.runtime.device.limits.ceiling)
-    return order, _times(tools, target, term, pointwise, {offer: offers[offer] for offer in order}) or {}
+    return term, pointwise, {offer: offers[offer] for offer in order}
 
 
 def _in_order(tools: Tools, term: Term, offers: dict[Offer, Candidate]) -> list[Offer]:
@@ -181,17 +178,22 @@ def _in_order(tools: Tools, term: Term, offers: dict[Offer, Candidate]) -> list[
     return ranked(fitting, tools.runtime.device.limits.ceiling)
 
 
-def _times(tools: Tools, target: str, term: Term, pointwise: Pointwise, tried: dict[Offer, Candidate]) -> dict[Offer, float] | None:
+def tried_times(
+    tools: Tools, target: str, term: Term, pointwise: Pointwise, tried: dict[Offer, Candidate]
+) -> dict[Offer, float] | None:
     """Seconds of those that compute what they should, the fastest first; None where there is nothing to compare them with."""
-    trials = _Trials(tools, target, term, pointwise)
-    if not term.num_cells or not trials.finite:
+    if not term.num_cells:
         return None
-    _build_ahead(tools, term, pointwise, list(tried.values()))
+    build_ahead(tools, term, pointwise, list(tried.values()))
+    trials = _Trials(tools, target, term, pointwise)
+    if not trials.finite:
+        return None
     with progress(term.mesh.mpi, f"tuning {target}", 0, len(tried)) as advance:
         return fastest(list(tried), lambda offer: trials(tried[offer]), advance)
 
 
-def _build_ahead(tools: Tools, term: Term, pointwise: Pointwise, candidates: list[Candidate]) -> None:
+def build_ahead(tools: Tools, term: Term, pointwise: Pointwise, candidates: list[Candidate]) -> None:
+    """Starts to build the programs of candidates, where programs are built ahead."""
     parts = [part for candidate in candidates for part in tools.planner.parts(term, pointwise, candidate)]
     programs = [(tools.planner.program(term, c.plan, p), label(term, c.plan, c.plan.steps()[0])) for p, c in parts]
     tools.runtime.build_ahead(programs)
