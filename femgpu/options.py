@@ -73,7 +73,8 @@ OPTIONS = (
     Option("femgpu_tune", str, "off", "the choice among all plans: by a model, or by measurements, once for a form on a device",
            ("off", "model", "measure")),
     Option("femgpu_tune_best", int, 9, "plans that are measured for each term, the best by the model", minimum=1, maximum=_MOST),
-    Option("femgpu_reorder", bool, True, "numbers the dofs of neighbouring cells side by side (continuous, degree 2 and 3)"),
+    Option("femgpu_reorder", bool, True,
+           "vectors of spaces of degree 2 and 3 made from then on: dofs of neighbouring cells side by side"),
     Option("femgpu_device", str, "", "index of the device, or a part of its name; default: node-local rank modulo devices"),
     Option("femgpu_jacobian", str, "matfree", "the Jacobian that KSP multiplies with", ("matfree", "assembled")),
     Option("femgpu_pmat", str, "auto", "what the preconditioner sees; auto: assembled when the PC needs entries",
@@ -180,6 +181,10 @@ def read(prefix: str = "") -> Settings:
 
     check_prefix(prefix)
     database = PETSc.Options()
+    if prefix and database.hasName(prefix + "femgpu_reorder"):
+        raise OptionError(
+            f"-{prefix}femgpu_reorder: spaces come before problems; expected -femgpu_reorder, or FunctionSpace(reorder=...)"
+        )
     if database.hasName("help"):
         _show_help()
     _refuse_unknown(database, prefix)

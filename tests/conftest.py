@@ -125,6 +125,14 @@ def optimise(yes):
             environment["POCL_EXTRA_BUILD_FLAGS"] = "-cl-opt-disable"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def small_blocks_of_dofs():
+    """Small meshes have several blocks of cells whose dofs stand together."""
+    from femgpu.mesh import locality
+
+    locality.BLOCK = 2
+
+
 @pytest.fixture(autouse=True)
 def isolated_options():
     """Options that a test sets in PETSc's database are gone after it."""

@@ -20,10 +20,9 @@ from petsc4py import PETSc
 from femgpu import mesh
 from femgpu.element import LagrangeElement
 from femgpu.errors import DataError
-from femgpu.mesh import Mesh
+from femgpu.mesh import Mesh, locality
 from femgpu.mesh.block import Block
 from femgpu.mesh.geometry import always_affine
-from femgpu.mesh.locality import side_by_side, wins
 from femgpu.spaces.field import Field
 from femgpu.spaces.function_space import FunctionSpace
 from femgpu.spaces.numbering import Numbering
@@ -74,7 +73,7 @@ class Grid(Mesh):
     def offsets(self, element: LagrangeElement) -> npt.NDArray[np.int32]:
         """(num_cells, num_basis) numbers of the nodes of continuous elements, int32, those of femgpu's spaces."""
         offsets = self.along_axes(element)
-        return side_by_side(offsets) if wins(element.degree) else offsets
+        return _side_by_side(offsets, element) if locality.wins(element.degree) else offsets
 
     def along_axes(self, element: LagrangeElement) -> npt.NDArray[np.int32]:
         """The numbers that PETSc gives the nodes of its boxes."""
@@ -190,6 +189,17 @@ def _offsets(counts: tuple[int, int, int], element: LagrangeElement) -> npt.NDAr
     along = [(np.arange(count)[:, None] * steps[:, axis]).astype(np.int32) for axis, count in enumerate(counts)]
     offsets = along[2][:, None, None] + along[1][None, :, None] + (along[0] + base.astype(np.int32))[None, None]
     return offsets.reshape(-1, element.num_basis)
+
+
+def _side_by_side(offsets: npt.NDArray[np.int32], element: LagrangeElement) -> npt.NDArray[np.int32]:
+    """Nodes with the numbers that spaces of femgpu's give them in place of PETSc's, as `locality.local_order` says."""
+    block = np.full(offsets.max() + 1, len(offsets), np.int32)
+    blocks = np.repeat(np.arange(len(offsets), dtype=np.int32) // locality.BLOCK, offsets.shape[1])
+    np.minimum.at(block, offsets.reshape(-1), blocks)
+    block[offsets[:, element.reference.entity_of(element.nodes) == 0]] = -1
+    numbers = np.empty_like(block)
+    numbers[locality.by_block(block)] = np.arange(len(block))
+    return numbers[offsets]
 
 
 def _places(counts: Sequence[int], degree: int, inside: npt.NDArray[np.bool_]) -> tuple[npt.NDArray, npt.NDArray]:

@@ -124,7 +124,7 @@ def _ufl(chosen: Runtime, arguments: Namespace) -> ufl_forms.Result:
         if wrong := [word for word in words if word not in known]:
             raise FemgpuError(f"bench ufl --{name} {wrong[0]}: expected {', '.join(known)}")
     degrees, count = arguments.degrees or (None if gpu else _CPU_DEGREES), arguments.cells or (None if gpu else _UFL_CELLS)
-    given = problems, arguments.precision or "double", arguments.tune, arguments.exhaustive
+    given = problems, arguments.precision or "double", arguments.tuned, arguments.exhaustive
     # Of a run that is stopped there is what it measured so far.
     folder = check_folder(arguments.out)
     return ufl_forms.run(

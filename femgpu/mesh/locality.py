@@ -27,7 +27,10 @@ def wins(degree: int) -> bool:
 
 
 def local_order(topology: Topology, with_dofs: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
-    """The points of a mesh of one cell type by the first block of cells that they belong to, and by their numbers in each block.
+    """The points of a mesh of one cell type in an order of their dofs.
+
+    First come the cells, whose dofs no others share: kernels store them where they add the rest, and need no zeros there. The other
+    points follow by the first block of cells that they belong to, in each block by their numbers.
 
     Args:
         topology: the points of the mesh.
@@ -44,6 +47,7 @@ def local_order(topology: Topology, with_dofs: npt.NDArray[np.bool_]) -> npt.NDA
             block[points] = np.arange(len(points)) // BLOCK
         cones = topology.stratum(TYPE_NAMES[kind]).cones
         np.minimum.at(block, cones.reshape(-1) - start, np.repeat(block[points], cones.shape[1]))
+    block[dims == dims.max(initial=0)] = -1
     used = np.flatnonzero(with_dofs)
     return np.concatenate([np.flatnonzero(~with_dofs), used[by_block(block[used])]]).astype(np.int32)
 
@@ -54,19 +58,3 @@ def by_block(block: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     words = block.astype(np.int64) << 32 | np.arange(len(block))
     words.sort()
     return words.astype(np.int32)
-
-
-def side_by_side(offsets: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Nodes renumbered in the order that `local_order` gives points.
-
-    Args:
-        offsets: (num_cells, num_basis) numbers of the nodes of cells of one type, from 0 on and each in use.
-
-    Returns:
-        The same with the new numbers.
-    """
-    block = np.full(offsets.max(initial=-1) + 1, _NONE, np.int32)
-    np.minimum.at(block, offsets.reshape(-1), np.repeat(np.arange(len(offsets), dtype=np.int32) // BLOCK, offsets.shape[1]))
-    numbers = np.empty_like(block)
-    numbers[by_block(block)] = np.arange(len(block))
-    return numbers[offsets]

@@ -105,7 +105,8 @@ class Application:
     def num_stored(self) -> int:
         """How many of the first entries of a result lie inside of the cells, and are stored where the role ("stores",) is bound.
 
-        PETSc numbers the dofs inside of cells first. Those of some cells only, or next to prescribed ones, count as none.
+        PETSc and `mesh.locality` number the dofs inside of cells first. Those of some cells only, or next to prescribed ones,
+        count as none.
         """
         term = self.term
         if not self.plan.stores_inside or self.count < sum(block.num_cells for block in term.mesh.blocks):

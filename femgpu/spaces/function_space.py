@@ -52,8 +52,10 @@ class FunctionSpace(SingleSpace):
         symmetry: whether values of a square shape (n, n) are symmetric tensors, u[i, j] == u[j, i]: vectors then hold n (n + 1) / 2
             components for each node, those of (0, 0), (1, 0), (1, 1), (2, 0) and so on. Everywhere else, in forms, conditions,
             interpolation, values at points and files, the tensors have all of their entries.
-        reorder: whether dofs of neighbouring cells stand side by side in vectors, where that pays; else they stand in the order of
-            the points of the mesh. None: as `-femgpu_reorder` says.
+        reorder: whether dofs of neighbouring cells stand side by side in vectors, where that pays (continuous functions of degree 2
+            and 3); else they stand in the order of the points of the mesh. None: as `-femgpu_reorder` says. Numbers of two spaces
+            belong together by `assign` and `interpolate`, not by their places; a field of a MixedSpace has the order of
+            `W.sub(name).collapse()`, which is that of the points.
 
     Attributes:
         mesh: the mesh.

@@ -279,7 +279,7 @@ def test_bench_of_forms(tmp_path, capsys, set_options, monkeypatch):
     monkeypatch.setenv("FEMGPU_CACHE_DIR", str(tmp_path / "cache"))
     set_options(femgpu_schedule="cell", femgpu_tune_best=2)
     given = ["--cells", "18", "--cell", "triangle", "--degrees", "1", "--problems", "hyperelasticity"]
-    shown, record = report(tmp_path / "report", capsys, "ufl", *given, "--tune", "--exhaustive")
+    shown, record = report(tmp_path / "report", capsys, "ufl", *given, "--tuned", "--exhaustive")
     timings = record["timings"]
     assert [(t["problem"], t["cells"], t["points"], t["dofs"]) for t in timings] == [("hyperelasticity", 18, 1, 32)]
     for t in timings:

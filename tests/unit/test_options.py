@@ -98,6 +98,12 @@ def test_unknown_options_list_the_legal_ones(set_options):
         assert not option.name.startswith("femgpu_") or f"-{option.name}" in str(caught.value)
 
 
+def test_numbering_has_no_prefix(set_options):
+    set_options("heat_", femgpu_reorder="no")
+    with pytest.raises(OptionError, match="-heat_femgpu_reorder: spaces come before problems"):
+        options.read("heat_")
+
+
 def test_options_of_others_are_left_alone(set_options):
     set_options(snes_rtol="1e-3", petscfe_type="opencl", notfemgpu="1")
     assert options.read() == Settings()

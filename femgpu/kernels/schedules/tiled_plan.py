@@ -114,15 +114,14 @@ class TiledPlan(Plan):
         return hessian and self.work.bends and not self.work.reference
 
     def _tile(self, name: str, table: int, num_comp: int, value: bool, gradient: bool, hessian: bool, rows: bool = False) -> Tile:
-        work, dim = self.work, self.work.dim
+        work, dim, mma = self.work, self.work.dim, bool(self.mma)
         num_basis = work.tables[table].num_basis
         kinds = ([0] if value else []) + ([*range(1, dim + 1)] if gradient else [])
         # Second derivatives by k and m stand there for k <= m.
         kinds += [1 + dim + k * dim + m for k in range(dim) for m in range(k, dim)] if hessian else []
         size = -(-num_basis // self.parts) if rows else self.points
         return Tile(
-            name, table, num_basis, num_comp, tuple(kinds), rows, self.parts, self.passes, size, work.num_qpts, self.wide,
-            bool(self.mma),
+            name, table, num_basis, num_comp, tuple(kinds), rows, self.parts, self.passes, size, work.num_qpts, self.wide, mma
         )  # fmt: skip
 
     @property
