@@ -388,8 +388,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
         _Pragma("unroll") for (int c = 0; c < 1; ++c)
           _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) {
             READ_NUMBERS(value, 10 + c, 1, 4 * turn, 35)
-            _Pragma("unroll") for (int i = 0; i + 1 < 3; i += 2) MULTIPLY_TWO(r_w_q[(i + (i) / POINTS * 0 * POINTS + c * POINTS) * VECTORS + v], r_w_q[((i + 1) + ((i + 1)) / POINTS * 0 * POINTS + c * POINTS) * VECTORS + v], entries, i, value)
-            MULTIPLY(r_w_q[(2 + (2) / POINTS * 0 * POINTS + c * POINTS) * VECTORS + v], entries, 2, value)
+            _Pragma("unroll") for (int t = 0; t + 1 < 3; t += 2) MULTIPLY_TWO(r_w_q[(t + t / POINTS * 0 * POINTS + c * POINTS) * VECTORS + v], r_w_q[((t + 1) + (t + 1) / POINTS * 0 * POINTS + c * POINTS) * VECTORS + v], entries, t, value)
+            MULTIPLY(r_w_q[(2 + 2 / POINTS * 0 * POINTS + c * POINTS) * VECTORS + v], entries, 2, value)
           }
       }
     }

@@ -195,8 +195,8 @@ comps, reads = tile.num_comp, plan.reads(tile)
         ${SHORT} for (int c = 0; c < ${comps}; ++c)
           ${SHORT} for (int v = 0; v < VECTORS; ++v) {
             READ_NUMBERS(value, ${coefficients[tile.name]} + c, ${comps}, 4 * turn, ${tile.num_basis})
-<% at = lambda i: f"r_{tile.name}_q[({i} + ({i}) / POINTS * {(comps - 1)} * POINTS + c * POINTS) * VECTORS + v]" %>\
-            ${SHORT} for (int i = 0; i + 1 < ${tile.width}; i += 2) MULTIPLY_TWO(${at("i")}, ${at("(i + 1)")}, entries, i, value)
+<% at = lambda t: f"r_{tile.name}_q[({t} + {t} / POINTS * {(comps - 1)} * POINTS + c * POINTS) * VECTORS + v]" %>\
+            ${SHORT} for (int t = 0; t + 1 < ${tile.width}; t += 2) MULTIPLY_TWO(${at("t")}, ${at("(t + 1)")}, entries, t, value)
 % if tile.width % 2:
             MULTIPLY(${at(f"{tile.width - 1}")}, entries, ${tile.width - 1}, value)
 % endif
