@@ -1,7 +1,7 @@
 """Operators on L-vectors: residual, Jacobian action, diagonal, element matrices, functionals, and their numpy twin."""
 
 from femgpu.operators.assembly import Assembly, MatrixSource
-from femgpu.operators.character import Character, Saddle, character, couples_displacements, is_symmetric, saddle
+from femgpu.operators.character import Character, Saddle, character, couples_displacements, is_definite, is_symmetric, saddle
 from femgpu.operators.coarse_matrices import CoarseMatrices, Shown
 from femgpu.operators.columns import Columns, Groups
 from femgpu.operators.diagonal_blocks import DiagonalBlocks
@@ -32,6 +32,7 @@ __all__ = [
     "couples_displacements",
     "error_norm",
     "integrate",
+    "is_definite",
     "is_symmetric",
     "saddle",
     "make_terms",

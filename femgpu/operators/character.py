@@ -146,6 +146,12 @@ def is_symmetric(form: Form) -> bool:
     return form.has_jacobian and all(_is_symmetric(form, i.jacobian, i.sides) for i in form.integrals if i.jacobian is not None)
 
 
+def is_definite(form: Form) -> bool:
+    """Whether the Jacobian is symmetric and elliptic, without reactions that could make it indefinite, as far as cells tell."""
+    kind = character(form)
+    return kind.elliptic and kind.positive and is_symmetric(form)
+
+
 def _is_symmetric(form: Form, pointwise: Pointwise, sides: int) -> bool:
     if pointwise.evaluate is None:
         return False
