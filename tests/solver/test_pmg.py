@@ -264,6 +264,29 @@ def test_rigid_body_modes_reach_the_coarsest_level():
     assert its[1] == its[2] < its[0] and its[1] <= 20, its
 
 
+@pytest.mark.parametrize(
+    "extra, definite",
+    [
+        (lambda u, v: 3 * u * v * dx, True),
+        (lambda u, v: -3 * u * v * dx, False),
+        (lambda u, v: u.dx(0) * v * dx, False),
+        (lambda u, v: u**2 * inner(grad(u), grad(v)) * dx, False),
+    ],
+    ids=["reaction", "production", "advection", "conductivity of u"],
+)
+def test_the_inner_preconditioner_knows_which_matrices_are_definite(extra, definite):
+    V = femgpu.FunctionSpace(box("triangle"), "Lagrange", 2)
+    u, v = femgpu.Function(V), ufl.TestFunction(V)
+    F = inner(grad(u), grad(v)) * dx + extra(u, v) - v * dx
+    problem = femgpu.NonlinearProblem(F, u, [femgpu.DirichletBC(V, 0.0)], petsc_options=PMG | own("GMRES"))
+    problem.solve()
+    mat = problem.snes.getKSP().getPC().getPythonContext().inner.getOperators()[1]
+    # petsc4py has no name for positive definite ones, which count as symmetric.
+    assert mat.isSymmetricKnown() == (definite, definite)
+    rows = np.arange(mat.getSize()[0], dtype=np.int32)
+    assert not definite or np.linalg.eigvalsh(mat.getValues(rows, rows)).min() > 0
+
+
 @pytest.mark.parametrize("lanes", [1, 4, 64])
 def test_sparse_products(lanes):
     rng = np.random.default_rng()
