@@ -167,7 +167,7 @@ class PMG(Ahead):
             self._assembled.mat.destroy()
             keep_aside((self._operator, self._followers, self._assembled, self._meshes, self._below))
         self.inner, self._bends = None, -1
-        self._single, self._objection = False, ""
+        self._single, self._objection, self._definite = False, "", False
         self._applied, self._reference, self._age = 0, 0, 0
         self._operator: GlobalOperator | None = None
         self._operators: list[GlobalOperator] = []
@@ -225,8 +225,7 @@ class PMG(Ahead):
             self._assembled = AssembledJacobian(linear, linear_vector(space))
         mat = self._assembled.mat
         mat.setOptionsPrefix(prefix)
-        # GAMG then estimates eigenvalues by conjugate gradients, whose steps cost a third of those of its GMRES.
-        mat.setOption(PETSc.Mat.Option.SPD, is_definite(linear.local.form))
+        self._definite = is_definite(linear.local.form)
         lowest = steps[-1][0] if steps else space
         if near.handle:
             fine = self._operators[0].local.space
@@ -258,6 +257,8 @@ class PMG(Ahead):
         if self._below is None or not self._levels or renew or stale or 0 < self._options.lag <= self._age:
             self._age = 0
             self._assembled.fill()
+            # GAMG then estimates eigenvalues by conjugate gradients, not by GMRES; each assembly forgets it.
+            self._assembled.mat.setOption(PETSc.Mat.Option.SPD, self._definite)
             self.inner.setUp()
             if self._below is None or not self._below.update():
                 self._below = AlgebraicLevels(self.inner, self._operators[0].local.runtime, self._single, self._level)
