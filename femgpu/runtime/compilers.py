@@ -74,6 +74,11 @@ class Child:
             # Without the signal of a broken pipe, at which PETSc ends the job.
             self._socket.sendall(pickle.dumps(source), socket.MSG_NOSIGNAL)
 
+    def finish(self) -> None:
+        """Lets it end by itself when it has answered all that it was asked."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
     def answer(self) -> Any:
         """What it says next; None when it is gone."""
         try:
@@ -103,6 +108,7 @@ class Compilers:
         usable = handle in found and library() is not None
         self._arguments = [cl._cl.__file__, str(found.index(handle)), options] if usable else []
         self._change = threading.RLock()
+        self._released = False
         self._children: list[Child] = []
         self._waiting: deque[tuple[str, Answer]] = deque()
         weakref.finalize(self, _end, self._children, self._waiting)
@@ -118,6 +124,7 @@ class Compilers:
         _ended[:] = [process for process in _ended if process.poll() is None]
         if not self._arguments or not _INTERPRETER.fullmatch(Path(sys.executable or "").name):
             return False
+        self._released = False
         with contextlib.suppress(OSError):
             while len(self._children) < count:
                 child = Child(self._arguments)
@@ -137,6 +144,15 @@ class Compilers:
             self._hand_out()
         return answer
 
+    def release(self) -> None:
+        """Lets the processes end when all that was asked for is compiled.
+
+        A driver takes a tenth of a second to clear up after each, and who ends beside them waits for that.
+        """
+        with self._change:
+            self._released = True
+            self._hand_out()
+
     def _hand_out(self) -> None:
         """Gives sources to the processes that have least of them; where there is none, says so."""
         while self._waiting:
@@ -150,6 +166,10 @@ class Compilers:
                 child.asked.append(answer)
                 child.send(source)
                 _begin(child)
+        if self._released:
+            for child in self._children:
+                child.finish()
+            self._children.clear()
 
     def _take(self, child: Child, said: Any) -> None:
         """Hands on what a process said."""
@@ -167,7 +187,7 @@ class Compilers:
         with self._change:
             if child in self._children:
                 self._children.remove(child)
-                child.end()
+            child.end()
             self._hand_out()
 
 

@@ -27,7 +27,7 @@ PROGRAMS = 32
 # Compilers that run at once: each takes some hundred megabytes, and a problem has about ten programs.
 _THREADS = 8
 # Processes that compile for this one, each with a context of its own on the device; programs for which to start them.
-_PROCESSES, _MANY = 4, 4
+_PROCESSES, _MANY = 8, 4
 
 _Built = tuple[cl.Program, bool]
 
@@ -115,6 +115,10 @@ class Programs:
         pool.shutdown(wait=False)
         for key in [key for key, (future, _) in self._ahead.items() if future.done()][:-PROGRAMS]:
             del self._ahead[key]
+
+    def release(self) -> None:
+        """Says that nothing more is to be built ahead for now: processes that compile end when they are done."""
+        self._compilers.release()
 
     def _builder(self, source: str, name: str, key: str, ask: program.Ask | None = None) -> Callable[[], _Built]:
         return partial(program.build, self._context, self._device, source, name, key, self.dump_folder, ask)

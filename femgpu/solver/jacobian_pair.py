@@ -139,6 +139,7 @@ class JacobianPair:
         if self._known and not self.assembled:
             prepare(ksp, self.pmat, self._operator)
         self._operator.local.build(self.targets)
+        self._operator.local.runtime.programs.release()
 
     def update(self, x: PETSc.Vec, J: PETSc.Mat, P: PETSc.Mat, at_u: bool = False) -> None:
         """Brings the matrices to the state x, to which the operators have been moved.

@@ -256,6 +256,23 @@ def test_processes_are_started_for_many_programs_and_go_with_the_runtime(threade
         child.process.wait(10)
 
 
+def test_processes_that_are_released_compile_what_they_have_and_end(helped):
+    made, here, children = helped
+    compilers = made.programs._compilers
+    made.build_ahead([(SOURCE % number, f"put{number}") for number in range(9)])
+    made.programs.release()
+    for child in children:
+        assert child.process.wait(30) in (0, -signal.SIGKILL)
+    while not nobody_builds():
+        time.sleep(0.01)
+    assert not here and [value(made, SOURCE % number) for number in range(9)] == list(range(9))
+    # Others are started where many programs are wanted again, and none of those that have gone is asked.
+    made.programs.processes = 1
+    made.build_ahead([(SOURCE % number, f"put{number}") for number in range(9, 13)])
+    (child,) = compilers._children
+    assert child not in children and [value(made, SOURCE % number) for number in range(9, 13)] == list(range(9, 13))
+
+
 def test_a_program_that_embeds_python_is_not_started_again(threaded, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/usr/local/bin/solver")
     assert not threaded().programs._compilers.start(2)
