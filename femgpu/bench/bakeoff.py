@@ -32,6 +32,7 @@ from femgpu.model.bakeoff import PROBLEMS, Bakeoff
 from femgpu.model.tets import Tets
 from femgpu.operators import FormOperator
 from femgpu.operators.term import Term
+from femgpu.operators.tuning import build_ahead
 from femgpu.operators.ways import Candidate, Choice, alternatives, candidates, make_wish
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
@@ -178,18 +179,20 @@ def other_plans(term: Term, work: Work, settings: Settings, limits: Limits, coun
 
 
 def _candidates(operator: FormOperator, plans: int) -> list[Candidate]:
-    """Other plans for the splits that come into question."""
+    """Other plans for the splits that come into question; their programs are being built."""
     settings, runtime, (term,) = operator.settings, operator.runtime, operator.terms
     limits = runtime.device.limits
     assert term.integral.action is not None
     if not plans:
         return []
     others = alternatives(term, term.integral.action, settings, limits, operator.mpi)
-    return [
+    found = [
         Candidate(entry.split, choice)
         for entry in candidates(term, others, settings, runtime, operator.mpi)
         for choice in other_plans(term, entry.choice.plan.work, settings, limits, plans)
     ]
+    build_ahead(operator.tools(), term, term.integral.action, found)
+    return found
 
 
 def _time(operator: FormOperator, problem: Bakeoff | Tets, asked: Asked) -> Timing:
