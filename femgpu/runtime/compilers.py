@@ -147,7 +147,7 @@ class Compilers:
     def release(self) -> None:
         """Lets the processes end when all that was asked for is compiled.
 
-        A driver takes a tenth of a second to clear up after each, and who ends beside them waits for that.
+        A driver takes a twentieth of a second to clear up after each, and who ends beside them waits for that.
         """
         with self._change:
             self._released = True

@@ -27,7 +27,7 @@ PROGRAMS = 32
 # Compilers that run at once: each takes some hundred megabytes, and a problem has about ten programs.
 _THREADS = 8
 # Processes that compile for this one, each with a context of its own on the device; programs for which to start them.
-_PROCESSES, _MANY = 8, 4
+_PROCESSES, _MANY = 7, 4
 
 _Built = tuple[cl.Program, bool]
 
