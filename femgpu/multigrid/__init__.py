@@ -2,6 +2,6 @@
 
 from femgpu.multigrid.cycle import FILE, Bind, Calls, Cycle, Level
 from femgpu.multigrid.polynomials import KINDS
-from femgpu.multigrid.sparse import Rows, SparseMatrix, programs
+from femgpu.multigrid.sparse import Entries, Rows, SparseMatrix, programs
 
-__all__ = ["FILE", "KINDS", "Bind", "Calls", "Cycle", "Level", "Rows", "SparseMatrix", "programs"]
+__all__ = ["FILE", "KINDS", "Bind", "Calls", "Cycle", "Entries", "Level", "Rows", "SparseMatrix", "programs"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +11,23 @@ import numpy.typing as npt
 from femgpu.kernels import sparse_kernels
 from femgpu.runtime import Device, Kernel, Launch, Runtime
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
 _GROUP = 64
 # Items that share a row of a GPU's, at most, and entries that one of them adds up, about.
 _LANES, _ENTRIES = 32, 4
+
+
+class Entries(NamedTuple):
+    """A matrix by rows, on the host.
+
+    Attributes:
+        starts: (num_rows + 1,) int32 where each row begins.
+        columns: (num_entries,) int32.
+        values: (num_entries,) float64.
+    """
+
+    starts: npt.NDArray[np.int32]
+    columns: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float64]
 
 
 class Rows(NamedTuple):
@@ -54,7 +65,7 @@ class SparseMatrix:
     def __init__(
         self,
         runtime: Runtime,
-        matrix: csr_array | Rows,
+        matrix: Entries | Rows,
         source_type: str = "double",
         target_type: str = "double",
         value_type: str = "double",
@@ -65,9 +76,9 @@ class SparseMatrix:
             rows = matrix
             self.values = runtime.empty(np.dtype(self._dtype).itemsize * rows.num_entries)
         else:
-            structure = (runtime.upload(part.astype(np.int32, copy=False)) for part in (matrix.indptr, matrix.indices))
-            rows = Rows(matrix.shape[0], int(matrix.nnz), *structure)
-            self.values = runtime.upload(matrix.data.astype(self._dtype, copy=False))
+            structure = (runtime.upload(part.astype(np.int32, copy=False)) for part in (matrix.starts, matrix.columns))
+            rows = Rows(len(matrix.starts) - 1, len(matrix.values), *structure)
+            self.values = runtime.upload(matrix.values.astype(self._dtype, copy=False))
         num_rows, self.num_entries = rows.num_rows, rows.num_entries
         if lanes is None:
             mean = self.num_entries / max(num_rows, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,9 @@ from petsc4py import PETSc
 from femgpu import petsc_c
 from femgpu.krylov import Operator, Vectors
 from femgpu.krylov.vectors import C_TYPES
-from femgpu.multigrid import FILE, Bind, Calls, Level, SparseMatrix
+from femgpu.multigrid import FILE, Bind, Calls, Entries, Level, SparseMatrix
 from femgpu.runtime import Runtime
 from femgpu.solver.device_vec import load, store
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 # Unknowns of a coarsest level up to which its inverse is made; and what entries of it times those of the matrix come to where it
 # counts as singular.
@@ -59,10 +56,11 @@ class AlgebraicLevels:
         self.prolong: list[Bind] = []
         self._matrices = [make(_entries(mat)) for mat in self._mats[:-1]]
         for its, matrix, interpolation in zip(vectors, self._matrices, self._ups, strict=False):
-            up = _entries(interpolation)
             self.levels.append(make_level(its, Operator(matrix.multiply, bind=_bind(matrix)), 0))
-            self.restrict.append(_bind(make(up.T.tocsr())))
-            self.prolong.append(_bind(make(up)))
+            restriction = interpolation.transpose(PETSc.Mat())
+            self.restrict.append(_bind(make(_entries(restriction))))
+            self.prolong.append(_bind(make(_entries(interpolation))))
+            restriction.destroy()
         self.coarsest = vectors[-1]
         self._coarsest = pc.getMGCoarseSolve() if self._mats and pc.getType() in _MULTIGRID else None
         self._apply = pc.apply if self._coarsest is None else self._coarsest.solve
@@ -106,20 +104,21 @@ class AlgebraicLevels:
 
     def _dense_inverse(self) -> npt.NDArray[np.float64]:
         """The inverse of the coarsest matrix, as PETSc's solver makes it; of a singular one the pseudo-inverse."""
-        size, matrix = self.coarsest.num_owned, _entries(self._mats[-1])
+        size, matrix = self.coarsest.num_owned, self._mats[-1]
         inverse = np.empty((size, size))
         for column in range(size):
             self._given.set(0.0)
             self._given.array_w[column] = 1.0
             self._apply(self._given, self._found)
             inverse[:, column] = self._found.array_r
-        largest = np.abs(matrix.data).max(initial=0.0) * np.abs(inverse).max(initial=0.0)
+        largest = np.abs(_entries(matrix).values).max(initial=0.0) * np.abs(inverse).max(initial=0.0)
         if np.isfinite(largest) and largest < _SINGULAR:
             return inverse
         # Imported here: a tenth of a second, for levels that few solves have.
         from scipy.linalg import pinvh
 
-        return np.asarray(pinvh(matrix.toarray(), rtol=1 / _SINGULAR))
+        numbers = np.arange(size, dtype=np.int32)
+        return np.asarray(pinvh(matrix.getValues(numbers, numbers), rtol=1 / _SINGULAR))
 
     def _by_host(self, b: Any, x: Any) -> Calls:
         """The coarsest level by PETSc, on vectors in double precision."""
@@ -151,16 +150,11 @@ def _matrices(pc: PETSc.PC) -> tuple[list[PETSc.Mat], list[PETSc.Mat]]:
     return mats, [pc.getMGInterpolation(number) for number in numbers[:-1]]
 
 
-def _full(matrix: npt.NDArray[np.float64]) -> csr_array:
+def _full(matrix: npt.NDArray[np.float64]) -> Entries:
     """A matrix with all of its entries, zeros among them."""
-    from scipy.sparse import csr_array
-
-    rows, columns = matrix.shape
-    return csr_array((matrix.ravel(), np.tile(np.arange(columns), rows), columns * np.arange(rows + 1)), shape=matrix.shape)
+    rows, columns = (np.arange(size, dtype=np.int32) for size in matrix.shape)
+    return Entries(np.arange(len(rows) + 1, dtype=np.int32) * np.int32(len(columns)), np.tile(columns, len(rows)), matrix.ravel())
 
 
-def _entries(mat: PETSc.Mat) -> csr_array:
-    from scipy.sparse import csr_array
-
-    starts, columns, values = mat.getValuesCSR()
-    return csr_array((values, columns, starts), shape=mat.getSize())
+def _entries(mat: PETSc.Mat) -> Entries:
+    return Entries(*mat.getValuesCSR())

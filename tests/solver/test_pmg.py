@@ -11,7 +11,7 @@ from ufl import dx, grad, inner
 import femgpu
 from femgpu import runtime
 from femgpu.errors import DataError, FormError, OptionError
-from femgpu.multigrid import SparseMatrix
+from femgpu.multigrid import Entries, SparseMatrix
 from femgpu.solver.coarsening import CoarseOperator
 
 CELLS = ("interval", "triangle", "quadrilateral", "tetrahedron", "hexahedron", "prism")
@@ -293,7 +293,7 @@ def test_sparse_products(lanes):
     matrix = random_array((131, 77), density=0.2, rng=rng, format="csr")
     x = rng.standard_normal(77)
     chosen = runtime.current()
-    device = SparseMatrix(chosen, matrix, lanes=lanes)
+    device = SparseMatrix(chosen, Entries(matrix.indptr, matrix.indices, matrix.data), lanes=lanes)
     given, made = chosen.upload(x), chosen.upload(np.full(131, np.nan))
     for factor in (1, 2):
         device.set_values(factor * matrix.data)

@@ -12,6 +12,8 @@ import pytest
 import ufl
 from forms_cases import CASES, bratu, elasticity, neo_hookean, nonlinear_diffusion, p_laplace
 from forms_support import Constant, Function, Mixed, Space, compiled, make_mesh, names, random_data
+from scipy.sparse import csr_array, random_array
+from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 from ufl import Identity, det, diff, div, dot, ds, dx, exp, grad, inner, ln, tr, variable
 
 from femgpu.errors import FormError
@@ -337,3 +339,23 @@ def test_minimum_cut():
     assert set(cut.source_side()) == {SOURCE, "a", "b"}  # 1.25 + 4 < 3.5 + 2
     cut.edge("b", SINK, 4.5)
     assert set(cut.source_side()) == {SOURCE}
+
+
+def test_minimum_cuts_are_those_of_scipy(rng):
+    for _ in range(60):
+        size = int(rng.integers(2, 30))
+        matrix = random_array((size, size), density=rng.uniform(0.05, 0.4), rng=rng, format="lil")
+        matrix[:, 0] = matrix[1, :] = 0
+        matrix.setdiag(0)
+        # A source with many edges; capacities that are alike here and there, or have no end.
+        matrix[0, 1:] = rng.integers(0, 4, size - 1)
+        capacities = (10 * matrix.toarray()).round().astype(np.int32)
+        cut, names = Cut(), [SOURCE, SINK, *range(2, size)]
+        large = rng.random((size, size)) < 0.1
+        large[0] = False
+        for tail, head in zip(*capacities.nonzero(), strict=True):
+            cut.edge(names[tail], names[head], inf if large[tail, head] else float(capacities[tail, head]))
+        capacities[large & (capacities > 0)] = 10**6
+        flow = maximum_flow(csr_array(capacities), 0, 1).flow.toarray()
+        reached = breadth_first_order(csr_array(capacities - flow), 0, return_predecessors=False)
+        assert set(cut.source_side()) == {names[number] for number in reached}
