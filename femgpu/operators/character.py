@@ -1,4 +1,7 @@
-"""What kind of operator a Jacobian is, judged by its pointwise functions at random data, the same on all ranks."""
+"""What kind of operator a Jacobian is, judged by its pointwise functions at random data, the same on all ranks.
+
+Constants have the values, coefficients the signs that they have now; those that are zero count as positive. All is collective.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _TRANSPOSED = (
 
 # Data below this size tell whether the principal part is elliptic: a solid that is turned inside out is not.
 _MODERATE = 0.3
-# Points with such data where all is positive, as conductivities and viscosities are.
+# Points with such data where the state is positive, and coefficients that are not negative, as conductivities and viscosities are.
 _MILD = (_SIZES[:, 0] < _MODERATE) & (np.arange(_NUM_POINTS) % 2 == 1)
 
 
@@ -43,7 +46,7 @@ class Character:
         algebraic: whether there are no derivatives at all.
         advective: whether there are terms with one derivative that do not vanish with the gradient of the unknown, as those of
             k(u) grad(u) do.
-        positive: whether the part without derivatives is nowhere negative.
+        positive: whether the part without derivatives is nowhere negative, neither in cells nor on the boundary.
     """
 
     elliptic: bool
@@ -71,8 +74,14 @@ def character(form: Form) -> Character:
             for out in [_sample(form, pointwise, 1, flat=True)]
             for name in out.keys() & {"g1", "g2"}
         ),
-        positive=all(_least(out["g0"][_MILD]) > -_ROUNDING for out in outputs if "g0" in out),
+        positive=all(_least(out["g0"][_MILD]) > -_ROUNDING for out in [*outputs, *_on_boundary(form)] if "g0" in out),
     )
+
+
+def _on_boundary(form: Form) -> list[Mapping[str, np.ndarray]]:
+    """g0 to g8 of the integrals over exterior facets, of those that can be evaluated."""
+    integrals = [i.jacobian for i in form.integrals if i.jacobian is not None and i.type == "exterior_facet"]
+    return [_sample(form, pointwise, 1) for pointwise in integrals if pointwise.evaluate is not None]
 
 
 @dataclass(frozen=True)
@@ -147,7 +156,7 @@ def is_symmetric(form: Form) -> bool:
 
 
 def is_definite(form: Form) -> bool:
-    """Whether the Jacobian is symmetric and elliptic, without reactions that could make it indefinite, as far as cells tell."""
+    """Whether the Jacobian is symmetric and elliptic, without reactions that could make it indefinite."""
     kind = character(form)
     return kind.elliptic and kind.positive and is_symmetric(form)
 
@@ -176,10 +185,22 @@ def _sample(form: Form, pointwise: Pointwise, sides: int, flat: bool = False) ->
     for values in data.values():
         # Terms may come and go with a sign; at every other point all is positive, for roots and logarithms.
         values[::2] *= generator.choice([-1.0, 1.0], values[::2].shape)
+    data["a"][1::2] *= np.tile(_signs(form, generator), sides)
     for name in ("u_x", "u_xx") if flat else ():
         data[name] = np.zeros_like(data[name])
-    data["constants"] = 0.5 + generator.random(form.constant_offsets[-1])
+    now = form.constant_values()
+    data["constants"] = np.where(now == 0, 0.5 + generator.random(now.shape), now)
     return pointwise.evaluate(data)
+
+
+def _signs(form: Form, generator: np.random.Generator) -> np.ndarray:
+    """(_NUM_POINTS / 2, components of all coefficients) -1 where a Function has negative values only, any where it has both."""
+    found, offsets = np.ones((_NUM_POINTS // 2, form.coefficient_offsets[-1])), form.coefficient_offsets
+    for function, first, end in zip(form.coefficients, offsets[:-1], offsets[1:], strict=True):
+        least, largest = function.vec.min()[1], function.vec.max()[1]
+        if least < 0:
+            found[:, first:end] = generator.choice([-1.0, 1.0], (len(found), end - first)) if largest > 0 else -1.0
+    return found
 
 
 def _are_equal(one: np.ndarray, other: np.ndarray) -> bool:

@@ -31,8 +31,6 @@ from femgpu.runtime.calls import library
 _INTERPRETER = re.compile(r"python[\d.]*")
 # Sources that a process is given in advance, the one that it compiles included.
 _DEPTH = 3
-# Processes that were ended, until they are gone.
-_ended: list[subprocess.Popen[bytes]] = []
 
 # Binary, empty where there is none, and log.
 Answer = Future[tuple[bytes, str]]
@@ -89,7 +87,6 @@ class Child:
     def end(self) -> None:
         """Ends it, unless it has already; does not wait until the device is rid of it, some tenths of a second."""
         self.process.kill()
-        _ended.append(self.process)
         self._socket.close()
         for answer in self.asked:
             _give_up(answer)
@@ -121,7 +118,6 @@ class Compilers:
         """
         for child in [child for child in self._children if child.process.poll() is not None]:
             self._drop(child)
-        _ended[:] = [process for process in _ended if process.poll() is None]
         if not self._arguments or not _INTERPRETER.fullmatch(Path(sys.executable or "").name):
             return False
         self._released = False
@@ -212,16 +208,17 @@ def _give_up(answer: Answer) -> None:
 
 
 def _listen(compilers: weakref.ref[Compilers], child: Child) -> None:
-    """Hands on what a process says until it is gone."""
+    """Hands on what a process says until it is gone, and sees it off."""
     with child.answers:
         said = child.answer()
         while (found := compilers()) is not None:
             if said is None:
                 found._drop(child)
-                return
+                break
             found._take(child, said)
             del found
             said = child.answer()
+    child.process.wait()
 
 
 def _end(children: list[Child], waiting: deque[tuple[str, Answer]]) -> None:

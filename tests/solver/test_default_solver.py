@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import ufl
 from petsc4py import PETSc
-from ufl import div, dS, dx, grad, inner, sym
+from ufl import div, dS, ds, dx, grad, inner, sym
 
 import femgpu
 from femgpu.errors import SolverError
@@ -38,6 +38,12 @@ def field(u):
     return femgpu.Function(femgpu.FunctionSpace(u.space.dm, "DG", 0), name="k")
 
 
+def negative(u):
+    found = field(u)
+    found.interpolate(lambda x: -1 - x[0])
+    return found
+
+
 def laplace(u, v):
     return inner(grad(u), grad(v)) * dx - v * dx
 
@@ -49,6 +55,10 @@ FORMS = {
     "reaction": (lambda u, v: laplace(u, v) + field(u) * u * v * dx, CG),
     "one point of time": (lambda u, v: laplace(u, v) + 100 * u * v * dx, CG),
     "helmholtz": (lambda u, v: laplace(u, v) - 4 * u * v * dx, GMRES),
+    "negative coefficient": (lambda u, v: laplace(u, v) + negative(u) * u * v * dx, GMRES),
+    "negative constant": (lambda u, v: laplace(u, v) + femgpu.Constant(u.space.dm, -4.0) * u * v * dx, GMRES),
+    "negative on the boundary": (lambda u, v: laplace(u, v) - 4 * u * v * ds, GMRES),
+    "negative conductivity": (lambda u, v: negative(u) * inner(grad(u), grad(v)) * dx, PLAIN),
     "bratu": (lambda u, v: laplace(u, v) - ufl.exp(u) * v * dx, GMRES),
     "conductivity of u": (lambda u, v: (1 + u**2) * inner(grad(u), grad(v)) * dx, GMRES),
     "mass": (lambda u, v: u * v * dx - v * dx, "femgpu.CG with jacobi"),
