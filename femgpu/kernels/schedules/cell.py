@@ -19,8 +19,6 @@ _UNROLLED_POINTS = 64
 _POINTS_UNROLL = 1.5
 # Lengths of OpenCL's vectors that cells may stand side by side in.
 LANES = (1, 2, 4, 8)
-# Instructions of a point up to which its loops are unrolled where cells stand side by side.
-_LANES_UNROLL = 1024
 # Bytes of a work-group's private arrays there: the nearest cache, for PoCL gives every item arrays of its own.
 _CACHE_BYTES = 32768
 
@@ -141,7 +139,7 @@ class CellLanesPlan(CellPlan):
         return self.unrolled(text)
 
     def unrolled(self, text: str) -> str:
-        """Loops are unrolled once their lengths are known, those over basis functions where these are few.
+        """Loops over components and directions are unrolled once their lengths are known, over basis functions as `unroll` says.
 
         PoCL unrolls none by itself, and only in part those that it is asked to before functions stand in place of their calls.
         """
@@ -175,9 +173,7 @@ class Cell:
         return True
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[CellPlan]:
-        """Cells side by side where the device has vectors for them; else work-groups as large as it likes them, then half and twice
-        that, and so on; last with loops rolled.
-        """
+        """Cells side by side, if any; work-groups as large as the device likes them, half and twice that, ...; last rolled."""
         asked, lanes = wish.parameter("group_size", 0), wish.parameter("lanes", 0)
         if not 0 <= asked <= limits.items:
             raise PlanError(f"-femgpu_schedule cell:group_size={asked}: the device allows 1 to {limits.items} work-items")
@@ -185,7 +181,7 @@ class Cell:
             raise PlanError(f"-femgpu_schedule cell:lanes={lanes}: expected one of {', '.join(map(str, LANES))}")
         served = work.target in ("residual", "action") and not work.facet and wish.precision != "mixed"
         if served and (lanes or limits.lanes) > 1:
-            side = CellLanesPlan.wished(work, limits, wish, lanes=lanes or limits.lanes, unroll=_LANES_UNROLL)
+            side = CellLanesPlan.wished(work, limits, wish, lanes=lanes or limits.lanes)
             size = asked or min(_CACHE_BYTES // side.private_bytes, limits.group)
             yield replace(side, group_size=max(1, min(size, limits.abreast(side.private_bytes))))
             if lanes:
