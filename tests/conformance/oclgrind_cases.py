@@ -262,7 +262,7 @@ FAULTS = {
     "no barrier with one point": Fault("transposed, one point", BARRIER, "", RACE),
     "one buffer for all batches": Fault("transposed, one point", "(batch % 2 * CHUNKS + chunk)", "chunk", RACE),
     "no guard": Fault("cell", GUARD, "", OUT_OF_BOUNDS),
-    "no guard, CPU": Fault("cell, CPU", " && begin + lane <= last", "", OUT_OF_BOUNDS),
+    "no guard, CPU": Fault("cell, CPU", "min(begin + lane, last)", "begin + lane", OUT_OF_BOUNDS),
     "no mask": Fault("transposed, batches", MASK, "CELLS", OUT_OF_BOUNDS),
     "sum that starts anywhere": Fault("cell", "r_f0_e[i] = 0;", ";", "Uninitialized value written to global memory"),
     "adds that are not atomic": Fault("cell, atomic", "__kernel", ADD + "__kernel", "Write-write data race at global memory"),
