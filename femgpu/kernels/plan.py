@@ -162,6 +162,10 @@ class Plan(ABC):
         """Files of functions that the shells use: of the cell's map, and of a tabulated basis."""
         return ("geometry.cl", "basis.cl")
 
+    def adapted(self, text: str) -> str:
+        """The text of these functions as the shell uses them."""
+        return text
+
     @property
     def splits(self) -> bool:
         """Whether lines are multiplied by even and odd parts of their 1D matrices."""

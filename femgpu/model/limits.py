@@ -22,6 +22,7 @@ class Limits:
             kernel; 0: none is.
         tile: numbers of a result that an item accumulates in registers.
         block: cells whose words are interleaved in arrays that neighbouring items read; 1: each cell's words together.
+        lanes: cells that an item has side by side in vectors.
         group: items that a work-group has where nothing else rules.
         ceiling: what the device reaches at most.
     """
@@ -35,6 +36,7 @@ class Limits:
     unroll: int = 0
     tile: int = 32
     block: int = 1
+    lanes: int = 1
     group: int = 64
     ceiling: Ceiling = CPU
 

@@ -33,6 +33,8 @@ _DIGITS = 9
 _TILE = 84
 # Cells whose words a GPU interleaves: as many as items that read memory together.
 _BLOCK = 32
+# Cells that a CPU has side by side: numbers in double precision that a vector of AVX holds.
+_LANES = 4
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Device:
             unroll=_UNROLL if self.is_gpu else 0,
             tile=_TILE if self.is_gpu else 32,
             block=_BLOCK if self.is_gpu else 1,
+            lanes=1 if self.is_gpu else _LANES,
             group=128 if self.is_gpu else 64,
             ceiling=top,
         )

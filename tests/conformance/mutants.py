@@ -288,6 +288,14 @@ MUTANTS = {
     "cells side by side past the last one": of_plans(
         text("lane < LANES && begin + lane <= last; ++lane", "lane < LANES; ++lane"), element=("quadrilateral", 1)
     ),
+    "cells side by side in schedule cell past the last one": of_plans(
+        text("lane < LANES && begin + lane <= last; ++lane", "lane < LANES; ++lane")
+    ),
+    "map of the first cell in those beside it": of_plans(text("AT_d_geometry(cell1,", "AT_d_geometry(cell0,")),
+    "last cell of a vector too few": of_plans(
+        text("const int cell = min(begin + lane, last);", "const int cell = min(begin + lane, last - 1);")
+    ),
+    "flux of the lane beside": of_plans(text("f1)[i * LANES + lane]", "f1)[i * LANES + (lane ^ 1)]")),
     "points of the lattice taken for the rule's": of_plans(
         text("const int q = RULE(place);", "const int q = place;"), element=("quadrilateral", 2)
     ),

@@ -78,7 +78,7 @@ MUST = {
         ALL_CELLS,
         True,
         8,
-        {"group_size": range(1, 97)},
+        {"group_size": range(1, 97), "lanes": (1, 2, 4, 8)},
     ),
     "transposed": Serves(
         ("residual", "action"), ("residual", "action"), ALL_CELLS, False, 8, {"blocks": range(1, 9), "batches": range(1, 10)}
@@ -110,5 +110,5 @@ def limits_of(runtime, kind):
     return {
         "device": device if runtime.device.is_gpu else replace(device, local_bytes=small.local_bytes),
         "blocks": replace(small, block=32, unroll=1),
-        "unrolled": replace(small, block=32, unroll=100_000, group=128, native_atomics=True, mma=16),
+        "unrolled": replace(small, block=32, lanes=1, unroll=100_000, group=128, native_atomics=True, mma=16),
     }[kind]

@@ -45,7 +45,7 @@ def transposed(num_basis=3, num_comp=1, num_qpts=1, plan=TransposedPlan, **chang
 
 def cell(*sizes, **changes):
     """The same for schedule cell."""
-    return transposed(*sizes, plan=CellPlan, **changes)
+    return transposed(*sizes, **{"plan": CellPlan} | changes)
 
 
 def matrix(*sizes, **changes):

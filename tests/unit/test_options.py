@@ -67,8 +67,8 @@ def test_booleans(set_options, text, value):
 @pytest.mark.parametrize(
     "name, value, said",
     [
-        ("femgpu_schedule", "celll", r"expected one of auto, sumfact.*, cell\[:group_size=N\], transposed"),
-        ("femgpu_schedule", "cell:blocks=3", r"expected one of auto, sumfact.*, cell\[:group_size=N\]"),
+        ("femgpu_schedule", "celll", r"expected one of auto, sumfact.*, cell\[:group_size=N,lanes=N\], transposed"),
+        ("femgpu_schedule", "cell:blocks=3", r"expected one of auto, sumfact.*, cell\[:group_size=N,lanes=N\]"),
         ("femgpu_schedule", "cell:group_size=-1", "expected one of auto"),
         ("femgpu_schedule", "cell:group_size=0", "expected one of auto"),
         ("femgpu_schedule", "transposed:blocks=2,batches=0", "expected one of auto"),

@@ -14,6 +14,7 @@ from plan_works import cell, diffusion, field, matrix, residual, sumfact, tensor
 from femgpu.errors import PlanError
 from femgpu.kernels import SECOND, RowsWork, Table, Wish, schedule_named
 from femgpu.kernels.schedules import (
+    CellLanesPlan,
     CellPlan,
     SumfactGroupPlan,
     SumfactPencilPlan,
@@ -361,3 +362,36 @@ def test_tiled_is_taken_where_registers_do_not_hold_a_cell():
     assert (plan.cells, plan.lanes, plan.vectors, plan.parts, plan.points, plan.mma) == (64, 2, 2, 3, 2, 0)
     # As much of it as there is room for.
     assert next(entry.plans(diffusion(3, 14), replace(gpu, local_bytes=1024), asked)).local_bytes <= 1024
+
+
+def test_cells_stand_side_by_side_on_cpus():
+    """Of residuals and actions over cells; elsewhere, and with one lane, each item has a cell."""
+    schedule, cpu = schedule_named("cell"), Limits(lanes=4, stack_bytes=1 << 20)
+
+    def first(work, limits=cpu, **wish):
+        return next(iter(schedule.plans(work, limits, Wish(**wish))))
+
+    plan = first(residual())
+    assert isinstance(plan, CellLanesPlan) and plan.steps()[0].group_cells == 4 * plan.group_size
+    assert plan.group_size * plan.private_bytes <= 32768 and plan.table_space == "__global"
+    assert first(residual(), parameters=(("lanes", 8), ("group_size", 3))).steps()[0].group_cells == 24
+    others = [
+        first(residual(), parameters=(("lanes", 1),)),
+        first(residual(), Limits()),
+        first(residual(facet=True)),
+        first(residual(), precision="mixed"),
+        first(residual(target="functional", rows=(), writes=frozenset({"f0"})), parameters=(("lanes", 4),)),
+    ]
+    assert [type(other) for other in others] == [CellPlan] * 5
+    with pytest.raises(PlanError, match="cell:lanes=3: expected one of 1, 2, 4, 8"):
+        first(residual(), parameters=(("lanes", 3),))
+
+
+def test_functions_of_a_cell_become_those_of_vectors():
+    plan = cell(plan=CellLanesPlan, lanes=2, precision="single")
+    assert plan.adapted("real f(TABLE const real *B, accum *e)") == "float2 f(TABLE const real *B, float2 *e)"
+    gathered = "det = (float2)(d_geometry[AT_d_geometry(cell0, (q) + 1)], d_geometry[AT_d_geometry(cell1, (q) + 1)]);"
+    assert plan.adapted("det = d_geometry[AT_d_geometry(cell, (q) + 1)];") == gathered
+    assert plan.adapted("for (int c = 0;") == '_Pragma("clang loop unroll(full)") for (int c = 0;'
+    assert plan.adapted("UNROLL\n  for (int b = 0;") == '_Pragma("unroll 1") for (int b = 0;'
+    assert plan.adapted("for (int q = 0;") == "for (int q = 0;"

@@ -16,6 +16,7 @@ from plan_works import cell, diffusion, field, matrix, sumfact, tiled, transpose
 from femgpu import runtime
 from femgpu.kernels import RowsWork, Table, render, vector_kernels
 from femgpu.kernels.schedules import (
+    CellLanesPlan,
     SumfactGroupPlan,
     SumfactPencilPlan,
     SumfactPlanePlan,
@@ -199,6 +200,21 @@ CASES = {
             writes=frozenset({"f1"}),
         ),
         "f1[0] = c[0] * (s[0] * w_x[0] + s[1] * w_x[1]);\nf1[1] = c[0] * (s[1] * w_x[0] + s[2] * w_x[1]);",
+    ),
+    "cell_lanes_action_p2_double": (
+        cell(
+            6,
+            2,
+            3,
+            plan=CellLanesPlan,
+            target="action",
+            scatter="atomic",
+            num_cell_state=1,
+            fields=(field("w", "w", 6, 2, masked=True),),
+            rows=(RowsWork(0, 0, 6, 2, masked=True, beside="w"),),
+            group_size=4,
+        ),
+        "f0[0] = c[0] * w[0];\nfor (int i = 0; i < 4; ++i) f1[i] = w_x[i];",
     ),
     "sumfact_action_q2_lanes_double": (
         sumfact(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from femgpu.errors import PlanError
-from femgpu.kernels.schedules.cell import Cell, CellPlan
+from femgpu.kernels.schedules.cell import Cell, CellLanesPlan, CellPlan
 from femgpu.kernels.schedules.matrix import Matrix, MatrixPlan
 from femgpu.kernels.schedules.schedule import Schedule
 from femgpu.kernels.schedules.sumfact import Sumfact
@@ -34,6 +34,7 @@ def schedule_named(name: str) -> Schedule:
 __all__ = [
     "SCHEDULES",
     "Cell",
+    "CellLanesPlan",
     "CellPlan",
     "Matrix",
     "MatrixPlan",

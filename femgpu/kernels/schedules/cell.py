@@ -1,7 +1,8 @@
-"""Schedule cell (paper 001): one cell per work-item, everything private."""
+"""Schedule cell (paper 001): one cell per work-item, or a few side by side in vectors, everything private."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -16,6 +17,10 @@ from femgpu.model import Limits
 _UNROLLED_POINTS = 64
 # How much longer all points may be than one whose basis functions are unrolled.
 _POINTS_UNROLL = 1.5
+# Lengths of OpenCL's vectors that cells may stand side by side in.
+LANES = (1, 2, 4, 8)
+# Bytes of a work-group's private arrays there: the nearest cache, for PoCL gives every item arrays of its own.
+_CACHE_BYTES = 32768
 
 
 @dataclass(frozen=True)
@@ -77,13 +82,88 @@ class CellPlan(Plan):
         return "__constant" if fits and self.unroll > 0 and not work.facet else "__global"
 
 
+@dataclass(frozen=True)
+class CellLanesPlan(CellPlan):
+    """A plan of schedule cell for the vector units of CPUs.
+
+    Attributes:
+        group_size: work-items per work-group.
+        lanes: cells of an item, side by side in vectors.
+    """
+
+    lanes: int = 4
+
+    def steps(self) -> tuple[Step, ...]:
+        """One launch."""
+        return (
+            Step(
+                name=self.work.target,
+                shell="cell_lanes",
+                arrays=self.arguments(),
+                items=self.group_size,
+                group_cells=self.group_size * self.lanes,
+                macros=(("LANES", self.lanes),),
+            ),
+        )
+
+    @property
+    def shape(self) -> str:
+        """The size of a work-group, and what an item does."""
+        return f"{self.group_size} items x {self.lanes} cells"
+
+    @property
+    def private_bytes(self) -> int:
+        """Of all cells of an item."""
+        return self.lanes * super().private_bytes
+
+    @property
+    def table_space(self) -> str:
+        """An argument."""
+        return "__global"
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Without warnings of what `unrolled` asks for too early."""
+        return ("quiet.cl", *super().sources)
+
+    def place(self, num_basis: int, num_comp: int, b: str, c: str) -> str:
+        """Cells side by side."""
+        return f"({super().place(num_basis, num_comp, b, c)}) * LANES"
+
+    def adapted(self, text: str) -> str:
+        """Numbers but those of tables become vectors, words of the cell those of all cells of the item, `cell0`, `cell1`, ..."""
+        for kind in ("real", "accum"):
+            text = re.sub(rf"(?<!TABLE const )\b{kind}\b", f"{self.ctype(kind)}{self.lanes}", text)
+
+        def gathered(found: re.Match[str]) -> str:
+            array, word = found.groups()
+            words = ", ".join(f"{array}[AT_{array}(cell{lane}, {word})]" for lane in range(self.lanes))
+            return f"({self.ctype('real')}{self.lanes})({words})"
+
+        text = re.sub(r"\b(d_\w+)\[AT_\1\(cell, (.*)\)\]", gathered, text).replace("pointwise(", "pointwise_lanes(")
+        return self.unrolled(text)
+
+    def unrolled(self, text: str) -> str:
+        """Loops over components and directions are unrolled once their lengths are known, over basis functions as `unroll` says.
+
+        PoCL unrolls none by itself, and only in part those that it is asked to before functions stand in place of their calls.
+        """
+
+        def marked(found: re.Match[str]) -> str:
+            mark, index = found.groups()
+            rolled = (mark or index == "b") and not self.unrolls_basis
+            return f'_Pragma("{"unroll 1" if rolled else "clang loop unroll(full)"}") for (int {index} '
+
+        return re.sub(r"(\bUNROLL\s+)?\bfor \(int (?!q|lane)(\w+) ", marked, text)
+
+
 class Cell:
     """The schedule: it serves everything but element matrices."""
 
     name = "cell"
     targets = ("residual", "action", "diagonal", "functional", "state")
     facets = True
-    parameters = ("group_size",)
+    parameters = ("group_size", "lanes")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Element matrices, and what no schedule knows yet."""
@@ -98,10 +178,19 @@ class Cell:
         return True
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[CellPlan]:
-        """Work-groups as large as the device likes them, then half and twice that, and so on; last with loops rolled."""
-        asked = wish.parameter("group_size", 0)
+        """Cells side by side, if any; work-groups as large as the device likes them, half and twice that, ...; last rolled."""
+        asked, lanes = wish.parameter("group_size", 0), wish.parameter("lanes", 0)
         if not 0 <= asked <= limits.items:
             raise PlanError(f"-femgpu_schedule cell:group_size={asked}: the device allows 1 to {limits.items} work-items")
+        if lanes not in (0, *LANES):
+            raise PlanError(f"-femgpu_schedule cell:lanes={lanes}: expected one of {', '.join(map(str, LANES))}")
+        served = work.target in ("residual", "action") and not work.facet and wish.precision != "mixed"
+        if served and (lanes or limits.lanes) > 1:
+            side = CellLanesPlan.wished(work, limits, wish, lanes=lanes or limits.lanes)
+            size = asked or min(_CACHE_BYTES // side.private_bytes, limits.group)
+            yield replace(side, group_size=max(1, min(size, limits.abreast(side.private_bytes))))
+            if lanes:
+                return
         sizes = (asked,) if asked else (limits.group, limits.group // 2, 2 * limits.group, limits.group // 4, 4 * limits.group)
         plan = CellPlan.wished(work, limits, wish)
         most = limits.abreast(plan.private_bytes)
