@@ -296,9 +296,6 @@ MUTANTS = {
         text("const int cell = min(begin + lane, last);", "const int cell = min(begin + lane, last - 1);")
     ),
     "flux of the lane beside": of_plans(text("f1)[i * LANES + lane]", "f1)[i * LANES + (lane ^ 1)]")),
-    "points of the lattice taken for the rule's": of_plans(
-        text("const int q = RULE(place);", "const int q = place;"), element=("quadrilateral", 2)
-    ),
     "a direction's sum overwrites another's": of_plans(text("adds ? target", "0 ? target"), element=("quadrilateral", 2)),
     "weight of the lattice's last point": of_plans(
         text(
