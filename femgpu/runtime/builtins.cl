@@ -49,6 +49,8 @@ REALS(double, long, ulong)
 CONVERT(double, float, ) CONVERT(double, float, 2) CONVERT(double, float, 4) CONVERT(double, float, 8)
 CONVERT(float, double, ) CONVERT(float, double, 2) CONVERT(float, double, 4) CONVERT(float, double, 8)
 CONVERT(float, uchar, ) CONVERT(float, uchar, 4) CONVERT(double, uchar, ) CONVERT(double, uchar, 2)
+// Of cells side by side.
+OF_ONE(float2, sqrt) OF_ONE(float4, sqrt) OF_ONE(float8, sqrt) OF_ONE(double2, sqrt) OF_ONE(double4, sqrt) OF_ONE(double8, sqrt)
 ARROWS(float, 2) ARROWS(float, 3) ARROWS(float, 4)
 ARROWS(double, 2) ARROWS(double, 3) ARROWS(double, 4)
 
