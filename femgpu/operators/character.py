@@ -1,6 +1,6 @@
 """What kind of operator a Jacobian is, judged by its pointwise functions at random data, the same on all ranks.
 
-Constants have the values, coefficients the signs that they have now; those that are zero count as positive. All is collective.
+Constants and coefficients have the signs that they have now, but other values: terms that cancel need not later. All is collective.
 """
 
 from __future__ import annotations
@@ -185,18 +185,25 @@ def _sample(form: Form, pointwise: Pointwise, sides: int, flat: bool = False) ->
     for values in data.values():
         # Terms may come and go with a sign; at every other point all is positive, for roots and logarithms.
         values[::2] *= generator.choice([-1.0, 1.0], values[::2].shape)
-    data["a"][1::2] *= np.tile(_signs(form, generator), sides)
+    data["a"][1::2] *= np.tile(_signs(form, pointwise, generator), sides)
     for name in ("u_x", "u_xx") if flat else ():
         data[name] = np.zeros_like(data[name])
     now = form.constant_values()
-    data["constants"] = np.where(now == 0, 0.5 + generator.random(now.shape), now)
+    data["constants"] = np.where(now < 0, -1.0, 1.0) * (0.5 + generator.random(now.shape))
     return pointwise.evaluate(data)
 
 
-def _signs(form: Form, generator: np.random.Generator) -> np.ndarray:
-    """(_NUM_POINTS / 2, components of all coefficients) -1 where a Function has negative values only, any where it has both."""
-    found, offsets = np.ones((_NUM_POINTS // 2, form.coefficient_offsets[-1])), form.coefficient_offsets
+def _signs(form: Form, pointwise: Pointwise, generator: np.random.Generator) -> np.ndarray:
+    """(_NUM_POINTS / 2, components of all coefficients) -1 where a Function has negative values only, any where it has both.
+
+    Those whose values the function does not read are not looked at.
+    """
+    offsets = form.coefficient_offsets
+    found = np.ones((_NUM_POINTS // 2, offsets[-1]))
+    read = {number % offsets[-1] for array, number in pointwise.reads if array == "a"}
     for function, first, end in zip(form.coefficients, offsets[:-1], offsets[1:], strict=True):
+        if read.isdisjoint(range(first, end)):
+            continue
         least, largest = function.vec.min()[1], function.vec.max()[1]
         if least < 0:
             found[:, first:end] = generator.choice([-1.0, 1.0], (len(found), end - first)) if largest > 0 else -1.0

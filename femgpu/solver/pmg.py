@@ -257,8 +257,9 @@ class PMG(Ahead):
         if self._below is None or not self._levels or renew or stale or 0 < self._options.lag <= self._age:
             self._age = 0
             self._assembled.fill()
-            # GAMG then estimates eigenvalues by conjugate gradients, not by GMRES; each assembly forgets it.
-            self._assembled.mat.setOption(PETSc.Mat.Option.SPD, self._definite)
+            if self._definite:
+                # GAMG then estimates eigenvalues by conjugate gradients, not by GMRES; each assembly forgets it.
+                self._assembled.mat.setOption(PETSc.Mat.Option.SPD, True)
             self.inner.setUp()
             if self._below is None or not self._below.update():
                 self._below = AlgebraicLevels(self.inner, self._operators[0].local.runtime, self._single, self._level)
