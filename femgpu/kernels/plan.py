@@ -177,6 +177,17 @@ class Plan(ABC):
         return False
 
     @property
+    def divides_fluxes(self) -> bool:
+        """Whether fluxes, not the direction's gradients, are divided by the determinant of adjugates: actions are linear."""
+        values = any(field.value for field in self.work.fields if field.array == "w")
+        return self.adjugates and self.work.target == "action" and not values
+
+    @property
+    def measures(self) -> bool:
+        """Whether nothing is needed of maps but their determinants, which are polynomials along an item's points."""
+        return False
+
+    @property
     def needs_coords(self) -> bool:
         """Whether the coordinates of the cell are read."""
         rebuilt = self.work.maps and self.geometry == "recomputed"
