@@ -48,6 +48,8 @@ class Plan(ABC):
     """
 
     schedule: ClassVar[str]
+    # The function that kernels call at a point.
+    pointwise: ClassVar[str] = "pointwise"
 
     work: Work
     precision: str = "double"
@@ -147,6 +149,10 @@ class Plan(ABC):
     def place_of_node(self, b: str, d: str) -> str:
         """The same for the coordinates of node b."""
         return self.place(self.work.num_coord_basis, self.work.dim, b, d)
+
+    def word(self, array: str, i: str) -> str:
+        """Word i of the cell, or of each of an item's cells, in an array over cells, in C."""
+        return f"{array}[AT_{array}(cell, {i})]"
 
     @property
     def keeps_coefficients(self) -> bool:

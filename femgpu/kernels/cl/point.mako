@@ -3,12 +3,12 @@
 <%include file="point_geometry.mako"/>
 <%include file="point_values.mako"/>
 % if work.num_state and work.target != "state":
-    for (int i = 0; i < NUM_STATE; ++i) r_s[i] = d_state[AT_d_state(cell, q * NUM_STATE + i)];
+    for (int i = 0; i < NUM_STATE; ++i) r_s[i] = ${plan.word("d_state", "q * NUM_STATE + i")};
 % endif
 
     // pointwise
     ${declare_outputs}
-    pointwise(${pointwise_arguments});
+    ${plan.pointwise}(${pointwise_arguments});
 
     // integrate
 % if work.target == "functional":
