@@ -96,7 +96,7 @@ class Result:
     @property
     def variant(self) -> str:
         """Name of the report's files, after the device."""
-        return f"{self.ranks}-ranks"
+        return ranks_in_words(self.ranks).replace(" ", "-")
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per timing."""
@@ -108,7 +108,7 @@ class Result:
 
     def text(self) -> str:
         """A line for each timing."""
-        lines = [f"petsc: Poisson's residual, P2, {self.timings[0].cells} tetrahedra, {self.ranks} ranks, {self.device}"]
+        lines = [f"petsc: Poisson's residual, P2, {self.timings[0].cells} tetrahedra, {ranks_in_words(self.ranks)}, {self.device}"]
         return "\n".join(lines + [
             f"{t.who:20s}{t.points:4d} points: best {t.best_ms:9.3f} ms, median {t.median_ms:9.3f}, norm {t.norm:.12g}"
             for t in self.timings
@@ -126,8 +126,13 @@ class Result:
             mine = [timing for timing in self.timings if timing.points == points]
             axes.barh([timing.who for timing in mine], [timing.best_ms for timing in mine])
             axes.set(title=f"{points} points", xlabel="ms", xscale="log")
-        figure.suptitle(f"petsc, {self.timings[0].cells} tetrahedra, {self.ranks} ranks\n{self.device}", fontsize=8)
+        figure.suptitle(f"petsc, {self.timings[0].cells} tetrahedra, {ranks_in_words(self.ranks)}\n{self.device}", fontsize=8)
         figure.savefig(path, dpi=120)
+
+
+def ranks_in_words(count: int) -> str:
+    """How many processes."""
+    return f"{count} rank" + "s" * (count > 1)
 
 
 def run(device: str, cells: float = CELLS) -> Result:
@@ -251,4 +256,4 @@ def _petsc(dm: PETSc.DMPlex, order: int, library: CDLL) -> Timing:
     first, last = dm.getHeightStratum(0)
     cells = MPI.COMM_WORLD.allreduce(last - first)
     points = element.getQuadrature().getData()[0].size // 3
-    return Timing(f"PETSc, {MPI.COMM_WORLD.size} ranks", points, cells, best, median, total.norm())
+    return Timing(f"PETSc, {ranks_in_words(MPI.COMM_WORLD.size)}", points, cells, best, median, total.norm())

@@ -247,11 +247,13 @@ class ResidualBench:
             flat = np.empty(layout.size(count, out.words), scalar)
             self.runtime.read_later(result, flat, first * out.words * scalar.itemsize).wait()
             found.append(layout.unpack(flat, count, out.words, self._lattice(self.term.rows[0]))[cells[0] - first :])
-        if "sample" not in self._device:
-            part = self.term.part(np.concatenate(self._sample).astype(np.int32))
-            constants = self.problem.form.constant_values()
-            self._device["sample"] = twin.element_vectors(part, self.pointwise, self.vectors, constants)
-        return self._judge(np.concatenate(found), self._device["sample"], plan.precision)
+        return self._judge(np.concatenate(found), self._sample_vectors, plan.precision)
+
+    @cached_property
+    def _sample_vectors(self) -> np.ndarray:
+        """The twin's."""
+        part = self.term.part(np.concatenate(self._sample).astype(np.int32))
+        return twin.element_vectors(part, self.pointwise, self.vectors, self.problem.form.constant_values())
 
     @staticmethod
     def _judge(result: np.ndarray, expected: np.ndarray, precision: str) -> float:
