@@ -125,7 +125,7 @@ class Result:
         for axes, points in zip(figure.subplots(1, len(rules), squeeze=False)[0], rules, strict=True):
             mine = [timing for timing in self.timings if timing.points == points]
             axes.barh([timing.who for timing in mine], [timing.best_ms for timing in mine])
-            axes.set(title=f"{points} points", xlabel="ms", xscale="log")
+            axes.set(title=f"{points} points", xlabel="ms")
         figure.suptitle(f"petsc, {self.timings[0].cells} tetrahedra, {ranks_in_words(self.ranks)}\n{self.device}", fontsize=8)
         figure.savefig(path, dpi=120)
 
