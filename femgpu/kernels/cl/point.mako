@@ -3,12 +3,12 @@
 <%include file="point_geometry.mako"/>
 <%include file="point_values.mako"/>
 % if work.num_state and work.target != "state":
-    for (int i = 0; i < NUM_STATE; ++i) r_s[i] = d_state[AT_d_state(cell, q * NUM_STATE + i)];
+    for (int i = 0; i < NUM_STATE; ++i) r_s[i] = ${plan.word("d_state", "q * NUM_STATE + i")};
 % endif
 
     // pointwise
     ${declare_outputs}
-    pointwise(${pointwise_arguments});
+    ${plan.pointwise}(${pointwise_arguments});
 
     // integrate
 % if work.target == "functional":
@@ -23,8 +23,9 @@
 % endif
 % elif work.target != "diagonal":
 <%
-weight = "R(1)" if work.reference else "TABLE_W(q)" if plan.divides_fluxes else "weight"
-flux_weight = "TABLE_W(q) * inverse_det" if plan.divides_fluxes else "TABLE_W(q)" if plan.adjugates else "weight"
+divides = plan.adjugates and plan.divides_fluxes
+weight = "R(1)" if work.reference else "TABLE_W(q)" if divides else "weight"
+flux_weight = "TABLE_W(q) * inverse_det" if divides else "TABLE_W(q)" if plan.adjugates else "weight"
 %>\
 % for i, row in enumerate(work.rows):
 <% side = work.sides[row.side]; J_inv = side.name("J_inv") %>\
