@@ -28,6 +28,7 @@ class Sizes:
         num_comp: components.
         table: number of the tabulation.
         collocated: whether the points are the nodes, so that coefficients are values.
+        squared: whether it is a diagonal, whose 1D matrices are products of values and derivatives: phi^2, phi phi', phi'^2.
     """
 
     dim: int
@@ -36,6 +37,7 @@ class Sizes:
     num_comp: int
     table: int
     collocated: bool
+    squared: bool = False
 
     def slot(self, order: Order, comp: int) -> int:
         """The slot of a derivative of a component."""
@@ -158,7 +160,8 @@ def _start(sizes: Sizes, order: Order, comp: int) -> int:
 def _along(sizes: Sizes, axis: int, times: int) -> Contraction:
     """Coefficients along a direction to values or derivatives at the points; directions after it are at the points already."""
     p1d, q1d = sizes.p1d, sizes.q1d
-    matrix, nowhere = f"LINE_{'BDH'[times]}{sizes.table}", ("", 0)
+    letters = ("BB", "BD", "DD") if sizes.squared else ("B", "D", "H")
+    matrix, nowhere = f"LINE_{letters[times]}{sizes.table}", ("", 0)
     return Contraction(matrix, q1d, p1d, p1d, 1, q1d ** (sizes.dim - 1 - axis), p1d**axis, nowhere, nowhere)
 
 

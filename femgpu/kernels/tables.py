@@ -92,6 +92,9 @@ def _line_text(plan: Plan) -> str:
         factors = tensor.factors[number]
         arrays |= {f"LINE_B{number}": factors.B, f"LINE_D{number}": factors.D}
         arrays |= {f"LINE_H{number}": factors.H} if work.tables[number].second else {}
+        if work.target == "diagonal" and any(row.table == number for row in work.rows):
+            B, D = factors.B, factors.D
+            arrays |= {f"LINE_BB{number}": B * B, f"LINE_BD{number}": B * D, f"LINE_DD{number}": D * D}
     if work.affine and plan.needs_coords and plan.geometry == "recomputed":
         # Gradients of the coordinates' basis at one point, where the map is as everywhere.
         one = tensor.factors[work.coord_table]

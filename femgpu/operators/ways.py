@@ -77,7 +77,7 @@ def choose_plan(work: Work, term: Term, settings: Settings, limits: Limits) -> C
     """The plan of a work: by the schedule that the options name, else by the first that serves it.
 
     Raises:
-        PlanError: when the schedule asked for by name refuses a residual or an action, or when a parameter is illegal.
+        PlanError: when the schedule asked for by name refuses what it computes, but for a diagonal, or when a parameter is illegal.
     """
     refusals: list[str] = []
     for entry, parameters in _asked(settings):
@@ -91,7 +91,7 @@ def choose_plan(work: Work, term: Term, settings: Settings, limits: Limits) -> C
                 raise PlanError(f"schedule {entry.name} serves the {work.target} and has no plan for it")
             return Choice(plan, tuple(refusals))
         if work.target in entry.targets and (entry.facets or not work.facet):
-            if entry.name == settings.schedule_name:
+            if entry.name == settings.schedule_name and work.target != "diagonal":
                 raise PlanError(f"-femgpu_schedule {settings.schedule}: {refusal}")
             refusals.append(refusal)
     raise PlanError(f"no schedule serves the {work.target}: {'; '.join(refusals)}")

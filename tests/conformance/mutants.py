@@ -216,6 +216,9 @@ MUTANTS = {
         form="second",
         kind="matrix",
     ),
+    "half of a diagonal's mixed products": of_plans(
+        text("(k < l ? tensor[l * DIM + k] : R(0))", "R(0)"), element=("hexahedron", 2), kind="diagonal"
+    ),
     "matrix transposed": of_plans(
         text(
             "(row + v * row_step) * NUM_ROWS + column + t * column_step",

@@ -49,13 +49,15 @@ class Serves:
         return [(*names, *rest) for names in self.instead or ((),)]
 
     def must(self, work, degree):
-        targets = self.reference if work.reference else self.targets
+        targets = set(self.reference if work.reference else self.targets)
+        # 1D matrices have no squares of second derivatives.
+        targets -= {"diagonal"} if self.lines and work.second else set()
         return work.target in targets and work.cell in self.cells and degree <= self.degree and (self.facets or not work.facet)
 
 
 MUST = {
     "sumfact": Serves(
-        ("residual", "action", "functional", "state"),
+        ("residual", "action", "diagonal", "functional", "state"),
         ("residual", "action", "functional", "state"),
         TENSOR_CELLS,
         False,

@@ -253,6 +253,23 @@ CASES = {
         ),
         "for (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
     ),
+    "sumfact_group_diagonal_q1_vector_double": (
+        sumfact(
+            3,
+            3,
+            2,
+            plan=SumfactGroupPlan,
+            target="diagonal",
+            affine=False,
+            fields=(field("a0", "a", 8, gradient=False),),
+            num_aux=1,
+            rows=(RowsWork(0, 0, 8, 3, masked=True),),
+            writes=frozenset({"g0", "g1", "g3"}),
+            items=9,
+            cells=3,
+        ),
+        "for (int i = 0; i < 9; i += 4) g0[i] = a[0];\ng1[0] = 1;\nfor (int i = 0; i < 81; i += 40) g3[i] = 1;",
+    ),
     "sumfact_pencils_action_q2_gauss_double": (
         sumfact(
             3,

@@ -21,6 +21,8 @@
     if (q == 0)
       for (int i = 0; i < NUM_CELL_STATE; ++i) d_cell_state[AT_d_cell_state(cell, i)] = c[i];
 % endif
+% elif work.target == "diagonal" and plan.lines:
+<%include file="line_diagonal.mako"/>\
 % elif work.target != "diagonal":
 <%
 divides = plan.adjugates and plan.divides_fluxes

@@ -61,10 +61,14 @@ class CellPlan(Plan):
 
     @property
     def private_bytes(self) -> int:
-        """Rows, too; of a diagonal the derivatives of the pointwise function."""
+        """Rows, too."""
+        return super().private_bytes + 8 * (self.work.num_rows + self.blocks)
+
+    @property
+    def blocks(self) -> int:
+        """Numbers of a diagonal's point: the derivatives of the pointwise function."""
         work = self.work
-        blocks = (work.num_comp * (1 + work.dim + work.dim**2 * work.second)) ** 2 if work.target == "diagonal" else 0
-        return super().private_bytes + 8 * (work.num_rows + blocks)
+        return (work.num_comp * (1 + work.dim + work.dim**2 * work.second)) ** 2 if work.target == "diagonal" else 0
 
     @property
     def sums_dots(self) -> bool:

@@ -16,12 +16,12 @@ from femgpu.kernels.step import Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
 
-# Bytes of a cell's arrays below which an item takes a cell alone where loops are unrolled: an H200's compiler then keeps them in
-# registers (with 3824 bytes it does, 12 GDOF/s where pencils reach 4; with 4992 it does not, 4 against 13).
-_REGISTER_BYTES = 4096
 # Bytes of private arrays up to which the default plan takes more cells side by side (with 8 of 203 KB an action of degree 8 is two
 # to three times faster than with one).
 _CACHE_BYTES = 1 << 21
+# Share of the operations of schedule cell up to which a GPU's items share cells for a diagonal, of which few fit into local memory:
+# an estimate, not a measurement.
+_DIAGONAL_SHARE = 1 / 16
 # Items that a GPU runs in step, and what is left of a work-group's speed for each such warp that waits for the others at barriers
 # (0.93 to 0.98 on an H200).
 _WARP, _WARP_SHARE = 32, 0.955
@@ -36,14 +36,16 @@ class Sumfact:
     """The schedule: residuals, actions, functionals and states over cells that are products of intervals."""
 
     name = "sumfact"
-    targets = ("residual", "action", "functional", "state")
+    targets = ("residual", "action", "diagonal", "functional", "state")
     facets = False
     parameters = ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "derivatives")
 
     def refuses(self, work: Work, limits: Limits) -> str:
-        """Facets, other targets, other cells and rules, and cells that are larger than a stack."""
+        """Facets, other targets, other cells and rules, cells that are larger than a stack, and some diagonals."""
         if work.target not in self.targets:
             return f"schedule sumfact computes no {work.target}; use schedule cell or matrix"
+        if work.target == "diagonal" and (work.second or work.reference):
+            return "schedule sumfact computes a diagonal of first derivatives in physical coordinates only; use schedule cell"
         if work.facet:
             return "schedule sumfact serves cells, not facets; use schedule cell"
         if work.tensor is None or not work.tensor.ordered:
@@ -63,12 +65,15 @@ class Sumfact:
         """
         if self.refuses(work, limits):
             return False
-        alone = limits.unroll and SumfactPlan(work, geometry="recomputed").cell_bytes < _REGISTER_BYTES
+        alone = limits.unroll and SumfactPlan(work, geometry="recomputed").fits_registers
         share = SumfactPlan(work).flops / CellPlan(work).flops
-        pencils = SumfactPencilPlan(work, geometry="recomputed", derivatives=2)
-        shared = not limits.unroll or (pencils.serves and pencils.needed_bytes <= limits.local_bytes)
+        kind = SumfactGroupPlan if work.target == "diagonal" else SumfactPencilPlan
+        items = kind(work, geometry="recomputed", derivatives=2)
+        shared = not limits.unroll or (items.serves and items.needed_bytes <= limits.local_bytes)
         planes = limits.unroll and SumfactPlanePlan(work, geometry="recomputed", derivatives=2, unroll=limits.unroll).serves
-        return share < 1 if alone or planes else share <= 0.5 and shared
+        if alone or planes:
+            return share < 1
+        return shared and share <= (_DIAGONAL_SHARE if work.target == "diagonal" and limits.unroll else 0.5)
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactPlan]:
         """Cells of an item, and items that share cells; these first where loops are unrolled and registers do not hold a cell."""
@@ -86,7 +91,7 @@ class Sumfact:
         if given:
             # What is asked for first, which may not serve; then a cell for each item, which always does.
             kinds = [kinds[_KINDS.index(given[0])], kinds[0]]
-        elif limits.unroll and SumfactPlan.wished(work, limits, wish).cell_bytes >= _REGISTER_BYTES:
+        elif limits.unroll and not SumfactPlan.wished(work, limits, wish).fits_registers:
             planes = SumfactPlanePlan.wished(work, limits, wish, derivatives=2)
             kinds = [kinds[number] for number in ((3, 2, 4, 1, 0) if planes.beats_pencils else (2, 3, 4, 1, 0))]
         for kind in dict.fromkeys(kinds):
@@ -113,9 +118,9 @@ class Sumfact:
 
     def _of_groups(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactGroupPlan]:
         """An item for each line of points, and cells for a work-group of the device's liking; none where one does not fit."""
-        if work.target not in ("residual", "action"):
-            return
         plan = SumfactGroupPlan.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 0), block=1)
+        if not plan.serves:
+            return
         assert work.tensor is not None
         most = limits.abreast(plan.private_bytes)
         items = min(wish.parameter("items", work.tensor.q1d ** (work.dim - 1)), most)

@@ -55,6 +55,11 @@ class SumfactGroupPlan(SumfactPlan):
         return f"{self.items} items per cell x {self.cells} cells, {self.local_bytes} B local"
 
     @property
+    def serves(self) -> bool:
+        """Whether results are sums over the points of a cell for its nodes."""
+        return self.work.target in ("residual", "action", "diagonal")
+
+    @property
     def longest(self) -> int:
         """Numbers on the longest line."""
         return max(max(sums.sizes.p1d, sums.sizes.q1d) for sums in (*self.fields, *self.rows))
@@ -104,7 +109,7 @@ class SumfactGroupPlan(SumfactPlan):
         steps = sum(map(len, self.evaluation)) + sum(map(len, self.integration))
         comps = sum(field.num_comp for field in work.fields) + work.num_comp
         point = comps * (1 + work.dim + work.dim**2 * work.second) + 4 * work.dim**3 + work.num_state + work.num_cell_state
-        return 8 * (steps * self.longest + point + BESIDE_WORDS)
+        return 8 * (steps * self.longest + point + self.blocks + BESIDE_WORDS)
 
 
 def _together(given: Iterable[tuple[Sums, list[Contraction]]]) -> list[list[tuple[Sums, Contraction]]]:

@@ -18,6 +18,9 @@ from femgpu.kernels.step import Step
 
 # Lengths of OpenCL's vectors that cells may stand side by side in.
 LANES = (1, 2, 4, 8)
+# Bytes of a cell's arrays below which an item takes a cell alone where loops are unrolled: an H200's compiler then keeps them in
+# registers (with 3824 bytes it does, 12 GDOF/s where pencils reach 4; with 4992 it does not, 4 against 13).
+_REGISTER_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ class SumfactPlan(CellPlan):
     @property
     def sources(self) -> tuple[str, ...]:
         """No functions of a tabulated basis: those of sums at the points are the shell's."""
-        return ("geometry.cl",)
+        return ("geometry.cl", "pull_back.cl") if self.work.target == "diagonal" else ("geometry.cl",)
 
     @property
     def node_layout(self) -> Layout:
@@ -132,7 +135,8 @@ class SumfactPlan(CellPlan):
     def adjugates(self) -> bool:
         """Where the map differs from point to point, in physical coordinates and without second derivatives."""
         work = self.work
-        return work.maps and not work.affine and self.geometry == "recomputed" and not (work.reference or work.second or work.bends)
+        bent = work.maps and not work.affine and self.geometry == "recomputed"
+        return bent and work.target != "diagonal" and not (work.reference or work.second or work.bends)
 
     @property
     def divides_fluxes(self) -> bool:
@@ -157,24 +161,29 @@ class SumfactPlan(CellPlan):
 
     @cached_property
     def rows(self) -> tuple[Sums, ...]:
-        """The fields of the test function."""
+        """The fields of the test function; of a diagonal with the squares that its blocks multiply in place of derivatives."""
         rows = enumerate(self.work.rows)
-        bends = self.work.bends
+        bends, writes = self.work.bends, self.work.writes
+        if self.work.target == "diagonal":
+            kinds = "g0" in writes, bool(writes & {"g1", "g2"}), "g3" in writes
+            return tuple(self._sums(f"f{i}", row.table, row.num_comp, *kinds, squared=True) for i, row in rows)
         return tuple(
             self._sums(f"f{i}", row.table, row.num_comp, row.value, row.gradient or (row.hessian and bends), row.hessian)
             for i, row in rows
         )
 
-    def _sums(self, name: str, table: int, num_comp: int, value: bool, gradient: bool, hessian: bool = False) -> Sums:
+    def _sums(
+        self, name: str, table: int, num_comp: int, value: bool, gradient: bool, hessian: bool = False, squared: bool = False
+    ) -> Sums:
         assert self.work.tensor is not None
         dim, factors = self.work.dim, self.work.tensor.factors[table]
-        sizes = Sizes(dim, factors.p1d, self.work.tensor.q1d, num_comp, table, factors.collocated)
+        sizes = Sizes(dim, factors.p1d, self.work.tensor.q1d, num_comp, table, factors.collocated, squared)
         units = [tuple(int(i == axis) for i in range(dim)) for axis in range(dim)]
         orders = [(0,) * dim] * value + units * gradient
         if hessian:
             pairs = [(one, other) for i, one in enumerate(units) for other in units[i:]]
             orders += [tuple(a + b for a, b in zip(one, other, strict=True)) for one, other in pairs]
-        possible = factors.p1d <= sizes.q1d and self.derivatives != 1
+        possible = factors.p1d <= sizes.q1d and self.derivatives != 1 and not squared
         return Sums(name, sizes, tuple(orders), possible and (self.derivatives == 2 or collocates(sizes, orders)))
 
     @property
@@ -196,11 +205,16 @@ class SumfactPlan(CellPlan):
         return self.itemsize("real") * (inputs + scratch) + self.itemsize("accum") * (outputs + scratch)
 
     @property
+    def fits_registers(self) -> bool:
+        """Whether a GPU's item takes a cell alone; never for a diagonal, which has too many numbers at a point."""
+        return self.work.target != "diagonal" and self.cell_bytes < _REGISTER_BYTES
+
+    @property
     def private_bytes(self) -> int:
         """Cells side by side, and what belongs to a point of one of them."""
         work = self.work
         point = (1 + work.num_comp + sum(field.num_comp for field in work.fields)) * work.dim**2 * (1 + work.second)
-        return self.lanes * (self.cell_bytes + 8 * work.dim**2) + 8 * (BESIDE_WORDS + point + work.num_state)
+        return self.lanes * (self.cell_bytes + 8 * work.dim**2) + 8 * (BESIDE_WORDS + point + self.blocks + work.num_state)
 
     @property
     def flops(self) -> int:
