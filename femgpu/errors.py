@@ -52,6 +52,10 @@ class BuildError(FemgpuError):
     """A kernel that the device's compiler refused; carries its log and the path of the source."""
 
 
+class KernelError(FemgpuError):
+    """A kernel that reads or writes what it must not, found by -femgpu_debug."""
+
+
 class SolverError(FemgpuError):
     """A solver that diverged; names PETSc's reason."""
 

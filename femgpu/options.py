@@ -89,6 +89,8 @@ OPTIONS = (
            minimum=0, maximum=32),
     Option("femgpu_view", bool, False, "print device, plans, bytes, flops and times"),
     Option("femgpu_kernel_dump", str, "", "directory that receives every kernel's source and build log"),
+    Option("femgpu_debug", bool, False,
+           "memory that nobody has written is NaN, and every index of the kernels is checked: slow"),
     Option("petscfe_num_blocks", int, 0, "blocks per batch; selects schedule transposed", minimum=0, maximum=_MOST),
     Option("petscfe_num_batches", int, 0, "batches per chunk; selects schedule transposed", minimum=0, maximum=_MOST),
     Option("petscfe_default_quadrature_order", int, -1, "PETSc's own points: order+1 per direction", minimum=-1, maximum=50),
@@ -130,6 +132,7 @@ class Settings:
     ksp_check: int = 0
     view: bool = False
     kernel_dump: str = ""
+    debug: bool = False
     num_blocks: int = 0
     num_batches: int = 0
     default_quadrature_order: int = -1

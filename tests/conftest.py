@@ -41,6 +41,7 @@ SLOW, HALVES = (
 import hypothesis  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
+from conformance.plan_count import PlanCount  # noqa: E402
 from petsc4py import PETSc  # noqa: E402
 from rank_batches import RankBatches  # noqa: E402
 
@@ -51,8 +52,17 @@ hypothesis.settings.register_profile("femgpu", deadline=None, database=None, pri
 hypothesis.settings.load_profile("femgpu")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--femgpu-debug", action="store_true", help="kernels of the conformance tests check themselves")
+
+
 def pytest_configure(config):
     config.pluginmanager.register(RankBatches(CHILD_ENVIRONMENT), "rank_batches")
+    config.pluginmanager.register(PlanCount(), "plan_count")
+    if config.getoption("--femgpu-debug"):
+        # Also for the processes that run tests, and those that tests start.
+        for environment in (os.environ, CHILD_ENVIRONMENT):
+            environment["FEMGPU_TEST_DEBUG"] = "1"
 
 
 def pytest_collection_modifyitems(items):

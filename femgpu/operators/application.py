@@ -15,6 +15,9 @@ from femgpu.operators.term import Term
 from femgpu.runtime import Kernel, Launch
 from femgpu.spaces import Field
 
+# Types of integrals in words.
+_OVER = {"cell": "cells", "exterior_facet": "facets of the boundary", "interior_facet": "facets between two cells"}
+
 
 class Application:
     """The launches of one plan over some cells of a term.
@@ -90,6 +93,7 @@ class Application:
             step.global_size(size),
             step.items,
             label=label(self.term, self.plan, step),
+            about=about(self.term, self.plan),
         )
         self._positions.append({array.role: position + 2 for position, array in enumerate(step.arrays)})
         return kernel
@@ -161,6 +165,14 @@ def label(term: Term, plan: Plan, step: Step) -> str:
     """What the kernel of a step is called in the view, in dumps and messages."""
     cells = [side.block.cell for side in term.sides]
     return "-".join([step.name, *["facets"] * plan.work.facet, *dict.fromkeys(cells), plan.schedule])
+
+
+def about(term: Term, plan: Plan) -> str:
+    """The plan and the form of a kernel, for messages."""
+    form, integral = term.form, term.integral
+    name = "" if form.unknown is None else f" at {form.unknown.name}"
+    where = f" on {integral.subdomain}" if integral.subdomain else ""
+    return f"plan {plan}; form{name} in {form.space or 'no space'}, integral over {_OVER[integral.type]}{where}"
 
 
 def field_names(term: Term, pointwise: Pointwise) -> dict[str, Field]:

@@ -31,6 +31,7 @@ def choose_runtime(settings: Settings, vectors: Iterable[PETSc.Vec], mpi: Any) -
     shared = next((vec for vec in vectors if on_device(vec)), None)
     runtime = for_comm(settings.device, mpi) if shared is None else _of_petsc(shared, mpi)
     runtime.programs.dump_folder = settings.kernel_dump
+    runtime.debug(settings.debug)
     return runtime
 
 

@@ -11,48 +11,13 @@ import pyopencl as cl
 
 from femgpu.runtime.calls import RawKernel, check
 from femgpu.runtime.runtime import Runtime
+from femgpu.runtime.tally import Tally
+from femgpu.runtime.watch import Watch
 
 # Launches that a kernel remembers: a Krylov method of as many pairs of vectors finds all of them again.
 BINDINGS = 128
-# Launches whose times are taken together.
-_PENDING = 64
 # Launches that are measured at most.
 _MOST = 10000
-
-
-class Tally:
-    """Launches of a kernel through all of its bindings, and the device time of those that were timed.
-
-    Attributes:
-        launches: so far.
-        timed: whether launches are timed.
-    """
-
-    def __init__(self) -> None:
-        self.launches = 0
-        self.timed = False
-        self._pending: list[cl.Event] = []
-        self._seconds = 0.0
-        self._count = 0
-
-    def add(self, event: cl.Event) -> None:
-        """Takes a launch whose time counts."""
-        self._pending.append(event)
-        if len(self._pending) >= _PENDING:
-            self._resolve()
-
-    @property
-    def mean_seconds(self) -> float:
-        """Mean device time of the launches timed so far; NaN where none was."""
-        self._resolve()
-        return self._seconds / self._count if self._count else float("nan")
-
-    def _resolve(self) -> None:
-        for event in self._pending:
-            event.wait()
-            self._seconds += 1e-9 * (event.profile.end - event.profile.start)
-            self._count += 1
-        self._pending.clear()
 
 
 class Launch:
@@ -68,6 +33,7 @@ class Launch:
         label: for messages.
         tally: counts the launches.
         kept: what keeps the buffers among the arguments alive.
+        watch: of kernels that watch themselves; None: this one does not.
 
     Attributes:
         global_size: work-items; 0 is an empty index space, which is no launch.
@@ -82,6 +48,7 @@ class Launch:
         label: str,
         tally: Tally,
         kept: Any,
+        watch: Watch | None = None,
     ):
         self.global_size = -(-sizes[0] // sizes[1]) * sizes[1]
         self._kept = kept
@@ -89,6 +56,7 @@ class Launch:
         self._group_size = sizes[1]
         self._label = label
         self._tally = tally
+        self._watch = watch
         self._kernel: Any = None
         self._enqueue: Callable[[], int] | None = None
         if self.global_size:
@@ -96,22 +64,30 @@ class Launch:
             self._enqueue = runtime.calls.launch(self._kernel, self.global_size, self._group_size)
             for index, argument in enumerate(arguments):
                 self.set(index, argument)
+            if watch is not None:
+                self.set(watch.index, watch.buffer)
 
     def __call__(self) -> None:
         """Enqueues the kernel; an empty index space is no launch.
 
         Raises:
             DeviceError: when the driver refuses.
+            KernelError: of a kernel that watches itself, when it has read or written what it must not.
         """
         if self._enqueue is None:
             return
-        tally, runtime = self._tally, self._runtime
+        tally, runtime, watch = self._tally, self._runtime, self._watch
         if tally.timed and runtime.profiling:
             tally.add(self.event())
-        elif code := self._enqueue():
-            check(code, self._what())
+        else:
+            if watch is not None:
+                watch.begin(runtime.queue)
+            if code := self._enqueue():
+                check(code, self._what())
         tally.launches += 1
         runtime.num_launches += 1
+        if watch is not None:
+            watch.end(runtime.queue)
 
     def set(self, index: int, argument: Any) -> None:
         """Replaces one argument, which the caller keeps alive; `Kernel.set` does. Those of bound launches stay as they are.
@@ -120,6 +96,8 @@ class Launch:
             DeviceError: when the driver refuses.
         """
         if self._kernel is not None:
+            if self._watch is not None:
+                self._watch.set(index, argument)
             check(self._runtime.calls.set_argument(self._kernel, index, argument), f"argument {index} of kernel {self._label}")
 
     def event(self) -> cl.Event:
@@ -128,6 +106,8 @@ class Launch:
         Raises:
             DeviceError: when the driver refuses.
         """
+        if self._watch is not None:
+            self._watch.begin(self._runtime.queue)
         kernel = self._kernel.full if isinstance(self._kernel, RawKernel) else self._kernel
         try:
             return cl.enqueue_nd_range_kernel(self._runtime.queue, kernel, (self.global_size,), (self._group_size,))
@@ -150,6 +130,7 @@ class Kernel:
         global_size: work-items; rounded up to the group size.
         group_size: work-items per work-group.
         label: for the view and dumps.
+        about: the plan and the form of one that evaluates a form, for messages.
     """
 
     def __init__(
@@ -161,6 +142,7 @@ class Kernel:
         global_size: int,
         group_size: int,
         label: str = "",
+        about: str = "",
     ):
         self.runtime = runtime
         self.label = label or name
@@ -169,6 +151,7 @@ class Kernel:
         # Kernels of one program differ in their arguments only; nothing here refers back to this object, so that it and the
         # buffers it holds are freed when its owner goes.
         self._make = partial(runtime.calls.kernel, runtime.build(source, self.label), name)
+        self._watch = runtime.watch(source, name, self.label, about)
         self._tally = Tally()
         self._bindings = runtime.bindings(BINDINGS)
         self._own = self._launch(self.arguments, global_size, self.arguments)
@@ -253,7 +236,9 @@ class Kernel:
         return launch
 
     def _launch(self, arguments: list[Any], global_size: int, kept: Any) -> Launch:
-        return Launch(self.runtime, self._make, arguments, (global_size, self.group_size), self.label, self._tally, kept)
+        return Launch(
+            self.runtime, self._make, arguments, (global_size, self.group_size), self.label, self._tally, kept, self._watch()
+        )
 
     def measure(self, warmups: int, repetitions: int, seconds: float) -> np.ndarray:
         """Times of single launches with the kernel's own arguments, by device events where the queue can record them.

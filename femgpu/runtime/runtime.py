@@ -15,17 +15,17 @@ import pyopencl as cl
 from femgpu import forks
 from femgpu.errors import DeviceError
 from femgpu.runtime.bindings import Bindings, Holds
+from femgpu.runtime.buffers import allocate
 from femgpu.runtime.calls import Calls
+from femgpu.runtime.checks import checked
 from femgpu.runtime.device import Device
 from femgpu.runtime.fills import Fills
+from femgpu.runtime.guards import Guards
 from femgpu.runtime.host_copies import HostCopies
 from femgpu.runtime.programs import Programs
+from femgpu.runtime.watch import Watch
 
 _PROFILING = cl.command_queue_properties.PROFILING_ENABLE
-
-
-class _Buffer(cl.Buffer):  # type: ignore[misc]
-    """A buffer that may be referred to weakly."""
 
 
 class Runtime:
@@ -48,6 +48,8 @@ class Runtime:
         num_launches: kernels launched so far, those not counted that only are measured.
         num_copies: copies so far, between buffers and to and from the host.
         num_fills: fills so far.
+        guards: of the buffers made from now on; None: they have none.
+        checks: whether kernels made from now on watch themselves, for which there must be guards.
     """
 
     def __init__(self, device: Device, context: cl.Context, queue: cl.CommandQueue | None = None):
@@ -63,6 +65,8 @@ class Runtime:
         self.num_allocations = 0
         self.allocated_bytes = 0
         self.num_launches = self.num_copies = self.num_fills = 0
+        self.guards: Guards | None = None
+        self.checks = False
         self.programs = Programs(context, device)
         self._fills = Fills(device, self.programs, self.calls)
         self._host_copies = HostCopies(device, lambda: self.queue, self.pinned)
@@ -145,37 +149,29 @@ class Runtime:
         """
         forks.refuse()
         self.drop_dead()
-        num_bytes = max(int(num_bytes), 8)
-        available = self.device.global_bytes - self.allocated_bytes
-        if num_bytes > min(available, self.device.max_alloc_bytes):
-            raise DeviceError(
-                f"not enough device memory: {num_bytes} bytes needed in one buffer; {available} of {self.device.global_bytes} "
-                f"bytes are free and one buffer may have {self.device.max_alloc_bytes}. Use more ranks and devices, or a "
-                "smaller mesh"
-            )
-        try:
-            buffer = _Buffer(self.context, cl.mem_flags.READ_WRITE, num_bytes)
-        except cl.Error as error:
-            raise DeviceError(
-                f"the driver of {self.device} refuses a buffer of {num_bytes} bytes ({error}); this process holds "
-                f"{self.allocated_bytes} bytes, the rest may belong to other processes. Use more ranks and devices, or a "
-                "smaller mesh"
-            ) from None
+        size = max(int(num_bytes), 8) if self.guards is None else self.guards.padded(int(num_bytes))
+        buffer = allocate(self.context, self.device, size, self.allocated_bytes)
         self.num_allocations += 1
-        self.allocated_bytes += num_bytes
-        weak = self
+        self.allocated_bytes += size
+        weak, guards, handle = self, self.guards, buffer.int_ptr
 
         class _Release:
             def __del__(self) -> None:
-                weak.allocated_bytes -= num_bytes
+                weak.allocated_bytes -= size
+                if guards is not None:
+                    guards.forget(handle)
 
         buffer.femgpu_release = _Release()
+        if guards is not None:
+            guards.place(self.queue, buffer, int(num_bytes))
         return buffer
 
     def upload(self, array: np.ndarray) -> Any:
         """A buffer with a copy of the array."""
         array = np.ascontiguousarray(array)
         buffer = self.empty(array.nbytes)
+        if self.guards is not None and array.dtype.kind != "f":
+            self.guards.holds_integers(self.queue, buffer)
         if array.nbytes:
             self.write(buffer, array)
         return buffer
@@ -272,12 +268,23 @@ class Runtime:
             bindings.drop_dead()
 
     def build(self, source: str, name: str) -> cl.Program:
-        """The program of a source, as `Programs.get`."""
-        return self.programs.get(source, name)
+        """The program of a source, as `Programs.get`; one that watches itself where kernels do."""
+        return self.programs.get(checked(source).text if self.checks else source, name)
 
     def build_ahead(self, programs: Iterable[tuple[str, str]]) -> None:
         """Starts to build programs that are going to be asked for, as `Programs.start`."""
-        self.programs.start([*self._fills.programs, *programs])
+        given = [(checked(source).text, name) for source, name in programs] if self.checks else programs
+        self.programs.start([*self._fills.programs, *given])
+
+    def debug(self, on: bool) -> None:
+        """Says whether buffers made from now on are poisoned and guarded, and kernels made from now on watch themselves."""
+        self.guards = (self.guards or Guards()) if on else None
+        self.checks = on
+
+    def watch(self, source: str, name: str, label: str, about: str) -> Callable[[], Watch | None]:
+        """What makes the watches of a kernel's launches, from arguments of `Watch`; None where it does not watch itself."""
+        known = checked(source) if self.checks else None
+        return partial(Watch, self.context, self.guards, known, name, label, about) if known and self.guards else lambda: None
 
 
 def _forget(known: dict[tuple[int, int], Any], key: tuple[int, int], dead: weakref.ref[Any]) -> None:

@@ -35,6 +35,7 @@ def view(operator: GlobalOperator, vec: PETSc.Vec, assembled: bool, ksp: PETSc.K
         f"  space: {space}, {space.num_dofs} dofs; {_rows(operator)}",
         f"  jacobian: {_jacobian(local.form.has_jacobian, local.settings.jacobian, assembled)}",
     ]
+    lines += ["  debug: memory that nobody has written is NaN, kernels check their indices"] if runtime.checks else []
     lines.append(f"  linear solver: {chosen or 'as the options or the program say'}")
     lines.append(f"  on the host: {_host_work(vec, assembled, ksp)}")
     lines += [f"  note: {note}" for note in local.form.notes]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from conformance.bounds import Arithmetic
 from conformance.guarded import Guarded
+from conformance.plan_count import tried
 from conformance.samples import FORMS, HIGH, HIGHEST, LOW, draw, is_prime, make_problem, make_settings
 from conformance.table import MUST, limits_of
 from conformance.trial import Trial, make_task, stored_tasks
@@ -47,6 +48,9 @@ NUM_HIGHEST = 2
 SMALL = [("interval", 1), ("interval", 2), ("triangle", 1), ("triangle", 2), ("quadrilateral", 1), ("tetrahedron", 1)]
 UNROLLED_AXES = AXES | dict(element=SMALL, num_comp=(1, 2), points=("few",), limits=("unrolled",))
 NUM_UNROLLED = 16
+# Of these many plans are tried, for they are built soon.
+SMALL_AXES = AXES | dict(element=[*SMALL, ("quadrilateral", 2)], num_comp=(1, 2), points=("few",))
+NUM_SMALL, DRAWN = 6, 4
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +83,13 @@ def test_unrolled_plans_are_right(seed, rng, runtime, number):
     """As a GPU has them; few, for they take long to compile."""
     sample = draw(np.random.default_rng([seed, 3]), NUM_UNROLLED, **UNROLLED_AXES)[number]
     check_sample(runtime, sample, rng)
+
+
+@pytest.mark.parametrize("number", range(NUM_SMALL))
+def test_many_plans_are_right(seed, rng, runtime, number):
+    """Of one work, whatever their parameters."""
+    sample = draw(np.random.default_rng([seed, 7]), NUM_SMALL, **SMALL_AXES)[number]
+    check_sample(runtime, sample, rng, drawn=DRAWN)
 
 
 @pytest.mark.parametrize("element", [("tetrahedron", 3), ("hexahedron", 3)])
@@ -128,8 +139,8 @@ def test_every_schedule_is_in_the_table():
         assert set(schedule.parameters) == set(MUST[schedule.name].parameters)
 
 
-def check_sample(runtime, sample, rng, among=SCHEDULES):
-    """All schedules on one term of the sample's form."""
+def check_sample(runtime, sample, rng, among=SCHEDULES, drawn=1):
+    """All schedules on one term of the sample's form, by the default plan and some others."""
     if sample.kind == "functional":
         sample.form = "functional"
     if sample.kind == "stored pulled" and rng.random() < 0.5:
@@ -145,7 +156,7 @@ def check_sample(runtime, sample, rng, among=SCHEDULES):
         # What a kernel may round depends on its tabulations.
         schedules = [schedule for schedule in among if MUST[schedule.name].lines == lines]
         for task in make_tasks(runtime, schedules, sample, term, problem, rng) if schedules else ():
-            served = [check_schedule(runtime, schedule, task, sample, rng) for schedule in schedules]
+            served = [check_schedule(runtime, schedule, task, sample, rng, drawn) for schedule in schedules]
             assert any(served) or lines
 
 
@@ -183,32 +194,38 @@ def make_wish(sample, parameters=()):
     return Wish(sample.precision, sample.geometry, sample.scatter, tuple(parameters))
 
 
-def check_schedule(runtime, schedule, task, sample, rng):
-    """One schedule's default plan, and one of the others; returns whether it serves the task."""
+def check_schedule(runtime, schedule, task, sample, rng, drawn):
+    """One schedule's default plan, and some of the others; returns whether it serves the task."""
     limits = limits_of(runtime, sample.limits)
     work = make_work(task.term, task.target, task.pointwise, task.prescribed is not None, task.source)
     refusal = schedule.refuses(work, limits)
     if refusal:
         assert not MUST[schedule.name].must(work, sample.element[1]), refusal
         return False
-    default, *others = schedule.plans(work, limits, make_wish(sample))
-    asked = MUST[schedule.name].drawn(rng)
-    others.append(next(iter(schedule.plans(work, limits, make_wish(sample, asked)))))
-    if rng.random() < 0.5:
-        # Parameters that are asked for reach more than the schedule's own few plans.
-        others = others[-1:]
-    for plan in (default, others[rng.integers(len(others))]):
-        check_plan(runtime, task, plan, rng)
+    default, *offered = schedule.plans(work, limits, make_wish(sample))
+    others = [one_of(schedule, work, limits, offered, sample, rng) for _ in range(drawn)]
+    for plan in dict.fromkeys([default, *others]):
+        check_plan(runtime, task, plan, rng, brief=drawn > 1)
+        tried(plan, sample, f"{task.target} {sample.kind}")
     return True
 
 
-def check_plan(runtime, task, plan, rng):
-    """A plan on all numbers of cells that matter, and in two ranges."""
+def one_of(schedule, work, limits, offered, sample, rng):
+    """A plan that the schedule offers, or one that is asked for: parameters reach more than the schedule's own few plans."""
+    asked = MUST[schedule.name].drawn(rng)
+    others = [*offered, next(iter(schedule.plans(work, limits, make_wish(sample, asked))))]
+    if rng.random() < 0.5:
+        others = others[-1:]
+    return others[rng.integers(len(others))]
+
+
+def check_plan(runtime, task, plan, rng, brief=False):
+    """A plan on all numbers of cells that matter (`brief`: on one of them), and in two ranges."""
     group = max(-(-step.group_cells // step.parts) for step in plan.steps())
     most = max(3, int(TOTAL_FLOPS / max(plan.flops, 1)))
     prime = next(n for n in range(group + 2, 4 * group + 8) if is_prime(n))
     counts = [count for count in {0, 1, group - 1, group, group + 1, 2 * group, prime, plan.chunk_cells + 1} if count <= most]
-    for count in counts:
+    for count in () if brief else counts:
         trial = Trial(runtime, task, plan, rng.integers(task.term.num_cells, size=count))
         launches = trial.launch()
         assert launches == len(plan.steps()) * -(-count // (plan.chunk_cells or max(count, 1)))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from conformance.bounds import Arithmetic, Bounds, diagonal, local_vector
 from conformance.guarded import Guarded, poison
+from conformance.plan_count import tried
 from conformance.samples import FORMS, LOW, draw, make_problem, make_settings
 from conformance.table import MUST, limits_of
 from petsc4py import PETSc
@@ -83,6 +84,9 @@ def check_operator(sample, rng):
             case.check_matrices()
         case.runtime.check_guards(keep=attempt == 0)
         case.change()
+    for target, applications in case.operator.applications.items():
+        for application in applications:
+            tried(application.plan, sample, f"{target} of an operator")
 
 
 @pytest.mark.parametrize(("name", "degree", "schedule"), GRIDS)
