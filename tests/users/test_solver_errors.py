@@ -11,6 +11,8 @@ from femgpu import DirichletBC, Function, FunctionSpace, NonlinearProblem, mesh
 from femgpu.errors import OptionError, SolverError
 from femgpu.operators import is_symmetric
 
+MULTIGRID = {"pc_type": "python", "pc_python_type": "femgpu.PMG"}
+
 
 @pytest.mark.parametrize(
     "options, kind, said",
@@ -20,6 +22,16 @@ from femgpu.operators import is_symmetric
         ({"snes_linesearch_type": "nonsense"}, OptionError, "given: -snes_linesearch_type nonsense"),
         ({"ksp_rtol": "small"}, OptionError, "no numeric value: expected a number .given: -ksp_rtol small"),
         ({"pc_type": "python", "pc_python_type": "nowhere.Class"}, OptionError, "No module named 'nowhere'; expected module.Class"),
+        ({"pc_type": "python", "pc_python_type": "femgpu.pmg"}, OptionError, "^-pc_python_type femgpu.pmg: .*one of femgpu.PMG, "),
+        ({"ksp_type": "python", "ksp_python_type": "femgpu.cg"}, OptionError, "^-ksp_python_type femgpu.cg: .*one of femgpu.CG, "),
+        ({"snes_type": "python", "snes_python_type": "A.B"}, OptionError, "^-snes_python_type A.B: .*expected module.Class$"),
+        ({"pc_type": "femgpu.pmg"}, OptionError, "given: -pc_type femgpu.pmg.*-pc_type python -pc_python_type femgpu.PMG"),
+        (MULTIGRID | {"pmg_coarse_pc_type": "nonsense"}, OptionError, "given: -pmg_coarse_pc_type nonsense"),
+        (
+            MULTIGRID | {"pmg_coarse_pc_type": "python", "pmg_coarse_pc_python_type": "A.B"},
+            OptionError,
+            "-pmg_coarse_pc_python_.* A.B: ",
+        ),
         ({"pc_type": "python"}, SolverError, "-pc_python_type femgpu.AssembledPC"),
         ({"ksp_type": "python"}, SolverError, "-ksp_python_type femgpu.CG"),
         ({"ts_type": "python"}, SolverError, "-ts_python_type module.Class"),
