@@ -23,7 +23,7 @@ _WIDTH = 240
 _BAKEOFF = tuple(f"bp{number}" for number in (1, 2, 3, 4, 5, 6, 10, 35, 30))
 _UFL = ("mass", "helmholtz")
 _SOLVED = ("poisson", "elasticity", "hyperelasticity", "bracket")
-_WORKLOADS = ("ex12", "qdata", "assembly", "launch", "build", "cg", "solve", "tets", "ufl", *_BAKEOFF)
+_WORKLOADS = ("ex12", "qdata", "assembly", "launch", "build", "cg", "solve", "tets", "ufl", "petsc", *_BAKEOFF)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -172,8 +172,9 @@ def _parser() -> argparse.ArgumentParser:
     roofline.add_argument("--out", default="", help="folder of a report; default none is written")
     bench = _command(commands, "bench", "times a workload and writes a report", run_bench)
     bench.add_argument("workload", choices=_WORKLOADS,
-                       help="ex12: the variable-coefficient Poisson residual on P1; qdata: actions with state stored and "
-                       "recomputed; assembly: matrices of Poisson's equation and elasticity, from cells to PETSc; "
+                       help="ex12: paper 004's residuals of Poisson's equation and elasticity on P1, which takes --out, --cell, "
+                       "--cells, --problems, --precision and --blocks; qdata: actions with state stored and recomputed; "
+                       "assembly: matrices of Poisson's equation and elasticity, from cells to PETSc; "
                        "launch: host time of launches, small copies and actions (-dm_vec_type viennacl: on such "
                        "vectors), which takes none of the arguments but --out; build: time to build the kernels of all drivers "
                        "with cold caches, on any number of ranks, which takes --out, --scripts, --cell and --degrees; cg: "
@@ -184,20 +185,21 @@ def _parser() -> argparse.ArgumentParser:
                        "--degrees, --dofs, --schedules, --ways, --plans and --precision; tets: mass and diffusion on affine "
                        "tetrahedra, which takes the same, with one number of --dofs; ufl: paper 001's five forms on "
                        "triangles and tetrahedra against its roofline, which takes --out, --cell, --degrees, --cells, --problems, "
-                       "--precision, --tuned and --exhaustive; bp10, bp35, bp30: between E-vectors, "
-                       "which take --out, --degrees, --cells, --schedules, --plans and --precision")  # fmt: skip
-    bench.add_argument("--cells", type=_count, help="about so many; default on a GPU (else): ex12 1.6e7 (2e5), qdata 2e5 (2e3), "
-                       "assembly 1e6 (2e4), ufl 5e5 triangles and 2e5 tetrahedra (1e3), "
+                       "--precision, --tuned and --exhaustive; petsc: a residual on P2 tetrahedra beside PETSc's own, with "
+                       "pointwise functions that cc builds, on ranks PETSc's alone, which takes --out and --cells; bp10, bp35, "
+                       "bp30: between E-vectors, which take --out, --degrees, --cells, --schedules, --plans and "
+                       "--precision")  # fmt: skip
+    bench.add_argument("--cells", type=_count, help="about so many; default on a GPU (else): ex12 1e7 triangles and 6e6 tetrahedra "
+                       "(1e4), qdata 2e5 (2e3), assembly 1e6 (2e4), petsc 1e5, ufl 5e5 triangles and 2e5 tetrahedra (1e3), "
                        "bp10, bp35, bp30 512, 4096 and what moves 2 GB (512)")  # fmt: skip
-    bench.add_argument("--precision", choices=("single", "double", "mixed"), help="default double; ex12: single")
-    bench.add_argument("--dim", type=int, choices=(2, 3), default=2, help="2: triangles, 3: tetrahedra; default 2")
-    bench.add_argument("--blocks", type=_counts, help="blocks to sweep, for example 4,8,16; default 4 to 128")
+    bench.add_argument("--precision", choices=("single", "double", "mixed"), help="default double; ex12: single and double")
+    bench.add_argument("--blocks", type=_counts, help="of ex12: blocks to sweep, for example 4,8,16; default 4 to 64")
     bench.add_argument("--out", default="docs/benchmarks", help="folder of the report; default docs/benchmarks")
     bench.add_argument("--scripts", nargs="+", help="each with its options, for example 'drivers/heat.py -conductivity nonlinear'; "
                        "default all drivers")  # fmt: skip
     bench.add_argument("--cell", nargs="+", choices=("triangle", "quadrilateral", "tetrahedron", "hexahedron", "prism"),
                        help="types of cells; default all but prisms, cg, solve: hexahedron tetrahedron, "
-                       "ufl: triangle tetrahedron")  # fmt: skip
+                       "ufl, ex12: triangle tetrahedron")  # fmt: skip
     bench.add_argument("--degrees", type=_counts, help="for example 1,2; default 1 to 4, cg: 1 to 3, solve: 2,4, bp1 to bp6, "
                        "tets: 1 to 8 on a GPU, ufl: 1 to 8 and, of tetrahedra, 1 to 6, "
                        "bp10, bp35, bp30: 1 to 15, all of these 1 to 3 else")  # fmt: skip
@@ -205,8 +207,8 @@ def _parser() -> argparse.ArgumentParser:
                        "1e6 1e7 on a GPU, tets 1e7 (at most 3e6 at degree 1), else 1e4")  # fmt: skip
     bench.add_argument("--problems", nargs="+", choices=[*(f"BP{i}" for i in range(1, 7)), *_SOLVED, *_UFL],
                        help="of cg: CEED's bake-off problems; of solve: poisson, elasticity, hyperelasticity, bracket; of ufl: "
-                       "mass, poisson, helmholtz, elasticity, hyperelasticity; default all but bracket, which wants "
-                       "-dm_plex_filename meshes/bracket.msh")  # fmt: skip
+                       "mass, poisson, helmholtz, elasticity, hyperelasticity; of ex12: poisson, elasticity; default all but "
+                       "bracket, which wants -dm_plex_filename meshes/bracket.msh")  # fmt: skip
     bench.add_argument("--solvers", nargs="+", choices=("femgpu", "double", "walker", "gamg", "jacobi"), help="of solve: "
                        "femgpu.CG with femgpu.PMG, that in double precision, with -snes_ksp_ew, PETSc's CG with GAMG, femgpu.CG "
                        "with the diagonal; default femgpu")  # fmt: skip

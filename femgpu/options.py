@@ -60,7 +60,7 @@ _MOST = 65536
 OPTIONS = (
     Option("femgpu_schedule", str, "auto", "how work is laid out on the device",
            ("auto", "sumfact", "tiled", "cell", "transposed", "matrix"),
-           parameters=(("sumfact", ("group_size", "lanes", "items", "cells", "pencils", "planes", "derivatives")),
+           parameters=(("sumfact", ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "derivatives")),
                        ("tiled", ("cells", "width", "parts", "points", "mma")),
                        ("cell", ("group_size", "lanes")), ("transposed", ("blocks", "batches")),
                        ("matrix", ("rows", "columns", "cells", "points")))),

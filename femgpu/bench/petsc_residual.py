@@ -1,20 +1,17 @@
-"""One P2 Poisson residual on bent tetrahedra between local vectors: femgpu's schedule `cell` against PETSc's own.
+"""Workload petsc: one P2 Poisson residual on bent tetrahedra between local vectors, femgpu's schedules beside PETSc's own.
 
-`python -m femgpu.bench.petsc_residual FOLDER [grid cells per direction]` on one rank times femgpu, on several PETSc's
-`DMPlexSNESComputeResidualFEM` with pointwise functions that the C compiler `cc` builds for this machine. Both print the norm of the
-residual of the same function; rows are appended to FOLDER/residual-cpu.csv.
+femgpu's are timed on one rank, as OpenCL takes all cores, PETSc's `DMPlexSNESComputeResidualFEM` on any number, with pointwise
+functions that the C compiler `cc` builds for this machine. The norms of all residuals agree.
 """
 
 from __future__ import annotations
 
-import csv
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from ctypes import CDLL, c_double, c_int, c_void_p, cast
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +20,21 @@ import ufl
 from mpi4py import MPI
 from petsc4py import PETSc
 
+from femgpu.errors import DataError, FemgpuError, collective
 from femgpu.mesh.box import box
 from femgpu.petsc_c import call, declare
 from femgpu.solver import NonlinearProblem
 from femgpu.spaces import Function, FunctionSpace, coordinates
 
+CELLS = 1e5
 # PETSc's rules: of order 2 are those that it takes for degree 2.
 ORDERS = (1, 2)
 SCHEDULES = ("cell:lanes=1", "cell", "tiled", "transposed")
-_SECONDS = 2.0
+# What the calls of a timing take at least; there are at least so many.
+_SECONDS, _CALLS = 2.0, 5
+# How far norms may be apart.
+_TOLERANCE = 1e-9
+_PREFIX = "petsc_residual_"
 _POINTWISE = """
 #define ARGUMENTS int dim, int Nf, int NfAux, const int uOff[], const int uOff_x[], const double u[], const double u_t[], \\
   const double u_x[], const int aOff[], const int aOff_x[], const double a[], const double a_t[], const double a_x[], double t, \\
@@ -42,7 +45,141 @@ int state(int dim, double t, const double x[], int Nc, double u[], void *context
 """
 
 
-def mesh(faces: int) -> PETSc.DMPlex:
+@dataclass(frozen=True)
+class Timing:
+    """One way to compute the residual.
+
+    Attributes:
+        who: femgpu with its schedule, or PETSc.
+        points: of the rule.
+        cells: of the mesh.
+        best_ms: milliseconds of a call by the host's clock, on the slowest rank.
+        median_ms: likewise.
+        norm: of the residual.
+        kernel_ms: of femgpu's kernel alone.
+        flops: of the kernel, per cell.
+        bytes: likewise.
+        plan: of femgpu.
+    """
+
+    who: str
+    points: int
+    cells: int
+    best_ms: float
+    median_ms: float
+    norm: float
+    kernel_ms: float = np.nan
+    flops: int = 0
+    bytes: int = 0
+    plan: str = ""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the workload measured.
+
+    Attributes:
+        device: femgpu's, in words.
+        ranks: number of processes.
+        timings: the timings.
+    """
+
+    device: str
+    ranks: int
+    timings: list[Timing]
+
+    @property
+    def stem(self) -> str:
+        """Name of the report's files, before device and suffix."""
+        return "petsc"
+
+    @property
+    def variant(self) -> str:
+        """Name of the report's files, after the device."""
+        return ranks_in_words(self.ranks).replace(" ", "-")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per timing."""
+        return [{"device": self.device, "ranks": self.ranks} | asdict(timing) for timing in self.timings]
+
+    def record(self) -> dict[str, Any]:
+        """What the JSON file holds besides device and versions."""
+        return {"workload": "petsc", "timings": self.rows()}
+
+    def text(self) -> str:
+        """A line for each timing."""
+        lines = [f"petsc: Poisson's residual, P2, {self.timings[0].cells} tetrahedra, {ranks_in_words(self.ranks)}, {self.device}"]
+        return "\n".join(lines + [
+            f"{t.who:20s}{t.points:4d} points: best {t.best_ms:9.3f} ms, median {t.median_ms:9.3f}, norm {t.norm:.12g}"
+            for t in self.timings
+        ])  # fmt: skip
+
+    def plot(self, path: Path) -> None:
+        """Milliseconds of each, a picture for each rule."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        rules = list(dict.fromkeys(timing.points for timing in self.timings))
+        figure = Figure(figsize=(6 * len(rules), 3.5), layout="constrained")
+        FigureCanvasAgg(figure)
+        for axes, points in zip(figure.subplots(1, len(rules), squeeze=False)[0], rules, strict=True):
+            mine = [timing for timing in self.timings if timing.points == points]
+            axes.barh([timing.who for timing in mine], [timing.best_ms for timing in mine])
+            axes.set(title=f"{points} points", xlabel="ms")
+        figure.suptitle(f"petsc, {self.timings[0].cells} tetrahedra, {ranks_in_words(self.ranks)}\n{self.device}", fontsize=8)
+        figure.savefig(path, dpi=120)
+
+
+def ranks_in_words(count: int) -> str:
+    """How many processes."""
+    return f"{count} rank" + "s" * (count > 1)
+
+
+def run(device: str, cells: float = CELLS) -> Result:
+    """Runs the workload; collective.
+
+    Args:
+        device: in words.
+        cells: of the mesh, about.
+
+    Returns:
+        The timings.
+
+    Raises:
+        FemgpuError: where no C compiler builds the pointwise functions.
+        DataError: when residuals differ.
+    """
+    mpi = MPI.COMM_WORLD
+    with tempfile.TemporaryDirectory() as folder:
+        with collective(mpi):
+            library = _compiled(Path(folder))
+        dm = _mesh(max(1, round((cells / 6) ** (1 / 3))))
+        timings = list[Timing]()
+        for order in ORDERS:
+            found = [*(_femgpu(dm, order) if mpi.size == 1 else []), _petsc(dm, order, library)]
+            norms = [timing.norm for timing in found]
+            if not np.ptp(norms) <= _TOLERANCE * max(norms):
+                raise DataError(f"norms of one residual are {norms}; this is a bug, please report it")
+            timings += found
+    return Result(device, mpi.size, timings)
+
+
+def _compiled(folder: Path) -> CDLL:
+    """The pointwise functions, built for this machine."""
+    text, built = folder / "pointwise.c", folder / "pointwise.so"
+    text.write_text(_POINTWISE)
+    try:
+        subprocess.run(
+            ["cc", "-O3", "-march=native", "-shared", "-fPIC", text, "-o", built], check=True, capture_output=True, text=True
+        )
+    except FileNotFoundError:
+        raise FemgpuError("bench petsc: PETSc's pointwise functions need a C compiler, and there is no `cc`; install one") from None
+    except subprocess.CalledProcessError as error:
+        raise FemgpuError(f"bench petsc: cc does not build PETSc's pointwise functions: {error.stderr}") from None
+    return CDLL(str(built))
+
+
+def _mesh(faces: int) -> PETSc.DMPlex:
     """A box of 6 faces^3 tetrahedra, a little bent."""
     dm = box((faces,) * 3, "tetrahedron")
     vector = dm.getCoordinatesLocal()
@@ -52,47 +189,46 @@ def mesh(faces: int) -> PETSc.DMPlex:
     return dm
 
 
-def times(run: Callable[[], Any]) -> tuple[float, float]:
-    """Best and median seconds of many calls, on the slowest rank; collective."""
+def _times(run: Callable[[], Any]) -> tuple[float, float]:
+    """Best and median milliseconds of many calls, on the slowest rank; collective."""
     run()
     found: list[float] = []
-    while sum(found) < _SECONDS or len(found) < 5:
+    while sum(found) < _SECONDS or len(found) < _CALLS:
         MPI.COMM_WORLD.Barrier()
         start = time.perf_counter()
         run()
         found.append(MPI.COMM_WORLD.allreduce(time.perf_counter() - start, MPI.MAX))
-    return min(found), float(np.median(found))
+    return 1e3 * min(found), 1e3 * float(np.median(found))
 
 
-def femgpu_rows(dm: PETSc.DMPlex, order: int) -> list[dict[str, Any]]:
+def _femgpu(dm: PETSc.DMPlex, order: int) -> list[Timing]:
     """One for each schedule; with the launch that sums over cells."""
-    options, rows = PETSc.Options(), []
-    options.setValue("petscfe_default_quadrature_order", order)
+    options, timings = PETSc.Options(_PREFIX), []
     x = coordinates(dm)
     u = Function(FunctionSpace(dm, "Lagrange", 2), "u")
     u.interpolate(x[0] * x[1] - x[2] * x[2])
     v = ufl.TestFunction(u.space)
+    residual = ufl.inner(ufl.grad(u), ufl.grad(v)) * ufl.dx - (x[0] + x[1]) * v * ufl.dx
+    options.setValue("petscfe_default_quadrature_order", order)
     for schedule in SCHEDULES:
         options.setValue("femgpu_schedule", schedule)
-        problem = NonlinearProblem(ufl.inner(ufl.grad(u), ufl.grad(v)) * ufl.dx - (x[0] + x[1]) * v * ufl.dx, u)
-        operator = problem.operator.local
+        operator = NonlinearProblem(residual, u, options_prefix=_PREFIX).operator.local
         operator.runtime.write(operator.u, u.local_array())
 
         def run(operator: Any = operator) -> None:
             operator.residual()
             operator.runtime.finish()
 
-        best, median = times(run)
-        norm = np.linalg.norm(operator.runtime.read(operator.out, np.empty(operator.num_local)))
+        best, median = _times(run)
+        norm = float(np.linalg.norm(operator.runtime.read(operator.out, np.empty(operator.num_local))))
         (application,) = operator.prepare("residual")
-        plan = application.plan
-        row = {"who": f"femgpu {schedule}", "points": plan.work.num_qpts, "best_ms": 1e3 * best, "median_ms": 1e3 * median}
-        row |= {"kernel_ms": 1e3 * application.measure(3, 20, 0.5).min(), "norm": norm, "cells": application.count}
-        rows.append(row | {"flops": plan.flops, "bytes": plan.bytes, "device": str(operator.runtime.device), "plan": str(plan)})
-    return rows
+        plan, kernel = application.plan, 1e3 * float(application.measure(3, 20, min(0.5, _SECONDS)).min())
+        given = plan.work.num_qpts, application.count, best, median, norm, kernel, plan.flops, plan.bytes
+        timings.append(Timing(f"femgpu {schedule}", *given, str(plan)))
+    return timings
 
 
-def petsc_rows(dm: PETSc.DMPlex, order: int) -> list[dict[str, Any]]:
+def _petsc(dm: PETSc.DMPlex, order: int, library: CDLL) -> Timing:
     """PETSc's, zeroing of the result included."""
     declare(
         {
@@ -101,15 +237,10 @@ def petsc_rows(dm: PETSc.DMPlex, order: int) -> list[dict[str, Any]]:
             "DMPlexSNESComputeResidualFEM": [c_void_p] * 4,
         }
     )
-    with tempfile.TemporaryDirectory() as folder:
-        text, built = Path(folder, "pointwise.c"), Path(folder, "pointwise.so")
-        text.write_text(_POINTWISE)
-        subprocess.run(["cc", "-O3", "-march=native", "-shared", "-fPIC", text, "-o", built], check=True)
-        library = CDLL(str(built))
     f0, f1, state = (cast(getattr(library, name), c_void_p) for name in ("f0", "f1", "state"))
-    PETSc.Options().setValue("petscspace_degree", 2)
+    PETSc.Options(_PREFIX).setValue("petscspace_degree", 2)
     dm = dm.clone()
-    element = PETSc.FE().createDefault(3, 1, True, order)
+    element = PETSc.FE().createDefault(3, 1, True, order, _PREFIX)
     dm.setField(0, element)
     dm.createDS()
     call("PetscDSSetResidual", dm.getDS().handle, 0, f0, f1)
@@ -120,35 +251,9 @@ def petsc_rows(dm: PETSc.DMPlex, order: int) -> list[dict[str, Any]]:
         out.zeroEntries()
         call("DMPlexSNESComputeResidualFEM", dm.handle, u.handle, out.handle, None)
 
-    best, median = times(run)
+    best, median = _times(run)
     dm.localToGlobal(out, total, addv=True)
     first, last = dm.getHeightStratum(0)
     cells = MPI.COMM_WORLD.allreduce(last - first)
     points = element.getQuadrature().getData()[0].size // 3
-    who = f"PETSc, {MPI.COMM_WORLD.size} ranks"
-    return [{"who": who, "points": points, "best_ms": 1e3 * best, "median_ms": 1e3 * median, "norm": total.norm(), "cells": cells}]
-
-
-def main(folder: str, faces: int = 26) -> None:
-    """Measures, prints and appends."""
-    dm = mesh(faces)
-    rows = femgpu_rows if MPI.COMM_WORLD.size == 1 else petsc_rows
-    given = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "petsc": ".".join(map(str, PETSc.Sys.getVersion()))}
-    found: Sequence[dict[str, Any]] = [given | row for order in ORDERS for row in rows(dm, order)]
-    if MPI.COMM_WORLD.rank:
-        return
-    path = Path(folder, "residual-cpu.csv")
-    names = "date petsc who points cells best_ms median_ms kernel_ms norm flops bytes device plan".split()
-    fresh = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, names, lineterminator="\n")
-        if fresh:
-            writer.writeheader()
-        writer.writerows(found)
-    for row in found:
-        spent = f"best {row['best_ms']:.2f} ms, median {row['median_ms']:.2f}"
-        print(f"{row['who']}, {row['points']} points: {spent}, norm {row['norm']:.12g}")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    return Timing(f"PETSc, {ranks_in_words(MPI.COMM_WORLD.size)}", points, cells, best, median, total.norm())

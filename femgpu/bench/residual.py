@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from femgpu.bench.actions import TOLERANCE
+from femgpu.bench.bakeoff import other_plans
 from femgpu.errors import DataError, FormError
-from femgpu.kernels import Array, Plan
+from femgpu.kernels import Array, Plan, Work, render
 from femgpu.model import Beta
 from femgpu.operators import twin
-from femgpu.operators.application import Application
+from femgpu.operators.application import Application, label, term_tables
 from femgpu.operators.arrays import CellArrays, real_type, scalar_type
-from femgpu.operators.term import FieldData, Term
+from femgpu.operators.term import FieldData
 from femgpu.operators.ways import choose_plan
 from femgpu.operators.work import make_work
 from femgpu.options import Settings
-from femgpu.runtime.rates import peak_bandwidth
+from femgpu.runtime.rates import REPETITIONS, SECONDS, WARMUPS, peak_bandwidth
 from femgpu.solver import NonlinearProblem
 from femgpu.spaces import Field
 
-# A result is compared with the numpy twin on this many cells from either end and the middle.
+# Results are compared on so many cells from either end and the middle: those of E-vectors, and the plain kernel's with the twin's.
 _SAMPLE = 1000
-# Cells that the twin takes at a time.
-_PIECE = 2**20
-_TOLERANCE = {"double": 1e-12, "single": 1e-4, "mixed": 1e-4}
 
 
 @dataclass(frozen=True)
@@ -35,25 +36,33 @@ class Timing:
 
     Attributes:
         what: `fused` (L-vectors) or `evector`.
+        schedule: of the plan.
         plan: the plan in one line.
-        num_blocks: of the plan; 0 for schedule cell.
+        num_blocks: of the plan; 0 for schedules that have none.
         num_batches: likewise.
+        geometry: stored or recomputed.
         cells: number of cells.
+        launches: how many were timed.
         median: seconds.
         best: seconds.
         flops: per cell, by paper 004's formula.
+        kernel_flops: per cell, as femgpu counts the kernel's.
         bytes: per cell, by the plan.
-        error: largest difference to the numpy twin on a sample, relative.
+        error: largest difference to the numpy twin on a sample, or to the plain kernel, relative.
     """
 
     what: str
+    schedule: str
     plan: str
     num_blocks: int
     num_batches: int
+    geometry: str
     cells: int
+    launches: int
     median: float
     best: float
     flops: int
+    kernel_flops: int
     bytes: int
     error: float
 
@@ -87,16 +96,60 @@ class ResidualBench:
         for i, function in enumerate(problem.form.coefficients):
             self.vectors[f"a{i}"] = function.local_array()
         self._device: dict[Any, Any] = {}
-        self._sums: np.ndarray | None = None
+        self._programs: dict[Plan, str] = {}
         rule, space = self.term.quadrature, problem.u.space
         self.beta = Beta(space.mesh.dim, space.element.num_basis, space.num_comp, rule.num_qpts, 0)
 
-    def evector(self, settings: Settings) -> Timing:
-        """Times the residual from E-vectors to an E-vector, geometry stored."""
-        plan = self._plan(replace(settings, geometry="stored"), "evector")
-        scalar = scalar_type(settings.precision)
+    def work(self, what: str) -> Work:
+        """What a kernel computes, between L-vectors (`fused`) or E-vectors (`evector`)."""
+        return make_work(self.term, "residual", self.pointwise, source="lvector" if what == "fused" else what)
+
+    def plan(self, what: str, settings: Settings) -> Plan:
+        """The plan that options name: from E-vectors with stored geometry, fused with atomic sums."""
+        return choose_plan(self.work(what), self.term, _settings(what, settings), self.runtime.device.limits).plan
+
+    def plans(self, what: str, settings: Settings, count: int) -> list[Plan]:
+        """So many plans of each schedule that serves."""
+        others = other_plans(self.term, self.work(what), _settings(what, settings), self.runtime.device.limits, count)
+        return [choice.plan for choice in others]
+
+    def build_ahead(self, plans: Iterable[Plan]) -> None:
+        """Starts to build programs side by side, where programs are built ahead."""
+        self.runtime.build_ahead((self._program(plan), label(self.term, plan, plan.steps()[0])) for plan in plans)
+
+    def time(self, what: str, plan: Plan, seconds: float = SECONDS) -> Timing:
+        """Times a plan: from E-vectors to an E-vector, or zero the result, gather, evaluate, add atomically.
+
+        Args:
+            what: `evector` or `fused`.
+            plan: the plan.
+            seconds: that all launches take at least, beside five warm-ups and fifteen repetitions.
+
+        Raises:
+            DataError: when the result is wrong.
+        """
+        times, error = (self._fused if what == "fused" else self._evector)(plan, seconds)
+        return Timing(
+            what,
+            plan.schedule,
+            str(plan),
+            getattr(plan, "num_blocks", 0),
+            getattr(plan, "num_batches", 0),
+            plan.geometry,
+            self.term.num_cells,
+            len(times),
+            float(np.median(times)),
+            float(times.min()),
+            self.beta.flops,
+            plan.flops,
+            plan.bytes,
+            error,
+        )
+
+    def _evector(self, plan: Plan, seconds: float) -> tuple[np.ndarray, float]:
+        scalar = scalar_type(plan.precision)
         fields = {data.name: data for data in self.term.fields(self.pointwise)}
-        buffers: dict[tuple, Any] = {("constants",): self._constants(settings)}
+        buffers: dict[tuple, Any] = {("constants",): self._constants(plan)}
         for array in plan.arguments():
             if array.role[0] == "entries":
                 data = fields[array.role[1]]
@@ -104,113 +157,121 @@ class ResidualBench:
         (out,) = (array for array in plan.arguments() if array.role == ("out", 0))
         assert out.layout is not None
         size = out.layout.size(self.term.num_cells, out.words)
-        result = self._upload(("out", size, scalar), lambda: np.full(size, np.nan, scalar))
-        application = self._application(plan, buffers | {out.role: result})
-        times = application.measure(5, 15, 0.2)
-        flat = self.runtime.read(result, np.empty(size, scalar))
-        values = out.layout.unpack(flat, self.term.num_cells, out.words, self._lattice(self.term.rows[0]))
-        return self._timing("evector", plan, times, self._check(values, plan.precision))
+        result = self._upload(("out", size, scalar), lambda: np.empty(size, scalar))
+        self.runtime.zero(result, size * np.dtype(scalar).itemsize)
+        times = self._application(plan, buffers | {out.role: result}).measure(WARMUPS, REPETITIONS, seconds)
+        return times, self._check(result, out, plan)
 
-    def fused(self, settings: Settings) -> Timing:
-        """Times the residual from L-vector to L-vector: zero the result, gather, evaluate, add atomically."""
-        plan = self._plan(replace(settings, scatter="atomic", deterministic=False), "lvector")
-        space, scalar = self.problem.u.space, scalar_type(settings.precision)
-        buffers: dict[tuple, Any] = {("constants",): self._constants(settings)}
+    def _fused(self, plan: Plan, seconds: float) -> tuple[np.ndarray, float]:
+        space, scalar = self.problem.u.space, scalar_type(plan.precision)
+        buffers: dict[tuple, Any] = {("constants",): self._constants(plan)}
         for name, values in self.vectors.items():
             buffers["vector", name] = self._upload((name, "L", scalar), lambda v=values: v.astype(scalar))
-        out = self._upload(("out", "L", scalar), lambda: np.zeros(space.num_local, scalar))
+        result = np.empty(space.num_local, scalar)
+        out = self._upload(("out", "L", scalar), lambda: result)
         application = self._application(plan, buffers | {("out",): out})
-        times = application.measure(5, 15, 0.2)
-        times = times + self.runtime.measure_zero(out, space.num_local * np.dtype(scalar).itemsize)
-        return self._timing("fused", plan, times, self._check_fused(application, out))
+        times = application.measure(WARMUPS, REPETITIONS, seconds) + self.runtime.measure_zero(out, result.nbytes)
+        self.runtime.zero(out, result.nbytes)
+        application()
+        return times, self._judge(self.runtime.read(out, result), self.expected, plan.precision)
 
-    def _plan(self, settings: Settings, source: str) -> Plan:
-        work = make_work(self.term, "residual", self.pointwise, source=source)
-        return choose_plan(work, self.term, settings, self.runtime.device.limits).plan
+    @cached_property
+    def expected(self) -> npt.NDArray[np.float64]:
+        """(num_local,) the residual by the plain kernel in double precision, which agrees with the numpy twin on a sample of cells.
+
+        Raises:
+            DataError: when it does not.
+        """
+        given = replace(self.problem.settings, precision="double", schedule="cell:lanes=1", geometry="recomputed")
+        plan, space = self.plan("fused", given), self.problem.u.space
+        vectors = {("vector", name): self.runtime.upload(values) for name, values in self.vectors.items()}
+        result = np.zeros(space.num_local)
+        out = self.runtime.upload(result)
+        self._application(plan, {("constants",): self._constants(plan), **vectors, ("out",): out})()
+        self.runtime.read(out, result)
+        # The twin on all cells that add to the dofs of the sample.
+        sample = self.term.part(np.concatenate(self._sample).astype(np.int32)).dofs()
+        wanted = np.zeros(space.num_local, bool)
+        wanted[sample] = True
+        near = self.term.part(np.flatnonzero(wanted[self.term.offsets(self.term.rows[0])].any(axis=1)).astype(np.int32))
+        values = twin.element_vectors(near, self.pointwise, self.vectors, self.problem.form.constant_values())
+        sums = np.bincount(near.dofs().ravel(), values.ravel(), minlength=space.num_local)
+        self._judge(result[wanted], sums[wanted], "double")
+        return result
+
+    @property
+    def _sample(self) -> list[npt.NDArray[np.int64]]:
+        """Ranges of cells at both ends and in the middle, no two of which have a cell in common."""
+        count = self.term.num_cells
+        starts = sorted({0, max(0, count // 2), max(0, count - _SAMPLE)})
+        stops = [*starts[1:], count]
+        return [np.arange(start, min(start + _SAMPLE, stop)) for start, stop in zip(starts, stops, strict=True)]
+
+    def _program(self, plan: Plan) -> str:
+        if plan not in self._programs:
+            tables = term_tables(self.term, plan, self.pointwise)
+            self._programs[plan] = render(plan, self.pointwise.body, tables[0])
+        return self._programs[plan]
 
     def _application(self, plan: Plan, buffers: dict[tuple, Any]) -> Application:
-        return Application(self.term, plan, self.pointwise, buffers, self._arrays)
+        return Application(self.term, plan, self.pointwise, buffers, self._arrays, program=self._program(plan))
 
-    def _timing(self, what: str, plan: Plan, times: np.ndarray, error: float) -> Timing:
-        return Timing(
-            what,
-            str(plan),
-            getattr(plan, "num_blocks", 0),
-            getattr(plan, "num_batches", 0),
-            self.term.num_cells,
-            float(np.median(times)),
-            float(times.min()),
-            self.beta.flops,
-            plan.bytes,
-            error,
-        )
-
-    def _constants(self, settings: Settings) -> Any:
-        values = self.problem.form.constant_values()
-        real = real_type(settings.precision)
+    def _constants(self, plan: Plan) -> Any:
+        values, real = self.problem.form.constant_values(), real_type(plan.precision)
         return self._upload(("constants", real), lambda: np.append(values, 0).astype(real))
 
     def _packed(self, array: Array, data: FieldData, scalar: Any) -> np.ndarray:
         """A field's coefficients as a kernel reads them."""
         assert array.layout is not None
-        return array.layout.pack(self._entries(data, scalar), self._lattice(data.field))
+        dofs = self.term.subset(data.field.dofs(self.term.block.index))
+        return array.layout.pack(self.vectors[data.vector].astype(scalar)[dofs], self._lattice(data.field))
 
     def _lattice(self, field: Field) -> npt.NDArray[np.int32] | None:
         """The node at each place of the tensor product; None where the element is none."""
         product = self.term.element(field).product
         return None if product is None else product[1]
 
-    def _entries(self, data: FieldData, scalar: Any) -> np.ndarray:
-        """(num_cells, words) a field's coefficients, cell by cell."""
-        dofs = data.field.dofs(self.term.block.index)
-        return self.vectors[data.vector].astype(scalar)[self.term.subset(dofs)]
-
     def _upload(self, key: Any, make: Any) -> Any:
         if key not in self._device:
             self._device[key] = self.runtime.upload(make())
         return self._device[key]
 
-    def _check_fused(self, application: Application, out: Any) -> float:
-        """The same for a kernel on L-vectors, on all dofs."""
-        space, precision = self.problem.u.space, application.plan.precision
-        result = np.empty(space.num_local, scalar_type(precision))
-        self.runtime.zero(out, result.nbytes)
-        application()
-        self.runtime.read(out, result)
-        if self._sums is None:
-            constants = self.problem.form.constant_values()
-            self._sums = _sums(self.term, self.pointwise, self.vectors, constants)
-        return self._judge(result, self._sums, precision)
+    def _check(self, result: Any, out: Array, plan: Plan) -> float:
+        """Largest relative difference of an E-vector to the twin on a sample of cells, of which alone it is read."""
+        assert out.layout is not None
+        layout, scalar, found = out.layout, np.dtype(scalar_type(plan.precision)), []
+        self.runtime.finish()
+        for cells in self._sample:
+            first = cells[0] // layout.block * layout.block
+            count = cells[-1] + 1 - first
+            flat = np.empty(layout.size(count, out.words), scalar)
+            self.runtime.read_later(result, flat, first * out.words * scalar.itemsize).wait()
+            found.append(layout.unpack(flat, count, out.words, self._lattice(self.term.rows[0]))[cells[0] - first :])
+        return self._judge(np.concatenate(found), self._sample_vectors, plan.precision)
 
-    def _check(self, result: np.ndarray, precision: str) -> float:
-        """Largest relative difference to the twin on a sample of cells.
+    @cached_property
+    def _sample_vectors(self) -> np.ndarray:
+        """The twin's."""
+        part = self.term.part(np.concatenate(self._sample).astype(np.int32))
+        return twin.element_vectors(part, self.pointwise, self.vectors, self.problem.form.constant_values())
+
+    @staticmethod
+    def _judge(result: np.ndarray, expected: np.ndarray, precision: str) -> float:
+        """The largest difference over the largest entry.
 
         Raises:
             DataError: when it exceeds what the precision allows; a wrong kernel is not timed.
         """
-        term, count = self.term, self.term.num_cells
-        starts = (0, max(0, count // 2), max(0, count - _SAMPLE))
-        sample = np.unique(np.concatenate([np.arange(start, min(start + _SAMPLE, count)) for start in starts])).astype(np.int32)
-        constants = self.problem.form.constant_values()
-        expected = twin.element_vectors(term.part(sample), self.pointwise, self.vectors, constants)
-        return self._judge(result[sample], expected, precision)
-
-    @staticmethod
-    def _judge(result: np.ndarray, expected: np.ndarray, precision: str) -> float:
         error = float(np.abs(result - expected).max() / np.abs(expected).max())
-        if not error < _TOLERANCE[precision]:
-            raise DataError(f"the timed kernel differs from its numpy twin by {error:.2e}; this is a bug, please report it")
+        if not error < TOLERANCE[precision]:
+            raise DataError(f"the timed kernel differs from what it should compute by {error:.2e}; this is a bug, please report it")
         return error
 
 
-def _sums(term: Term, pointwise: Any, vectors: dict[str, np.ndarray], constants: np.ndarray) -> np.ndarray:
-    """The twin's residual on all cells, in pieces that bound its memory, summed into an L-vector."""
-    total = np.zeros(term.form.space.num_local)
-    for start in range(0, term.num_cells, _PIECE):
-        part = term.part(np.arange(start, min(start + _PIECE, term.num_cells), dtype=np.int32))
-        values = twin.element_vectors(part, pointwise, vectors, constants)
-        total += np.bincount(part.dofs().ravel(), values.ravel(), minlength=len(total))
-    return total
+def _settings(what: str, settings: Settings) -> Settings:
+    if what == "evector":
+        return replace(settings, geometry="stored")
+    return replace(settings, scatter="atomic", deterministic=False)
 
 
 def report(problem: NonlinearProblem) -> str:
@@ -227,7 +288,8 @@ def report(problem: NonlinearProblem) -> str:
         f"beta model: {beta.flops} flops and {beta.bytes} bytes per cell, {beta.beta:.3f} flops/byte, "
         f"bound {beta.bound(bandwidth) / 1e9:.1f} GF/s",
     ]
-    for timing in (bench.evector(problem.settings), bench.fused(problem.settings)):
+    for what in ("evector", "fused"):
+        timing = bench.time(what, bench.plan(what, problem.settings))
         lines.append(
             f"{timing.what}: {timing.cells} cells in {timing.median * 1e6:.1f} us (best {timing.best * 1e6:.1f}): "
             f"{timing.gflops:.1f} GF/s, {timing.gbytes:.1f} GB/s, "

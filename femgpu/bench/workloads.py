@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from mpi4py import MPI
 
 from femgpu import options, runtime
-from femgpu.bench import assembly, bakeoff, build, cg, evector, ex12, launch, qdata, solve, tets, ufl_forms
+from femgpu.bench import assembly, bakeoff, build, cg, evector, ex12, launch, petsc_residual, qdata, solve, tets, ufl_forms
 from femgpu.bench.report import Result, check_folder, write_report
 from femgpu.errors import FemgpuError
 from femgpu.model.bakeoff import PROBLEMS
@@ -17,11 +17,11 @@ from femgpu.model.ufl_forms import UFL_FORMS
 from femgpu.runtime import Device, Runtime
 
 # On a CPU and on a GPU: numbers of cells, lengths of vectors.
-CELLS = {"ex12": (2e5, 1.6e7), "qdata": (2e3, 2e5), "assembly": (2e4, 1e6)}
+CELLS = {"qdata": (2e3, 2e5), "assembly": (2e4, 1e6)}
 DOFS = ((1e4,), (1e6, 1e7))
 _CG_DOFS = (1e5, 4e6)
-# Cells of a mesh of the workload ufl on a CPU.
-_UFL_CELLS = 1e3
+# Cells of a mesh of the workloads ufl and ex12 on a CPU.
+_UFL_CELLS, _EX12_CELLS = 1e3, 1e4
 # Degrees of kernels that a CPU runs in seconds.
 _CPU_DEGREES = (1, 2, 3)
 
@@ -39,7 +39,7 @@ def run(arguments: Namespace) -> tuple[Result, Device]:
         FemgpuError: as the workloads do, and on several ranks where it takes one.
     """
     name = arguments.workload
-    if MPI.COMM_WORLD.size > 1 and name != "build":
+    if MPI.COMM_WORLD.size > 1 and name not in ("build", "petsc"):
         raise FemgpuError(f"bench {name} on {MPI.COMM_WORLD.size} ranks: expected one; it times single kernels")
     if name == "launch":
         # Vectors of the type that -dm_vec_type names come before anything else makes a context of its own.
@@ -56,7 +56,7 @@ def run(arguments: Namespace) -> tuple[Result, Device]:
     if name in PROBLEMS:
         return (_evector if PROBLEMS[name].evector else _bakeoff)(chosen, arguments), chosen.device
     workloads: dict[str, Callable[[Runtime, Namespace], Any]] = {
-        "build": _build, "qdata": _qdata, "assembly": _assembly, "ex12": _ex12, "tets": _tets, "ufl": _ufl,
+        "build": _build, "qdata": _qdata, "assembly": _assembly, "ex12": _ex12, "petsc": _petsc, "tets": _tets, "ufl": _ufl,
     }  # fmt: skip
     return workloads[name](chosen, arguments), chosen.device
 
@@ -67,6 +67,13 @@ def _runtime() -> Runtime:
 
 def _cells(chosen: Runtime, arguments: Namespace) -> float:
     return float(arguments.cells or CELLS[arguments.workload][chosen.device.is_gpu])
+
+
+def _check_words(workload: str, **given: tuple[Iterable[str], Iterable[str]]) -> None:
+    """Refuses words of arguments that the workload does not know."""
+    for name, (words, known) in given.items():
+        if wrong := [word for word in words if word not in known]:
+            raise FemgpuError(f"bench {workload} --{name} {wrong[0]}: expected {', '.join(known)}")
 
 
 def _build(chosen: Runtime, arguments: Namespace) -> build.Result:
@@ -90,8 +97,15 @@ def _assembly(chosen: Runtime, arguments: Namespace) -> assembly.Result:
 
 
 def _ex12(chosen: Runtime, arguments: Namespace) -> ex12.Result:
-    blocks = arguments.blocks or ex12.BLOCKS
-    return ex12.run(_cells(chosen, arguments), arguments.precision or "single", arguments.dim, blocks)
+    cells, problems = arguments.cell or tuple(ex12.CELLS), arguments.problems or tuple(ex12.PROBLEMS)
+    _check_words("ex12", cell=(cells, ex12.CELLS), problems=(problems, ex12.PROBLEMS))
+    precisions = (arguments.precision,) if arguments.precision else ex12.PRECISIONS
+    count = arguments.cells or (None if chosen.device.is_gpu else _EX12_CELLS)
+    return ex12.run(chosen, cells, problems, precisions, count, arguments.blocks or ex12.BLOCKS)
+
+
+def _petsc(chosen: Runtime, arguments: Namespace) -> petsc_residual.Result:
+    return petsc_residual.run(str(chosen.device), arguments.cells or petsc_residual.CELLS)
 
 
 def _bakeoff(chosen: Runtime, arguments: Namespace) -> bakeoff.Result:
@@ -120,9 +134,7 @@ def _tets(chosen: Runtime, arguments: Namespace) -> tets.Results:
 
 def _ufl(chosen: Runtime, arguments: Namespace) -> ufl_forms.Result:
     gpu, cells, problems = chosen.device.is_gpu, arguments.cell or tuple(ufl_forms.CELLS), arguments.problems or tuple(UFL_FORMS)
-    for name, words, known in (("cell", cells, ufl_forms.CELLS), ("problems", problems, UFL_FORMS)):
-        if wrong := [word for word in words if word not in known]:
-            raise FemgpuError(f"bench ufl --{name} {wrong[0]}: expected {', '.join(known)}")
+    _check_words("ufl", cell=(cells, ufl_forms.CELLS), problems=(problems, UFL_FORMS))
     degrees, count = arguments.degrees or (None if gpu else _CPU_DEGREES), arguments.cells or (None if gpu else _UFL_CELLS)
     given = problems, arguments.precision or "double", arguments.tuned, arguments.exhaustive
     # Of a run that is stopped there is what it measured so far.

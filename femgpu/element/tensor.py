@@ -96,6 +96,11 @@ class Tensor:
         """Points per direction."""
         return len(self.points)
 
+    @property
+    def ordered(self) -> bool:
+        """Whether the rule numbers its points as the lattice does, on all facets where it is one for these."""
+        return bool((self.lattice == np.arange(self.lattice.shape[1])).all())
+
 
 @cache
 def tensor_factors(rule: Quadrature | FacetQuadrature, elements: tuple[LagrangeElement, ...]) -> Tensor | None:

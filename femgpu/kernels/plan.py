@@ -48,6 +48,8 @@ class Plan(ABC):
     """
 
     schedule: ClassVar[str]
+    # The function that kernels call at a point.
+    pointwise: ClassVar[str] = "pointwise"
 
     work: Work
     precision: str = "double"
@@ -148,6 +150,10 @@ class Plan(ABC):
         """The same for the coordinates of node b."""
         return self.place(self.work.num_coord_basis, self.work.dim, b, d)
 
+    def word(self, array: str, i: str) -> str:
+        """Word i of the cell, or of each of an item's cells, in an array over cells, in C."""
+        return f"{array}[AT_{array}(cell, {i})]"
+
     @property
     def keeps_coefficients(self) -> bool:
         """Whether coefficients still stand there when the results are written."""
@@ -174,6 +180,11 @@ class Plan(ABC):
     @property
     def adjugates(self) -> bool:
         """Whether maps are rebuilt as adjugates of the Jacobian, in place of its inverse, which takes fewer operations."""
+        return False
+
+    @property
+    def measures(self) -> bool:
+        """Whether nothing is needed of maps but their determinants, which are polynomials along an item's points."""
         return False
 
     @property

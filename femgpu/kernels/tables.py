@@ -83,10 +83,10 @@ def table_text(plan: Plan, tables: np.ndarray) -> str:
 
 
 def _line_text(plan: Plan) -> str:
-    """The 1D rule and the elements' 1D matrices (q1d, p1d), and at which place of the rule each point of the lattice stands."""
+    """The 1D rule and the elements' 1D matrices (q1d, p1d)."""
     work = plan.work
     assert work.tensor is not None
-    tensor, (order,) = work.tensor, work.tensor.lattice
+    tensor = work.tensor
     arrays = {"LINE_W": tensor.weights, "LINE_X": tensor.points, "LINE_D": tensor.D}
     for number in plan.tables:
         factors = tensor.factors[number]
@@ -114,10 +114,7 @@ def _line_text(plan: Plan) -> str:
     lines.insert(0, f"#define TABLE {plan.table_space}\n__constant real d_lines[{len(numbers)}] = {{{', '.join(numbers)}}};")
     weights = [f"LINE_W[(p) / {tensor.q1d**axis} % {tensor.q1d}]" for axis in range(work.dim)]
     lines.append(f"#define LATTICE_W(p) ({' * '.join(weights)})")
-    if (order == np.arange(len(order))).all():
-        return "\n".join([*lines, "#define RULE(p) (p)"])
-    points = ", ".join(map(str, order.tolist()))
-    return "\n".join([*lines, f"__constant int d_rule[{len(order)}] = {{{points}}};", "#define RULE(p) d_rule[p]"])
+    return "\n".join(lines)
 
 
 def parity_lines(plan: Plan) -> dict[str, np.ndarray]:

@@ -35,6 +35,16 @@ class Beta:
         return self.word * (self.dim**2 + 1 + self.num_basis * self.num_comp + (self.dim + 1) * self.num_qpts)
 
     @property
+    def fused_bytes(self) -> float:
+        """Least bytes of the same residual between L-vectors, of degree 1 on a box of triangles or of six tetrahedra per cube.
+
+        4-byte offsets and one coefficient value of each cell; coordinates and coefficients of each vertex once, the result three
+        times: it is zeroed, read and written.
+        """
+        d, vertices_per_cell = self.dim, {2: 1 / 2, 3: 1 / 6}[self.dim]
+        return 4 * (d + 1) + self.word * (1 + vertices_per_cell * (d + (1 + 3) * self.num_comp))
+
+    @property
     def beta(self) -> float:
         """Flops per byte; 41/22 for P1 triangles with one point in single precision."""
         return self.flops / self.bytes

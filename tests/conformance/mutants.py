@@ -331,8 +331,16 @@ MUTANTS = {
     "what is to be added is stored": of_grids(text("const int stores = d_stores &&", "const int stores ="), "sumfact:pencils=3"),
     "odd parts of a line are forgotten": of_grids(text("sum + difference;", "sum;"), "sumfact:pencils=3"),
     "middle of a line is forgotten": of_grids(text("even[1] = values[1];", "even[1] = 0;"), "sumfact:pencils=3", "bp5"),
-    "vertices along the axes in their old order": of_grids(text("b = x[2], c = x[1]", "b = x[1], c = x[2]"), "sumfact:planes=3"),
-    "derivatives are not divided by the determinant": of_grids(text("*= inverse_det;", "*= 1;"), "sumfact:pencils=3"),
+    "coefficients of the map along the wrong axes": of_grids(text("yr[d] = map[6]", "yr[d] = map[5]"), "sumfact:planes=3"),
+    "determinant along a row lacks its square": of_grids(text("out[2] += normal_r * c_r[d];", ""), "sumfact:planes=3", "bp1"),
+    "columns of the determinant in the wrong order": of_grids(
+        text("measure_along(along, across, across_r, xt, xrt", "measure_along(along, xt, xrt, across, across_r"),
+        "sumfact:slices=3",
+        "bp1",
+    ),
+    "a slice forgets what comes along its rows": of_grids(text("at[r * 1] = back[r];", "at[r * 1] = 0;"), "sumfact:slices=3"),
+    "fluxes are not divided by the determinant": of_grids(text("TABLE_W(q) * inverse_det,", "TABLE_W(q),"), "sumfact:pencils=3"),
+    "derivatives are not divided by the determinant": of_grids(text("*= inverse_det;", "*= 1;"), "sumfact:pencils=3", "bp30"),
     "tiles of the first pass in all": of_plans(text("+ (pass * PARTS + part) *", "+ part *"), points="many"),
     "last point of a pass": of_plans(text("points = min(PARTS * POINTS, NUM_QPTS - begin)", "points = PARTS * POINTS - 1")),
     "coefficients of a neighbour's cell": of_plans(

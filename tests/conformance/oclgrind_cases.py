@@ -75,6 +75,7 @@ SUMFACT = {"targets": ("residual", "action"), "quadrature": 4}
 TILED = {"targets": ("residual", "action"), "quadrature": 4, "scatter": "atomic"}
 PENCILS = {**SUMFACT, "schedule": "sumfact:pencils=2"}
 PLANES = {**SUMFACT, "schedule": "sumfact:planes=2"}
+SLICES = {**SUMFACT, "schedule": "sumfact:slices=2"}
 CASES = {
     # One item more than a block has cells.
     "cell": make("nonlinear", "triangle", 3, schedule="cell:group_size=33"),
@@ -109,6 +110,7 @@ CASES = {
     "sumfact, pencils": make("inputs", "hexahedron", 3, geometry="recomputed", **PENCILS),
     "sumfact, planes": make("nonlinear", "hexahedron", 3, geometry="recomputed", **PLANES),
     "sumfact, planes, stored": make("stiffness", "hexahedron", 3, gpu=False, masked=True, **PLANES, **STORE, **ADDS),
+    "sumfact, slices": make("inputs", "hexahedron", 3, geometry="recomputed", **SLICES, **ADDS),
     "sumfact, masked": make("nonlinear", "quadrilateral", 2, num_comp=2, precision="mixed", masked=True, **PENCILS, **ADDS),
     "sumfact, pencils, stored": make("stiffness", "quadrilateral", 3, degree=3, gpu=False, **PENCILS, **STORE),
     "facets": make("facets", "triangle", 3, degree=2),
@@ -255,6 +257,7 @@ FAULTS = {
     "no barrier between directions": Fault("sumfact, pencils", f"{BARRIER}\n  if (g < 3 && h < 2)", "if (g < 3 && h < 2)", RACE),
     "no barrier before the rows of pencils": Fault("sumfact, pencils", f"{BARRIER}\n  if (inside) {{", "if (inside) {", RACE),
     "no barrier between planes": Fault("sumfact, planes", f"{BARRIER}\n\n  // tabulate", "\n  // tabulate", RACE),
+    "no barrier between slices": Fault("sumfact, slices", f"{BARRIER}\n  if (item < 3)\n", "if (item < 3)\n", RACE),
     "no barrier before the points": Fault("transposed", f"{BARRIER}\n\n    // evaluation", "// evaluation", RACE),
     "no barrier before the rows": Fault("transposed", f"{BARRIER}\n\n    // integration", "// integration", RACE),
     "no barrier before the tiles": Fault("matrix", f"{BARRIER}\n\n    // integration", "// integration", RACE),

@@ -67,10 +67,11 @@ MUST = {
             "cells": range(1, 9),
             "pencils": range(1, 9),
             "planes": range(1, 9),
+            "slices": range(1, 9),
             "derivatives": (1, 2),
         },
         lines=True,
-        instead=(("group_size", "lanes"), ("items", "cells"), ("pencils",), ("planes",)),
+        instead=(("group_size", "lanes"), ("items", "cells"), ("pencils",), ("planes",), ("slices",)),
     ),
     "cell": Serves(
         tuple(target for target in TARGETS if target != "matrix"),

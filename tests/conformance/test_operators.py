@@ -22,7 +22,7 @@ from femgpu.runtime import for_comm
 
 AXES = dict(
     element=[element for element in LOW if element[1] <= 2],
-    schedule=("auto", *MUST, "sumfact:pencils=3", "sumfact:planes=3"),
+    schedule=("auto", *MUST, "sumfact:pencils=3", "sumfact:planes=3", "sumfact:slices=3"),
     num_comp=(1, 2, 3),
     form=FORMS,
     precision=("double", "single", "mixed"),
@@ -43,6 +43,9 @@ GRIDS = [
     ("bp2", 2, "sumfact:planes=3"),
     ("bp3", 2, "sumfact:planes=3"),
     ("bp5", 2, "sumfact:planes=3"),
+    ("bp2", 3, "sumfact:slices=3"),
+    ("bp3", 4, "sumfact:slices=3"),
+    ("bp5", 3, "sumfact:slices=3"),
 ]
 # What takes the place of forms with integrals over facets.
 WITHOUT_FACETS = {

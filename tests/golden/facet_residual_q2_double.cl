@@ -74,14 +74,14 @@ inline void atomic_add_scalar(__global scalar *p, scalar x) {
 #define TABLE_H(i, q) TABLE_H##i(q)
 // Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
 
-// 1 / x for ordinary x. On NVIDIA an approximation of 20 bits and two steps of Newton's method, as exact as a division but for the last
-// bit and without its branches.
+// 1 / x for ordinary x. On NVIDIA an approximation of 20 bits, whose relative error a step of third order cubes: as exact as a division but
+// for the last bit, without its branches.
 inline real reciprocal(const real x) {
 #ifdef RECIPROCAL_PTX64
   double y;
   asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
-  y = fma(fma(-x, y, 1.0), y, y);
-  return fma(fma(-x, y, 1.0), y, y);
+  const double error = fma(-x, y, 1.0);
+  return fma(fma(error, error, error), y, y);
 #else
   return R(1) / x;
 #endif

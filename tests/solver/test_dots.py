@@ -61,6 +61,7 @@ def penalty():
         (stokes, "sumfact:pencils=2"),
         (cube, "sumfact:pencils=2"),
         (cube, "sumfact:planes=2"),
+        (cube, "sumfact:slices=2"),
         (robin, "auto"),
         (penalty, "auto"),
     ],

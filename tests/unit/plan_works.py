@@ -63,7 +63,7 @@ def tensor(dim, q1d, *sizes):
         return np.arange(count**dim).reshape((count,) * dim).T.ravel()
 
     factors = [Factors(line(1, n)[0], *[line(q1d, n)] * 3, *[line(2, n)] * 3, lattice(n)) for n in sizes]
-    return Tensor("hexahedron", line(1, q1d)[0], line(1, q1d)[0], line(q1d, q1d), tuple(factors), lattice(q1d)[None])
+    return Tensor("hexahedron", line(1, q1d)[0], line(1, q1d)[0], line(q1d, q1d), tuple(factors), np.arange(q1d**dim)[None])
 
 
 def tiled(*sizes, **changes):

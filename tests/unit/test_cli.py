@@ -109,7 +109,7 @@ def test_version(capsys):
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["nonsense"], ["doctor", "--fast"], ["devices", "1"], ["bench"], ["bench", "ex12", "--dim", "4"]]
+    "arguments", [[], ["nonsense"], ["doctor", "--fast"], ["devices", "1"], ["bench"], ["bench", "ex12", "--precision", "half"]]
 )
 def test_wrong_command_lines(capsys, arguments):
     with pytest.raises(SystemExit) as caught:
@@ -127,7 +127,8 @@ def test_every_command_explains_itself(capsys, command):
 
 
 def timing(what, blocks=0, batches=0, median=1e-3):
-    return Timing(what, "plan", blocks, batches, 1000, median, median, 82, 44, float("nan") if what == "fused" else 1e-7)
+    schedule, error = "transposed" if blocks else "cell", float("nan") if what == "fused" else 1e-7
+    return Timing(what, schedule, "plan", blocks, batches, "stored", 1000, 15, median, median, 82, 51, 48, error)
 
 
 @pytest.fixture
@@ -135,7 +136,11 @@ def result(monkeypatch):
     """What a benchmark would measure."""
     timings = [timing("evector", blocks, batches, 1e-3 / blocks) for blocks in (4, 8) for batches in ex12.BATCHES]
     timings += [timing("fused", 4, 16), timing("fused"), timing("evector")]
-    made = ex12.Result("[0] some device", "single", 2, 1e12, 41 / 22 * 1e12, timings)
+    cases = [
+        ex12.Case("triangle", "poisson", "single", 500, timings),
+        ex12.Case("tetrahedron", "elasticity", "double", 500, timings),
+    ]
+    made = ex12.Result("[0] some device", 1e12, cases)
     asked = []
     monkeypatch.setattr(ex12, "run", lambda *arguments: asked.append(arguments) or made)
     return made, asked
@@ -144,21 +149,23 @@ def result(monkeypatch):
 def test_bench_writes_a_report(capsys, tmp_path, result, monkeypatch):
     made, asked = result
     assert main(["bench", "ex12", "--blocks", "4,8", "--out", str(tmp_path / "new")]) == 0
-    default = 1.6e7 if runtime.current().device.is_gpu else 2e5
-    assert asked == [(default, "single", 2, (4, 8))]
+    default = None if runtime.current().device.is_gpu else 1e4
+    everything = ("triangle", "tetrahedron"), ("poisson", "elasticity"), ("single", "double")
+    assert asked == [(runtime.current(), *everything, default, (4, 8))]
     shown = capsys.readouterr().out
     assert made.text() in shown
     files = {path.suffix: path for path in (tmp_path / "new").iterdir()}
     assert set(files) == {".csv", ".json", ".png"} and all(str(path) in shown for path in files.values())
-    assert len(files[".csv"].read_text().splitlines()) == len(made.timings) + 1
+    assert len(files[".csv"].read_text().splitlines()) == len(made.rows()) + 1
     record = json.loads(files[".json"].read_text(), parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))
     assert record["device"]["name"] == runtime.current().device.name
     assert {"femgpu", "petsc", "pyopencl", "numpy"} <= set(record["versions"]) and record["date"]
-    assert len(record["timings"]) == len(made.timings)
+    assert len(record["timings"]) == len(made.rows())
     assert files[".png"].read_bytes().startswith(b"\x89PNG")
     monkeypatch.setattr(report, "find_spec", lambda name: None)
-    assert main(["bench", "ex12", "--cells", "1e3", "--precision", "double", "--dim", "3", "--out", str(tmp_path)]) == 0
-    assert asked[1] == (1000.0, "double", 3, ex12.BLOCKS)
+    given = ["--cell", "tetrahedron", "--problems", "elasticity", "--precision", "double", "--cells", "1e3", "--out", str(tmp_path)]
+    assert main(["bench", "ex12", *given]) == 0
+    assert asked[1][1:] == (["tetrahedron"], ["elasticity"], ("double",), 1000.0, ex12.BLOCKS)
     assert {path.suffix for path in tmp_path.glob("*.*")} == {".csv", ".json"}
 
 

@@ -72,7 +72,7 @@ def test_barriers_and_local_memory_of_sum_factorisation():
     assert pencils.local_traffic == 3 * 8 * (19 + 8) * 64 and planes.local_traffic == 3 * 8 * (8 + 4) * 64
     assert planes.beats_pencils and not SumfactPlanePlan(sumfact(3, 8, 7).work).beats_pencils
     with pytest.raises(
-        PlanError, match="sumfact:lanes=N,items=N: an item has cells, or cells have items, pencils or planes; give one"
+        PlanError, match="sumfact:lanes=N,items=N: an item has cells, or cells have items, pencils, planes or slices; give one"
     ):
         next(schedule_named("sumfact").plans(plan.work, Limits(), Wish(parameters=(("lanes", 4), ("items", 4)))))
     wish = Wish(parameters=(("items", 16), ("cells", 100)))
@@ -86,7 +86,7 @@ def test_barriers_and_local_memory_of_sum_factorisation():
         (default, *_) = schedule_named("sumfact").plans(sumfact(3, q1d, q1d).work, gpu, Wish())
         assert type(default) is SumfactPencilPlan and (default.items, default.cells) == (q1d**2, cells)
     planes = SumfactPlanePlan(sumfact(3, 4, 3).work, derivatives=2)
-    assert planes.axes == (1, 2, 0) and planes.vertex(1, 0, 0) == "x[2]"
+    assert planes.axes == (1, 2, 0) and planes.monomial(0, 2) == "map[3]"
     assert planes.node(3) == "(l % 3) * 3 + (l / 3) * 9 + (item) * 1"
     # Rows must be their counterparts backwards.
     assert not SumfactPencilPlan(sumfact(3, 4, 3).work, derivatives=2).splits
@@ -247,7 +247,7 @@ def test_refused_plans(make, changes, said):
         ),
         ("sumfact", {"target": "diagonal"}, Limits(), "schedule sumfact computes no diagonal; use schedule cell"),
         ("sumfact", {"facet": True}, Limits(), "serves cells, not facets; use schedule cell"),
-        ("sumfact", {"tensor": None}, Limits(), "products of 1D ones, which those of this triangle are not; use schedule cell"),
+        ("sumfact", {"tensor": None}, Limits(), "numbered alike, which those of this triangle are not; use schedule cell"),
         ("sumfact", {}, Limits(stack_bytes=64), "needs .* bytes for one cell; a stack has 64: use schedule cell"),
     ],
 )
@@ -390,8 +390,8 @@ def test_cells_stand_side_by_side_on_cpus():
 def test_functions_of_a_cell_become_those_of_vectors():
     plan = cell(plan=CellLanesPlan, lanes=2, precision="single")
     assert plan.adapted("real f(TABLE const real *B, accum *e)") == "float2 f(TABLE const real *B, float2 *e)"
-    gathered = "det = (float2)(d_geometry[AT_d_geometry(cell0, (q) + 1)], d_geometry[AT_d_geometry(cell1, (q) + 1)]);"
-    assert plan.adapted("det = d_geometry[AT_d_geometry(cell, (q) + 1)];") == gathered
+    gathered = "(float2)(d_geometry[AT_d_geometry(cell0, (q) + 1)], d_geometry[AT_d_geometry(cell1, (q) + 1)])"
+    assert plan.word("d_geometry", "(q) + 1") == gathered
     assert plan.adapted("for (int c = 0;") == '_Pragma("clang loop unroll(full)") for (int c = 0;'
     assert plan.adapted("UNROLL\n  for (int b = 0;") == '_Pragma("unroll 1") for (int b = 0;'
     assert plan.adapted("for (int q = 0;") == "for (int q = 0;"

@@ -1,6 +1,6 @@
 // Schedule cell with LANES cells per work-item, side by side in vectors, everything private, no barrier.
 // Index space: global id = (cell - first) / LANES, rounded up to the work-group. Lanes past the last cell repeat it and write nothing.
-<% reals, accums = plan.adapted("real"), plan.adapted("accum") %>\
+<% reals, accums = plan.vector("real"), plan.vector("accum") %>\
 <% inputs = [*pointwise_arrays, *([("c", "NUM_CELL_STATE")] if work.num_cell_state else [])] %>\
 <% loads = {f"r_{field.name}_e": field.size for field in work.fields} %>\
 <% loads |= {side.name("r_x_e"): f"{side.name('NUM_COORD_BASIS')} * DIM" for side in work.sides} if plan.needs_coords else {} %>\
@@ -11,7 +11,7 @@
 </%def>\
 // The pointwise function of each of them.
 <%block filter="plan.unrolled">\
-inline void pointwise_lanes(${', '.join(f'const {reals} *v_{name}' for name, _ in inputs)}, __global const real *constants, ${', '.join(f'{reals} *v_{name}' for name in outputs)}) {
+inline void ${plan.pointwise}(${', '.join(f'const {reals} *v_{name}' for name, _ in inputs)}, __global const real *constants, ${', '.join(f'{reals} *v_{name}' for name in outputs)}) {
   for (int lane = 0; lane < LANES; ++lane) {
 % for name, size in inputs:
     real ${name}[${size}];
@@ -59,13 +59,13 @@ ${lane_of(loads, "real")}\
 % endfor
 % if work.num_cell_state:
     real r_c[NUM_CELL_STATE];
-    for (int i = 0; i < NUM_CELL_STATE; ++i) r_c[i] = d_cell_state[AT_d_cell_state(cell, i)];
+    for (int i = 0; i < NUM_CELL_STATE; ++i) r_c[i] = ${plan.word("d_cell_state", "i")};
 % endif
 % if work.maps:
     real J_inv[DIM * DIM], det_J;
 % if work.affine and plan.geometry == "stored":
-    for (int i = 0; i < DIM * DIM; ++i) J_inv[i] = d_geometry[AT_d_geometry(cell, i)];
-    det_J = d_geometry[AT_d_geometry(cell, DIM * DIM)];
+    for (int i = 0; i < DIM * DIM; ++i) J_inv[i] = ${plan.word("d_geometry", "i")};
+    det_J = ${plan.word("d_geometry", "DIM * DIM")};
 % elif work.affine:
     det_J = rebuild(NUM_COORD_BASIS, TABLE_D(${work.coord_table}, 0), r_x_e, J_inv);
 % endif

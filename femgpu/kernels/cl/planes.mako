@@ -6,10 +6,10 @@
 <% (name, along, across), (into, to, over) = source, target %>\
 SHORT for (int l = 0; l < ${lines}; ++l)
           SHORT for (int r = 0; r < ${rows}; ++r) {
-            ${type} sum = 0;
+            ${type} sum = ${f"{into}[r * {to} + l * {over}]" if adds else 0};
             SHORT for (int m = 0; m < ${columns}; ++m)
               sum += (${type})${matrix}[${f"m * {rows} + r" if transposed else f"r * {columns} + m"}] * ${name}[m * ${along} + l * ${across}];
-            ${into}[r * ${to} + l * ${over}] ${"+=" if adds else "="} sum;
+            ${into}[r * ${to} + l * ${over}] = sum;
           }\
 </%def>\
 ## An item's plane across the second or the third direction, between registers and local memory.

@@ -3,12 +3,12 @@
 <%include file="point_geometry.mako"/>
 <%include file="point_values.mako"/>
 % if work.num_state and work.target != "state":
-    for (int i = 0; i < NUM_STATE; ++i) r_s[i] = d_state[AT_d_state(cell, q * NUM_STATE + i)];
+    for (int i = 0; i < NUM_STATE; ++i) r_s[i] = ${plan.word("d_state", "q * NUM_STATE + i")};
 % endif
 
     // pointwise
     ${declare_outputs}
-    pointwise(${pointwise_arguments});
+    ${plan.pointwise}(${pointwise_arguments});
 
     // integrate
 % if work.target == "functional":
@@ -22,10 +22,15 @@
       for (int i = 0; i < NUM_CELL_STATE; ++i) d_cell_state[AT_d_cell_state(cell, i)] = c[i];
 % endif
 % elif work.target != "diagonal":
+<%
+divides = plan.adjugates and plan.divides_fluxes
+weight = "R(1)" if work.reference else "TABLE_W(q)" if divides else "weight"
+flux_weight = "TABLE_W(q) * inverse_det" if divides else "TABLE_W(q)" if plan.adjugates else "weight"
+%>\
 % for i, row in enumerate(work.rows):
 <% side = work.sides[row.side]; J_inv = side.name("J_inv") %>\
 % if row.value:
-    integrate_value(${row.num_basis}, ${row.num_comp}, TABLE_B(${row.table}, q), ${'R(1)' if work.reference else 'weight'}, f0 + ${row.offset}, r_f${i}_e);
+    integrate_value(${row.num_basis}, ${row.num_comp}, TABLE_B(${row.table}, q), ${weight}, f0 + ${row.offset}, r_f${i}_e);
 % endif
 % if row.hessian and not work.reference:
     {
@@ -52,7 +57,7 @@
 % elif row.gradient and work.reference:
     integrate_reference_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), f1 + ${row.offset} * DIM, r_f${i}_e);
 % elif row.gradient:
-    integrate_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), ${'TABLE_W(q)' if plan.adjugates else 'weight'}, ${J_inv}, f1 + ${row.offset} * DIM, r_f${i}_e);
+    integrate_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), ${flux_weight}, ${J_inv}, f1 + ${row.offset} * DIM, r_f${i}_e);
 % endif
 % if row.hessian and work.reference:
     integrate_reference_hessian(${row.num_basis}, ${row.num_comp}, TABLE_H(${row.table}, q), f2 + ${row.offset} * DIM * DIM, r_f${i}_e);

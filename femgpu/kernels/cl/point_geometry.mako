@@ -3,8 +3,10 @@
 % for side in work.sides:
 <% J_inv, det_J, geometry = side.name("J_inv"), side.name("det_J"), side.name("d_geometry") %>\
 % if plan.geometry == "stored":
-    for (int i = 0; i < DIM * DIM; ++i) ${J_inv}[i] = ${geometry}[AT_${geometry}(cell, q * (DIM * DIM + 1) + i)];
-    ${det_J} = ${geometry}[AT_${geometry}(cell, q * (DIM * DIM + 1) + DIM * DIM)];
+    for (int i = 0; i < DIM * DIM; ++i) ${J_inv}[i] = ${plan.word(geometry, "q * (DIM * DIM + 1) + i")};
+    ${det_J} = ${plan.word(geometry, "q * (DIM * DIM + 1) + DIM * DIM")};
+% elif plan.measures:
+    ${det_J} = r_det[0] + here * (r_det[1] + here * r_det[2]);
 % elif plan.adjugates:
     // J_inv times det_J stands in place of J_inv: derivatives are divided, and in fluxes det_J cancels.
     ${det_J} = rebuild_adjugate(${side.name("NUM_COORD_BASIS")}, TABLE_D(${side.coord_table}, q), ${side.name("r_x_e")}, ${J_inv});

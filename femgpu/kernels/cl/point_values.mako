@@ -18,7 +18,7 @@
     interpolate_reference_gradient(${field.num_basis}, ${field.num_comp}, TABLE_D(${field.table}, q), r_${field.name}_e, r_${field.array}_x + ${field.offset} * DIM);
 % elif field.gradient:
     interpolate_gradient(${field.num_basis}, ${field.num_comp}, TABLE_D(${field.table}, q), r_${field.name}_e, ${J_inv}, r_${field.array}_x + ${field.offset} * DIM);
-% if plan.adjugates:
+% if plan.adjugates and not (field.array == "w" and plan.divides_fluxes):
     for (int i = 0; i < ${field.num_comp} * DIM; ++i) r_${field.array}_x[${field.offset} * DIM + i] *= inverse_det;
 % endif
 % endif

@@ -93,7 +93,7 @@ ${steps("evaluate", "real", sums, sums.evaluation())}\
   accums r_sums = (accums)(0);
 % endif
   for (int place = 0; place < NUM_QPTS; ++place) {
-    const int q = RULE(place);
+    const int q = place;
     for (int lane = 0; lane < LANES; ++lane) {
       const int cell = min(begin + lane, last);
 % for sums in plan.fields:

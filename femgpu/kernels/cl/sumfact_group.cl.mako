@@ -83,7 +83,7 @@ ${steps("evaluate", plan.evaluation)}\
 % endif
 
   EACH(place, NUM_QPTS) {
-    const int q = RULE(place);
+    const int q = place;
 ${entries(plan.fields, "real", "q")}\
 ${entries(plan.rows, "accum", "q")}\
 % if work.num_cell_state:

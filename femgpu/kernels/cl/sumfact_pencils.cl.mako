@@ -35,6 +35,7 @@ ${" && ".join(f"{item} < {sums.sizes.q1d if other in done else sums.sizes.p1d}" 
     }
 </%def>\
 <%include file="points.cl"/>
+<%include file="measure.mako"/>\
 #undef TABLE_W
 #define TABLE_W(q) (plane_weight * LINE_W[n])
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
@@ -176,7 +177,7 @@ ${derive_last(sums, "values")}\
     const real plane_weight = ${" * ".join(f"LINE_W[{item}]" for item, _ in plan.across(last))};
 <%include file="line_map.mako"/>\
     LONG for (int n = 0; n < ${plan.q1d}; ++n) {
-      const int place = ${place_of(last, plan.q1d)}, q = RULE(place);
+      const int place = ${place_of(last, plan.q1d)}, q = place;
 % for sums in plan.lattices:
       real r_${sums.name}_e[${plan.slots(sums)}];
 % if sums.orders:

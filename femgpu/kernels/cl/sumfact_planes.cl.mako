@@ -32,6 +32,7 @@ def slot(sums, axis=None):
 % endif
 </%def>\
 <%include file="points.cl"/>
+<%include file="measure.mako"/>\
 #undef TABLE_W
 #define TABLE_W(q) (LINE_W[i] * LINE_W[k] * item_weight)
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
@@ -101,6 +102,7 @@ ${nodes.keep_coords(plan)}\
 % endif
 
   // tabulate
+<%include file="plane_vertices.mako"/>\
 % if plan.turns and any(sums.orders for sums in plan.lattices):
   if (inside) {
 % for sums in plan.lattices:
@@ -141,6 +143,8 @@ ${nodes.keep_coords(plan)}\
     }
 % endfor
   }
+% endif
+% if derived or plan.multilinear:
   barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 
@@ -154,64 +158,25 @@ ${nodes.keep_coords(plan)}\
       ${planes.multiply(q, q, q, "LINE_D", False, (f"(r_{sums.name}_q + c * PLACES)", q, 1), (f"(r_{sums.name}_q + {slot(sums, 2)} * PLACES)", q, 1), "real")}
     }
 % endfor
-% if plan.coords_line:
-    // x = x0 + r xr + t xt + r t xrt on the plane, whose normal derivative is y0 + r yr + t yt + r t yrt.
-    const real s = LINE_X[item];
-    real x0[DIM], xr[DIM], xt[DIM], xrt[DIM], y0[DIM], yr[DIM], yt[DIM], yrt[DIM];
-    SHORT for (int d = 0; d < DIM; ++d) {
-      const __local real *x = l_x + 8 * d;
-      // Low and high ends along the second axis, by those along the first and the third.
-      const real a = ${plan.vertex(0, 0, 0)}, b = ${plan.vertex(1, 0, 0)}, c = ${plan.vertex(0, 0, 1)}, e = ${plan.vertex(1, 0, 1)};
-      const real f = ${plan.vertex(0, 1, 0)}, g = ${plan.vertex(1, 1, 0)}, h = ${plan.vertex(0, 1, 1)}, i = ${plan.vertex(1, 1, 1)};
-      const real low = (a + b) + (c + e), low_r = (b - a) + (e - c), low_t = (c + e) - (a + b), low_rt = (e - c) - (b - a);
-      const real high = (f + g) + (h + i), high_r = (g - f) + (i - h), high_t = (h + i) - (f + g), high_rt = (i - h) - (g - f);
-      const real eighth = R(0.125);
-      y0[d] = eighth * (high - low), x0[d] = eighth * (high + low) + s * y0[d];
-      yr[d] = eighth * (high_r - low_r), xr[d] = eighth * (high_r + low_r) + s * yr[d];
-      yt[d] = eighth * (high_t - low_t), xt[d] = eighth * (high_t + low_t) + s * yt[d];
-      yrt[d] = eighth * (high_rt - low_rt), xrt[d] = eighth * (high_rt + low_rt) + s * yrt[d];
-    }
-% endif
-    SHORT for (int k = 0; k < ${q}; ++k)
+<%include file="plane_map.mako"/>\
+    SHORT for (int k = 0; k < ${q}; ++k) {
+<%include file="plane_row.mako"/>\
       SHORT for (int i = 0; i < ${q}; ++i) {
-        const int place = ${plan.along_axes(q, 'i', 'item', 'k')}, q = RULE(place);
+        const int place = ${plan.along_axes(q, 'i', 'item', 'k')}, q = place;
 % for sums in plan.lattices:
         real r_${sums.name}_e[${plan.slots(sums)}];
 % if sums.orders:
         SHORT for (int l = 0; l < ${plan.slots(sums)}; ++l) r_${sums.name}_e[l] = r_${sums.name}_q[l * PLACES + k * ${q} + i];
 % endif
 % endfor
-% if plan.coords_line:
-        real r_x_e[DIM * (1 + DIM)];
-        SHORT for (int d = 0; d < DIM; ++d) {
-          const real r = LINE_X[i], t = LINE_X[k];
-          r_x_e[d] = (x0[d] + t * xt[d]) + r * (xr[d] + t * xrt[d]);
-          r_x_e[DIM + d * DIM + ${plan.axes[0]}] = xr[d] + t * xrt[d];
-          r_x_e[DIM + d * DIM + ${plan.axes[1]}] = (y0[d] + t * yt[d]) + r * (yr[d] + t * yrt[d]);
-          r_x_e[DIM + d * DIM + ${plan.axes[2]}] = xt[d] + r * xrt[d];
-        }
-% endif
-% for sums in plan.rows:
-        accum r_${sums.name}_e[${plan.slots(sums)}];
-% endfor
-% if work.num_cell_state:
-        real r_c[NUM_CELL_STATE];
-        for (int l = 0; l < NUM_CELL_STATE; ++l) r_c[l] = d_cell_state[AT_d_cell_state(cell, l)];
-% endif
-% if work.maps:
-        real J_inv[DIM * DIM], det_J;
-% if work.affine and plan.geometry == "stored":
-        for (int l = 0; l < DIM * DIM; ++l) J_inv[l] = d_geometry[AT_d_geometry(cell, l)];
-        det_J = d_geometry[AT_d_geometry(cell, DIM * DIM)];
-% endif
-% endif
-<%include file="point.mako"/>
+<%include file="plane_point.mako"/>\
 % for sums in plan.rows:
 % for begin, end in plan.written(sums):
         SHORT for (int l = ${begin}; l < ${end}; ++l) r_${sums.name}_q[l * PLACES + k * ${q} + i] = r_${sums.name}_e[l];
 % endfor
 % endfor
       }
+    }
   }
 
   // integrate

@@ -11,6 +11,7 @@ from femgpu.kernels.schedules.sumfact_group import SumfactGroupPlan
 from femgpu.kernels.schedules.sumfact_item import SumfactPlan
 from femgpu.kernels.schedules.sumfact_pencils import SumfactPencilPlan
 from femgpu.kernels.schedules.sumfact_planes import SumfactPlanePlan
+from femgpu.kernels.schedules.sumfact_slices import SumfactSlicePlan
 from femgpu.kernels.schedules.tiled import Tiled
 from femgpu.kernels.schedules.tiled_plan import TiledPlan
 from femgpu.kernels.schedules.transposed import Transposed, TransposedPlan
@@ -43,6 +44,7 @@ __all__ = [
     "SumfactGroupPlan",
     "SumfactPencilPlan",
     "SumfactPlanePlan",
+    "SumfactSlicePlan",
     "SumfactPlan",
     "Tiled",
     "TiledPlan",

@@ -91,6 +91,8 @@ class CellLanesPlan(CellPlan):
         lanes: cells of an item, side by side in vectors.
     """
 
+    pointwise: ClassVar[str] = "pointwise_lanes"
+
     lanes: int = 4
 
     def steps(self) -> tuple[Step, ...]:
@@ -130,17 +132,18 @@ class CellLanesPlan(CellPlan):
         """Cells side by side."""
         return f"({super().place(num_basis, num_comp, b, c)}) * LANES"
 
+    def word(self, array: str, i: str) -> str:
+        """Of all cells of the item, `cell0`, `cell1`, ..."""
+        words = ", ".join(f"{array}[AT_{array}(cell{lane}, {i})]" for lane in range(self.lanes))
+        return f"({self.vector('real')})({words})"
+
+    def vector(self, kind: str) -> str:
+        """The type of numbers side by side."""
+        return f"{self.ctype(kind)}{self.lanes}"
+
     def adapted(self, text: str) -> str:
-        """Numbers but those of tables become vectors, words of the cell those of all cells of the item, `cell0`, `cell1`, ..."""
-        for kind in ("real", "accum"):
-            text = re.sub(rf"(?<!TABLE const )\b{kind}\b", f"{self.ctype(kind)}{self.lanes}", text)
-
-        def gathered(found: re.Match[str]) -> str:
-            array, word = found.groups()
-            words = ", ".join(f"{array}[AT_{array}(cell{lane}, {word})]" for lane in range(self.lanes))
-            return f"({self.ctype('real')}{self.lanes})({words})"
-
-        text = re.sub(r"\b(d_\w+)\[AT_\1\(cell, (.*)\)\]", gathered, text).replace("pointwise(", "pointwise_lanes(")
+        """Numbers but those of tables become vectors: `real` and `accum` are types in one place and vectors in the next."""
+        text = re.sub(r"(?<!TABLE const )\b(real|accum)\b", lambda found: self.vector(found[1]), text)
         return self.unrolled(text)
 
     def unrolled(self, text: str) -> str:

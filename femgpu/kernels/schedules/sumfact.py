@@ -11,6 +11,7 @@ from femgpu.kernels.schedules.sumfact_group import SumfactGroupPlan
 from femgpu.kernels.schedules.sumfact_item import LANES, SumfactPlan
 from femgpu.kernels.schedules.sumfact_pencils import SumfactPencilPlan
 from femgpu.kernels.schedules.sumfact_planes import SumfactPlanePlan
+from femgpu.kernels.schedules.sumfact_slices import SumfactSlicePlan
 from femgpu.kernels.step import Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
@@ -27,8 +28,8 @@ _WARP, _WARP_SHARE = 32, 0.955
 # Warps that the registers of a multiprocessor hold, at the 57 to 93 registers of a pencil's item. A group is there as a whole: in
 # groups of five 20 fit, which are 4 % slower than 24.
 _RESIDENT, _RESIDENT_POWER = 24, 0.2
-# Parameters that may be given together: cells of an item, items of a cell, pencils.
-_KINDS = ({"group_size", "lanes"}, {"items", "cells"}, {"pencils"}, {"planes"})
+# Parameters that may be given together: cells of an item, items of a cell, pencils, planes, slices.
+_KINDS = ({"group_size", "lanes"}, {"items", "cells"}, {"pencils"}, {"planes"}, {"slices"})
 
 
 class Sumfact:
@@ -37,7 +38,7 @@ class Sumfact:
     name = "sumfact"
     targets = ("residual", "action", "functional", "state")
     facets = False
-    parameters = ("group_size", "lanes", "items", "cells", "pencils", "planes", "derivatives")
+    parameters = ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "derivatives")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Facets, other targets, other cells and rules, and cells that are larger than a stack."""
@@ -45,10 +46,10 @@ class Sumfact:
             return f"schedule sumfact computes no {work.target}; use schedule cell or matrix"
         if work.facet:
             return "schedule sumfact serves cells, not facets; use schedule cell"
-        if work.tensor is None:
+        if work.tensor is None or not work.tensor.ordered:
             return (
-                f"schedule sumfact needs cells, elements and a rule that are products of 1D ones, which those of this {work.cell} "
-                "are not; use schedule cell"
+                f"schedule sumfact needs cells, elements and a rule that are products of 1D ones, numbered alike, which those of "
+                f"this {work.cell} are not; use schedule cell"
             )
         needed = SumfactPlan(work, geometry="recomputed").private_bytes
         if limits.stack_bytes and needed > limits.stack_bytes:
@@ -76,17 +77,18 @@ class Sumfact:
         if len(given) > 1:
             said = ",".join(f"{name}=N" for names in given for name in sorted(asked & names))
             raise PlanError(
-                f"-femgpu_schedule sumfact:{said}: an item has cells, or cells have items, pencils or planes; give one of these"
+                f"-femgpu_schedule sumfact:{said}: an item has cells, or cells have items, pencils, planes or slices; "
+                "give one of these"
             )
         kinds = [self._of_items(work, limits, wish), self._of_groups(work, limits, wish)]
-        shares = (SumfactPencilPlan, "pencils"), (SumfactPlanePlan, "planes")
+        shares = (SumfactPencilPlan, "pencils"), (SumfactPlanePlan, "planes"), (SumfactSlicePlan, "slices")
         kinds += [self._of_shares(*share, work, limits, wish) for share in shares]
         if given:
             # What is asked for first, which may not serve; then a cell for each item, which always does.
             kinds = [kinds[_KINDS.index(given[0])], kinds[0]]
         elif limits.unroll and SumfactPlan.wished(work, limits, wish).cell_bytes >= _REGISTER_BYTES:
             planes = SumfactPlanePlan.wished(work, limits, wish, derivatives=2)
-            kinds = [kinds[number] for number in ((3, 2, 1, 0) if planes.beats_pencils else (2, 3, 1, 0))]
+            kinds = [kinds[number] for number in ((3, 2, 4, 1, 0) if planes.beats_pencils else (2, 3, 4, 1, 0))]
         for kind in dict.fromkeys(kinds):
             yield from kind
 
@@ -124,12 +126,12 @@ class Sumfact:
     def _of_shares(
         self, kind: type[SumfactPencilPlan], name: str, work: Work, limits: Limits, wish: Wish
     ) -> Iterator[SumfactPencilPlan]:
-        """An item for each pencil or plane, and cells for a work-group; none where one does not fit."""
+        """An item for each pencil, plane or slice, and cells for a work-group; none where one does not fit."""
         plan = kind.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 2), block=1)
         if not plan.serves:
             return
         most = min(limits.abreast(plan.private_bytes) // plan.items, limits.local_bytes // plan.needed_bytes)
-        cells = min(wish.parameter(name, 0) or _cells(plan.items, limits), most)
+        cells = min(wish.parameter(name, 0) or _cells(plan, limits), most)
         # Strides, which depend on the cells, may take a little more.
         while cells and replace(plan, cells=cells).local_bytes > limits.local_bytes:
             cells -= 1
@@ -144,10 +146,13 @@ def _about(count: int, most: int, asked: bool = False) -> list[int]:
     return [entry for entry in dict.fromkeys(counts) if 1 <= entry <= most]
 
 
-def _cells(items: int, limits: Limits) -> int:
-    """Cells of a work-group, of so many items each: where items run in step, as many of them as possible have something to do."""
+def _cells(plan: SumfactPencilPlan, limits: Limits) -> int:
+    """Cells of a work-group: where items run in step, as many of them as possible have something to do."""
+    items = plan.items
     if not limits.unroll:
         return max(1, limits.group // items)
+    if isinstance(plan, SumfactSlicePlan):
+        return max(1, _WARP // items)  # local memory bounds how many warps run side by side
 
     def share(cells: int) -> float:
         warps = -(-cells * items // _WARP)

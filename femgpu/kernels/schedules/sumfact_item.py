@@ -134,6 +134,12 @@ class SumfactPlan(CellPlan):
         work = self.work
         return work.maps and not work.affine and self.geometry == "recomputed" and not (work.reference or work.second or work.bends)
 
+    @property
+    def divides_fluxes(self) -> bool:
+        """Whether fluxes, not the direction's gradients, are divided by the determinant of an adjugate: actions are linear."""
+        values = any(field.value for field in self.work.fields if field.array == "w")
+        return self.work.target == "action" and not values
+
     @cached_property
     def fields(self) -> tuple[Sums, ...]:
         """The fields that are interpolated, the coordinates last."""

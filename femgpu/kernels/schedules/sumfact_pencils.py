@@ -173,6 +173,13 @@ class SumfactPencilPlan(SumfactPlan):
         return vertices and not self.maps_once  # whose numbers stand in the same place
 
     @property
+    def measures(self) -> bool:
+        """On hexahedra given by their vertices where no derivatives are taken in physical coordinates."""
+        work = self.work
+        derives = any(field.gradient for field in work.fields) or any(row.gradient for row in work.rows)
+        return self.multilinear and work.dim == 3 and work.maps and (work.reference or not derives) and "K" not in work.reads
+
+    @property
     def unrolls_components(self) -> bool:
         """Whether components follow each other in the program's text, by the numbers of the 1D matrices in it."""
         comps = sum(sums.sizes.num_comp for sums in (*self.lattices, *self.rows))

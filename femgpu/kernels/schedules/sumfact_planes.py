@@ -27,7 +27,7 @@ class SumfactPlanePlan(SumfactPencilPlan):
         """One launch."""
         (step,) = super().steps()
         derives = [any(map(self.derives, group)) for group in (self.lattices, self.rows)]
-        barriers = 2 * sum(derives) + self.turns + (self.turns or self.needs_coords)
+        barriers = 2 * sum(derives) + self.turns + (self.turns or self.needs_coords) + (self.multilinear and not derives[0])
         return (replace(step, shell="sumfact_planes", barriers=barriers),)
 
     @property
@@ -37,11 +37,15 @@ class SumfactPlanePlan(SumfactPencilPlan):
 
     @property
     def serves(self) -> bool:
-        """Where registers hold an item's points of a hexahedron whose map is given by vertices, stored or not needed."""
+        """On hexahedra whose map is given by vertices, stored or not needed, where registers hold what belongs to an item."""
         rebuilt = self.coords_line is None or self.multilinear
+        return super().serves and self.work.dim == 3 and rebuilt and not self.maps_once and self.fits
+
+    @property
+    def fits(self) -> bool:
+        """Whether registers hold the numbers at an item's points."""
         words = self.q1d**2 * max(sum(map(self.slots, group)) for group in (self.lattices, self.rows))
-        fits = words <= _REGISTER_WORDS and (not self.unroll or self.q1d**2 * self.work.pointwise_size <= self.unroll)
-        return super().serves and self.work.dim == 3 and rebuilt and not self.maps_once and fits
+        return words <= _REGISTER_WORDS and (not self.unroll or self.q1d**2 * self.work.pointwise_size <= self.unroll)
 
     @property
     def beats_pencils(self) -> bool:
@@ -82,9 +86,9 @@ class SumfactPlanePlan(SumfactPencilPlan):
         places = (f"l % {p1d}", f"l / {p1d}", "item") if self.turns else (f"l % {p1d}", "item", f"l / {p1d}")
         return self.along_axes(p1d, *places)
 
-    def vertex(self, *ends: int) -> str:
-        """A coordinate of the vertex at these ends of the axes, in C."""
-        return f"x[{sum(end << axis for end, axis in zip(ends, self.axes, strict=True))}]"
+    def monomial(self, *axes: int) -> str:
+        """The coefficient, in the polynomial of a coordinate, of the product of the coordinates along these axes, in C."""
+        return f"map[{sum(1 << self.axes[axis] for axis in axes)}]"
 
     def slabs(self, sums: Sums) -> int:
         """A lattice for each component."""
@@ -97,7 +101,7 @@ class SumfactPlanePlan(SumfactPencilPlan):
 
     @cached_property
     def cell_local(self) -> tuple[Array, ...]:
-        """Local memory that one cell takes: each item computes the coefficients of the map for itself."""
+        """Local memory that one cell takes: coefficients of the map stand in place of the vertices."""
         return tuple(array for array in super().cell_local if array.name != "s_map")
 
     def crossings(self, sums: Sums, rows: bool | int) -> int:

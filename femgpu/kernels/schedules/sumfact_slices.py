@@ -1,0 +1,74 @@
+"""Plans of schedule sumfact in which an item has a plane of points of a hexahedron in local memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from femgpu.kernels.schedules.sumfact_item import Sums
+from femgpu.kernels.schedules.sumfact_planes import SumfactPlanePlan
+from femgpu.kernels.step import Step
+
+# Numbers at the points of a row that a GPU's registers hold, beside what belongs to one point.
+_REGISTER_WORDS = 64
+# Points per direction up to which lines are multiplied by whole 1D matrices: parts of theirs take as many operations.
+_WHOLE = 5
+
+
+@dataclass(frozen=True)
+class SumfactSlicePlan(SumfactPlanePlan):
+    """A plan of schedule sumfact with an item for each plane of points across the second direction of a hexahedron.
+
+    Rows and lines of a plane pass through registers one after the other, in loops, so that planes may be larger and programs are
+    shorter than where registers hold a plane.
+    """
+
+    def steps(self) -> tuple[Step, ...]:
+        """One launch."""
+        (step,) = super().steps()
+        derives = [any(map(self.derives, group)) for group in (self.lattices, self.rows)]
+        return (replace(step, shell="sumfact_slices", barriers=2 + self.multilinear + 2 * sum(derives) * self.interpolates),)
+
+    @property
+    def shape(self) -> str:
+        """Items, cells and local memory."""
+        return f"{self.cells} cells of {self.items} slices, {self.local_bytes} B local"
+
+    @property
+    def fits(self) -> bool:
+        """Where registers hold the numbers at a row of points."""
+        words = self.q1d * sum(map(self.slots, (*self.lattices, *self.rows)))
+        return words <= _REGISTER_WORDS and (not self.unroll or self.q1d * self.work.pointwise_size <= self.unroll)
+
+    @property
+    def splits(self) -> bool:
+        """As pencils do where that takes fewer operations."""
+        return self.q1d > _WHOLE and super(SumfactPlanePlan, self).splits
+
+    @property
+    def turns(self) -> bool:
+        """Items load planes of nodes across the third direction, points or not."""
+        return True
+
+    def slabs(self, sums: Sums) -> int:
+        """Lattices of a field or of a row: of each component values and its derivatives along the second and the third axis."""
+        return sums.sizes.num_comp * (3 if self.derives(sums) else 1)
+
+    def slab_of(self, sums: Sums, comp: str) -> str:
+        """The first lattice of a component, in C."""
+        return f"({self.first(sums)} + {3 if self.derives(sums) else 1} * {comp})"
+
+    def derivative(self, sums: Sums, axis: int) -> str:
+        """The number, at a point, of the derivative of component c along an axis, in C."""
+        return f"({sums.sizes.num_comp + self.axes[axis]} + 3 * c)"
+
+    @cached_property
+    def interpolates(self) -> bool:
+        """Whether nodes of a field or a row are not the points, so that derivatives across the points' planes wait for these."""
+        return not all(sums.sizes.collocated for sums in (*self.lattices, *self.rows))
+
+    def crossings(self, sums: Sums, rows: bool | int) -> int:
+        """Numbers at the nodes' planes, at the points, and on the way between."""
+        p, q, derives = sums.sizes.p1d, self.q1d, self.derives(sums)
+        stages = 2 * p * q**2 + (1 + 3 * derives * self.interpolates) * q**3
+        return stages + (4 if derives else 1) * q**3
