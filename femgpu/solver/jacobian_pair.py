@@ -13,6 +13,7 @@ from femgpu.solver import default_solver
 from femgpu.solver.ahead import build_ahead, prepare
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian, create_difference, create_matfree
+from femgpu.solver.petsc_errors import petsc_errors
 from femgpu.solver.state_watch import StateWatch
 from femgpu.spaces import Function
 
@@ -137,7 +138,8 @@ class JacobianPair:
     def build(self, ksp: PETSc.KSP) -> None:
         """Builds the programs of a solve; collective. What its python types can do beforehand hides behind the compiler."""
         if self._known and not self.assembled:
-            prepare(ksp, self.pmat, self._operator)
+            with petsc_errors(ksp, reading=True):
+                prepare(ksp, self.pmat, self._operator)
         self._operator.local.build(self.targets)
         self._operator.local.runtime.programs.release()
 

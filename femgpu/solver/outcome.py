@@ -5,7 +5,7 @@ from __future__ import annotations
 from petsc4py import PETSc
 
 from femgpu.forms import Form
-from femgpu.operators import is_symmetric
+from femgpu.operators import couples_displacements, is_symmetric
 from femgpu.solver.solver_types import type_remedy
 
 # Methods whose recurrences hold for symmetric matrices only.
@@ -58,7 +58,8 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool, is_zero: bool, chosen
     ksp = snes.getKSP()
     reason, pc = ksp.getConvergedReason(), ksp.getPC()
     reasons = PETSc.KSP.ConvergedReason
-    name = f"-{prefix}pc_type {pc.getType()}"
+    python = pc.getPythonType() if pc.getType() == PETSc.PC.Type.PYTHON else None
+    name = f"-{prefix}pc_python_type {python}" if python else f"-{prefix}pc_type {pc.getType()}"
     parts = [remedy] if (remedy := type_remedy(snes)) else []
     if reason in (reasons.DIVERGED_PCSETUP_FAILED, reasons.DIVERGED_INNER_SOLVE_FAILED):
         why = _PC_FAILURES.get(pc.getFailedReason(), "its set-up failed")
@@ -84,6 +85,11 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool, is_zero: bool, chosen
             + (f"-{prefix}ksp_gmres_restart 200, " if "gmres" in _name(ksp).lower() else "")
             + f"more iterations (-{prefix}ksp_max_it)"
         )
+        if python == "femgpu.PMG" and couples_displacements(form):
+            parts.append(
+                "a material that hardly changes its volume wants a pressure of its own: a MixedSpace of displacement and "
+                "pressure, which femgpu.FieldSplit solves"
+            )
     elif reason < 0:
         parts.append(f"try another -{prefix}pc_type or -{prefix}ksp_type (gmres, if the Jacobian is not symmetric and definite)")
     elif snes.getType() == "newtontr":

@@ -18,6 +18,11 @@ from femgpu.solver.solver_types import TIME_METHODS, type_remedy
 _RAISED = 101
 # The outermost linear solve has begun, as a trace says it: a method of PETSc's failed, or a python one, of which it says nothing.
 _SOLVING = re.compile(r"KSPSolve_Private\(\) at .*(?:\n\[\d+\] KSPSolve_|\s*\Z)")
+# Python types of femgpu's by kind of solver.
+_OWN_TYPES = {
+    "ksp": ("CG", "FCG", "GMRES", "FGMRES", "BiCGStab", "MINRES", "Chebyshev"),
+    "pc": ("PMG", "FieldSplit", "AssembledPC"),
+}
 # What PETSc says, and the remedy; {p} is the options prefix, {0} and {1} are what the pattern finds.
 _REMEDIES = (
     (
@@ -47,6 +52,11 @@ _REMEDIES = (
         r"Python context not set",
         "name the class, -{p}pc_python_type femgpu.AssembledPC, -{p}ksp_python_type femgpu.CG, -{p}snes_python_type or "
         "-{p}ts_python_type module.Class",
+    ),
+    (
+        r"Unable to find requested (?:KSP|PC) type (femgpu\.\S+)",
+        "types of femgpu's follow the type python{1}: -{p}ksp_type python -{p}ksp_python_type femgpu.CG, -{p}pc_type python "
+        "-{p}pc_python_type femgpu.PMG",
     ),
     (r"Unknown TSAdapt type", "expected none, basic or dsp{1}"),
     (r"Unknown TS type: (\S+)", f"expected {', '.join(TIME_METHODS)}{{1}}"),
@@ -90,8 +100,7 @@ def petsc_errors(solver: PETSc.Object, reading: bool = False) -> Iterator[None]:
         if isinstance(cause, PETSc.Error):
             raise kind(_message(cause, solver)) from error
         if reading and isinstance(cause, ImportError | AttributeError):
-            name = f"-{solver.getOptionsPrefix() or ''}..._python_type"
-            raise OptionError(f"{name}: {cause}; expected module.Class, such as femgpu.CG or femgpu.PMG") from error
+            raise OptionError(_no_class(cause)) from error
         raise cause from None
 
 
@@ -164,11 +173,23 @@ def _message(error: PETSc.Error, solver: PETSc.Object) -> str:
             given = _given(text)
             words[1] = f" (given: {given})" if given else ""
             return f"PETSc: {text}: {remedy.format(*words, p=prefix)}"
-    if remedy := type_remedy(_snes(solver)):
+    if not isinstance(solver, PETSc.KSP) and (remedy := type_remedy(_snes(solver))):
         return f"PETSc: {text}: {remedy}"
-    kinds = (*(("ts",) if isinstance(solver, PETSc.TS) else ()), "snes", "ksp", "pc")
+    outer = ("ts", "snes") if isinstance(solver, PETSc.TS) else () if isinstance(solver, PETSc.KSP) else ("snes",)
+    kinds = (*outer, "ksp", "pc")
     options = ", ".join(f"-{prefix}{kind}_..." for kind in kinds)
     return f"PETSc: {text} (error code {error.ierr}); look at the options {options}"
+
+
+def _no_class(error: ImportError | AttributeError) -> str:
+    """What to say of python types that Python did not find: the options whose value the error is about."""
+    quoted = re.findall(r"'([^']*)'", str(error))
+    options = PETSc.Options().getAll().items()
+    given = [(name, value) for name, value in options if name.endswith("_python_type") and any(word in value for word in quoted)]
+    names = ", ".join(f"-{name} {value}" for name, value in given) or "-..._python_type"
+    kinds = {found[1] for name, _ in given if (found := re.search(r"(ksp|pc)_python_type$", name))}
+    own = [", ".join(f"femgpu.{name}" for name in _OWN_TYPES[kind]) for kind in sorted(kinds)]
+    return f"{names}: {error}; expected module.Class{''.join(f', or one of {types}' for types in own)}"
 
 
 def _snes(solver: PETSc.Object) -> PETSc.SNES:

@@ -56,7 +56,7 @@ class PMG(Ahead):
 
     | option | default | |
     |---|---|---|
-    | -pc_femgpu_pmg_degrees | half of each, to 1 | degrees of the levels below the form's own: `2,1` |
+    | -pc_femgpu_pmg_degrees | half of each, nearer on tetrahedra | degrees of the levels below the form's own: `2,1` |
     | -pc_femgpu_pmg_steps | 3 | products with the operator before and after each coarse correction |
     | -pc_femgpu_pmg_kind | fourth | polynomials of the smoothers, Chebyshev's: first, fourth, opt_fourth |
     | -pc_femgpu_pmg_precision | auto | of the cycle: single, double; auto: single on GPUs, unless its product is inaccurate |

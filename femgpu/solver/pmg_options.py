@@ -12,6 +12,8 @@ from femgpu.spaces import Field
 
 PRECISIONS = ("auto", "single", "double")
 GEOMETRIC = ("auto", "no")
+# Degree on tetrahedra up to which half of it is near enough.
+_HALVED = 4
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class PMGOptions:
     """What `-pc_femgpu_pmg_...` say; the table stands at `PMG`.
 
     Attributes:
-        degrees: of the levels below the form's own; empty: halves.
+        degrees: of the levels below the form's own; empty: see `default_degrees`.
         steps: products with the operator before and after each coarse correction.
         kind: of the smoothers' polynomials.
         precision: one of `PRECISIONS`.
@@ -82,7 +84,8 @@ class PMGOptions:
         Raises:
             OptionError: where the options name degrees that are not lower.
         """
-        degrees = self.degrees or _halves(field.degree) or (1,)
+        tetrahedra = any(element.cell == "tetrahedron" for element in field.elements)
+        degrees = self.degrees or default_degrees(field.degree, tetrahedra) or (1,)
         if degrees[0] < field.degree + field.bubble:
             return degrees
         if degrees == (1,):
@@ -92,6 +95,19 @@ class PMGOptions:
         raise OptionError(f"-{prefix}pc_femgpu_pmg_degrees {given}: the form's space has {what}; expected lower ones")
 
 
-def _halves(degree: int) -> tuple[int, ...]:
-    """Degrees of the levels below one: p/2, p/4, ..., 1."""
-    return () if degree == 1 else (degree // 2, *_halves(degree // 2))
+def default_degrees(degree: int, tetrahedra: bool) -> tuple[int, ...]:
+    """Degrees of the levels below one: p/2, p/4, ..., 1; on tetrahedra p - 1, ..., 4, 2, 1, and 2, 1 below 3.
+
+    A few steps over the diagonal reduce what a coarse level leaves only if its degree is near, and on tetrahedra it must be nearer:
+    there the diagonal says ever less of the operator (`docs/multigrid.md`, "Levels").
+
+    Args:
+        degree: p.
+        tetrahedra: whether the mesh has some.
+    """
+    if degree == 1:
+        return ()
+    below = degree // 2
+    if tetrahedra:
+        below = degree - 1 if degree > _HALVED else (degree + 1) // 2
+    return below, *default_degrees(below, tetrahedra)

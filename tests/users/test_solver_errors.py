@@ -11,6 +11,8 @@ from femgpu import DirichletBC, Function, FunctionSpace, NonlinearProblem, mesh
 from femgpu.errors import OptionError, SolverError
 from femgpu.operators import is_symmetric
 
+MULTIGRID = {"pc_type": "python", "pc_python_type": "femgpu.PMG"}
+
 
 @pytest.mark.parametrize(
     "options, kind, said",
@@ -20,6 +22,16 @@ from femgpu.operators import is_symmetric
         ({"snes_linesearch_type": "nonsense"}, OptionError, "given: -snes_linesearch_type nonsense"),
         ({"ksp_rtol": "small"}, OptionError, "no numeric value: expected a number .given: -ksp_rtol small"),
         ({"pc_type": "python", "pc_python_type": "nowhere.Class"}, OptionError, "No module named 'nowhere'; expected module.Class"),
+        ({"pc_type": "python", "pc_python_type": "femgpu.pmg"}, OptionError, "^-pc_python_type femgpu.pmg: .*one of femgpu.PMG, "),
+        ({"ksp_type": "python", "ksp_python_type": "femgpu.cg"}, OptionError, "^-ksp_python_type femgpu.cg: .*one of femgpu.CG, "),
+        ({"snes_type": "python", "snes_python_type": "A.B"}, OptionError, "^-snes_python_type A.B: .*expected module.Class$"),
+        ({"pc_type": "femgpu.pmg"}, OptionError, "given: -pc_type femgpu.pmg.*-pc_type python -pc_python_type femgpu.PMG"),
+        (MULTIGRID | {"pmg_coarse_pc_type": "nonsense"}, OptionError, "given: -pmg_coarse_pc_type nonsense"),
+        (
+            MULTIGRID | {"pmg_coarse_pc_type": "python", "pmg_coarse_pc_python_type": "A.B"},
+            OptionError,
+            "-pmg_coarse_.* A.B: ",
+        ),
         ({"pc_type": "python"}, SolverError, "-pc_python_type femgpu.AssembledPC"),
         ({"ksp_type": "python"}, SolverError, "-ksp_python_type femgpu.CG"),
         ({"ts_type": "python"}, SolverError, "-ts_python_type module.Class"),
@@ -217,3 +229,13 @@ def test_jacobi_of_rows_assembles(set_options, kind):
     set_options(pc_type="jacobi", pc_jacobi_type=kind, ksp_type="gmres")
     poisson().solve()
     heat().solve(1.0, 0.5)
+
+
+def test_a_solve_that_takes_too_long_names_what_the_material_wants():
+    V = FunctionSpace(mesh.box((3, 3), cell="triangle"), "Lagrange", 2, 2)
+    u, v = Function(V), ufl.TestFunction(V)
+    stress = 2 * ufl.sym(grad(u)) + 1e4 * ufl.tr(grad(u)) * ufl.Identity(2)
+    options = MULTIGRID | {"ksp_type": "cg", "ksp_max_it": 3}
+    problem = NonlinearProblem(inner(stress, grad(v)) * dx - v[1] * dx, u, [DirichletBC(V, (0.0, 0.0), 1)], petsc_options=options)
+    with pytest.raises(SolverError, match="-pc_python_type femgpu.PMG takes more than -ksp_max_it 3.*displacement and pressure"):
+        problem.solve()
