@@ -28,7 +28,8 @@ class Sizes:
         num_comp: components.
         table: number of the tabulation.
         collocated: whether the points are the nodes, so that coefficients are values.
-        squared: whether it is a diagonal, whose 1D matrices are products of values and derivatives: phi^2, phi phi', phi'^2.
+        squared: of a diagonal, whose 1D matrices are products of values and derivatives (phi^2, phi phi', phi'^2), the orders that
+            occur of both together, which have slots without gaps; else empty.
     """
 
     dim: int
@@ -37,16 +38,20 @@ class Sizes:
     num_comp: int
     table: int
     collocated: bool
-    squared: bool = False
+    squared: tuple[Order, ...] = ()
 
     def slot(self, order: Order, comp: int) -> int:
         """The slot of a derivative of a component."""
+        if self.squared:
+            return self.squared.index(order) * self.num_comp + comp
         axes = [axis for axis, times in enumerate(order) for _ in range(times)]
         first = (0, self.num_comp, self.num_comp * (1 + self.dim))[len(axes)]
         return first + comp * self.dim ** len(axes) + sum(axis * self.dim**i for i, axis in enumerate(reversed(axes)))
 
     def words(self, orders: Collection[Order]) -> int:
         """Numbers at the points: room for all slots up to the highest derivatives."""
+        if self.squared:
+            return self.num_comp * len(self.squared) * self.q1d**self.dim
         most = max(map(sum, orders), default=0)
         return self.num_comp * sum(self.dim**i for i in range(most + 1)) * self.q1d**self.dim
 

@@ -335,7 +335,7 @@ void diagonal(const int first, const int count, __global const scalar *restrict 
   __local real s_a0_c[24]; // 192 bytes
   __local real s_a0_2[81]; // 648 bytes
   __local real s_a0_1[81]; // 648 bytes
-  __local accum s_f0_q[3159]; // 25272 bytes
+  __local accum s_f0_q[2430]; // 19440 bytes
   __local accum s_f0_c[72]; // 576 bytes
   __local accum s_f0_2[243]; // 1944 bytes
   __local accum s_f0_1[243]; // 1944 bytes
@@ -343,7 +343,7 @@ void diagonal(const int first, const int count, __global const scalar *restrict 
   __local real *r_a0_c = s_a0_c + own * 8;
   __local real *r_a0_2 = s_a0_2 + own * 27;
   __local real *r_a0_1 = s_a0_1 + own * 27;
-  __local accum *r_f0_q = s_f0_q + own * 1053;
+  __local accum *r_f0_q = s_f0_q + own * 810;
   __local accum *r_f0_c = s_f0_c + own * 24;
   __local accum *r_f0_2 = s_f0_2 + own * 81;
   __local accum *r_f0_1 = s_f0_1 + own * 81;
@@ -404,17 +404,19 @@ void diagonal(const int first, const int count, __global const scalar *restrict 
     // integrate
     for (int c = 0; c < 3; ++c) {
       const int cc = (0 + c) * NUM_COMP + 0 + c;
-      r_f0_e[AT_POINT(c, place)] = (accum)(weight * g0[cc]);
-      real both[DIM], flux[DIM];
-      for (int d = 0; d < DIM; ++d) both[d] = g1[cc * DIM + d];
-      pull_back_flux(J_inv, weight, both, flux);
-      for (int k = 0; k < DIM; ++k) r_f0_e[AT_POINT(3 + c * DIM + k, place)] = (accum)flux[k];
+      int slot = c;
+      r_f0_e[AT_POINT(slot, place)] = (accum)(weight * g0[cc]);
+      slot += 3;
+      real sides[DIM], flux[DIM];
+      for (int d = 0; d < DIM; ++d) sides[d] = g1[cc * DIM + d];
+      pull_back_flux(J_inv, weight, sides, flux);
+      for (int k = 0; k < DIM; ++k, slot += 3) r_f0_e[AT_POINT(slot, place)] = (accum)flux[k];
       real tensor[DIM * DIM];
       pull_back_hessian(J_inv, weight, g3 + cc * DIM * DIM, tensor);
       for (int k = 0; k < DIM; ++k)
-        for (int l = k; l < DIM; ++l) {
+        for (int l = k; l < DIM; ++l, slot += 3) {
           const real both = tensor[k * DIM + l] + (k < l ? tensor[l * DIM + k] : R(0));
-          r_f0_e[AT_POINT(3 * (1 + DIM) + (c * DIM + k) * DIM + l, place)] = (accum)both;
+          r_f0_e[AT_POINT(slot, place)] = (accum)both;
         }
     }
 
@@ -422,9 +424,9 @@ void diagonal(const int first, const int count, __global const scalar *restrict 
 
   // integrate
   barrier(CLK_LOCAL_MEM_FENCE);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 1026, r_f0_1 + 54, 0);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 783, r_f0_1 + 27, 0);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 540, r_f0_1 + 0, 0);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 783, r_f0_1 + 54, 0);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 756, r_f0_1 + 27, 0);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 729, r_f0_1 + 0, 0);
   barrier(CLK_LOCAL_MEM_FENCE);
   integrate(item, 2, 3, 1, 2, 3, 2, LINE_BB0, r_f0_1 + 54, r_f0_2 + 54, 0);
   integrate(item, 2, 3, 1, 2, 3, 2, LINE_BB0, r_f0_1 + 27, r_f0_2 + 27, 0);
@@ -433,21 +435,21 @@ void diagonal(const int first, const int count, __global const scalar *restrict 
   integrate(item, 2, 3, 1, 2, 1, 4, LINE_DD0, r_f0_2 + 54, r_f0_c + 16, 0);
   integrate(item, 2, 3, 1, 2, 1, 4, LINE_DD0, r_f0_2 + 27, r_f0_c + 8, 0);
   integrate(item, 2, 3, 1, 2, 1, 4, LINE_DD0, r_f0_2 + 0, r_f0_c + 0, 0);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 945, r_f0_1 + 54, 0);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 702, r_f0_1 + 27, 0);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 459, r_f0_1 + 0, 0);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 702, r_f0_1 + 54, 0);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 675, r_f0_1 + 27, 0);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 648, r_f0_1 + 0, 0);
   barrier(CLK_LOCAL_MEM_FENCE);
   integrate(item, 2, 3, 1, 2, 3, 2, LINE_BD0, r_f0_1 + 54, r_f0_2 + 54, 0);
   integrate(item, 2, 3, 1, 2, 3, 2, LINE_BD0, r_f0_1 + 27, r_f0_2 + 27, 0);
   integrate(item, 2, 3, 1, 2, 3, 2, LINE_BD0, r_f0_1 + 0, r_f0_2 + 0, 0);
   barrier(CLK_LOCAL_MEM_FENCE);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BD0, r_f0_q + 864, r_f0_1 + 54, 0);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BD0, r_f0_q + 621, r_f0_1 + 27, 0);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BD0, r_f0_q + 378, r_f0_1 + 0, 0);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BD0, r_f0_q + 540, r_f0_1 + 54, 0);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BD0, r_f0_q + 513, r_f0_1 + 27, 0);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BD0, r_f0_q + 486, r_f0_1 + 0, 0);
   barrier(CLK_LOCAL_MEM_FENCE);
   integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 297, r_f0_1 + 54, 1);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 216, r_f0_1 + 27, 1);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 135, r_f0_1 + 0, 1);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 270, r_f0_1 + 27, 1);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 243, r_f0_1 + 0, 1);
   barrier(CLK_LOCAL_MEM_FENCE);
   integrate(item, 2, 3, 1, 2, 3, 2, LINE_BB0, r_f0_1 + 54, r_f0_2 + 54, 1);
   integrate(item, 2, 3, 1, 2, 3, 2, LINE_BB0, r_f0_1 + 27, r_f0_2 + 27, 1);
@@ -456,32 +458,32 @@ void diagonal(const int first, const int count, __global const scalar *restrict 
   integrate(item, 2, 3, 1, 2, 1, 4, LINE_BD0, r_f0_2 + 54, r_f0_c + 16, 1);
   integrate(item, 2, 3, 1, 2, 1, 4, LINE_BD0, r_f0_2 + 27, r_f0_c + 8, 1);
   integrate(item, 2, 3, 1, 2, 1, 4, LINE_BD0, r_f0_2 + 0, r_f0_c + 0, 1);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 918, r_f0_1 + 54, 0);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 675, r_f0_1 + 27, 0);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 432, r_f0_1 + 0, 0);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 621, r_f0_1 + 54, 0);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 594, r_f0_1 + 27, 0);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 567, r_f0_1 + 0, 0);
   barrier(CLK_LOCAL_MEM_FENCE);
   integrate(item, 2, 3, 1, 2, 3, 2, LINE_DD0, r_f0_1 + 54, r_f0_2 + 54, 0);
   integrate(item, 2, 3, 1, 2, 3, 2, LINE_DD0, r_f0_1 + 27, r_f0_2 + 27, 0);
   integrate(item, 2, 3, 1, 2, 3, 2, LINE_DD0, r_f0_1 + 0, r_f0_2 + 0, 0);
   barrier(CLK_LOCAL_MEM_FENCE);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BD0, r_f0_q + 837, r_f0_1 + 54, 0);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BD0, r_f0_q + 594, r_f0_1 + 27, 0);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BD0, r_f0_q + 351, r_f0_1 + 0, 0);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BD0, r_f0_q + 459, r_f0_1 + 54, 0);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BD0, r_f0_q + 432, r_f0_1 + 27, 0);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BD0, r_f0_q + 405, r_f0_1 + 0, 0);
   barrier(CLK_LOCAL_MEM_FENCE);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 270, r_f0_1 + 54, 1);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 216, r_f0_1 + 54, 1);
   integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 189, r_f0_1 + 27, 1);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 108, r_f0_1 + 0, 1);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 162, r_f0_1 + 0, 1);
   barrier(CLK_LOCAL_MEM_FENCE);
   integrate(item, 2, 3, 1, 2, 3, 2, LINE_BD0, r_f0_1 + 54, r_f0_2 + 54, 1);
   integrate(item, 2, 3, 1, 2, 3, 2, LINE_BD0, r_f0_1 + 27, r_f0_2 + 27, 1);
   integrate(item, 2, 3, 1, 2, 3, 2, LINE_BD0, r_f0_1 + 0, r_f0_2 + 0, 1);
   barrier(CLK_LOCAL_MEM_FENCE);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_DD0, r_f0_q + 810, r_f0_1 + 54, 0);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_DD0, r_f0_q + 567, r_f0_1 + 27, 0);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_DD0, r_f0_q + 378, r_f0_1 + 54, 0);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_DD0, r_f0_q + 351, r_f0_1 + 27, 0);
   integrate(item, 2, 3, 1, 2, 9, 1, LINE_DD0, r_f0_q + 324, r_f0_1 + 0, 0);
   barrier(CLK_LOCAL_MEM_FENCE);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BD0, r_f0_q + 243, r_f0_1 + 54, 1);
-  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BD0, r_f0_q + 162, r_f0_1 + 27, 1);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BD0, r_f0_q + 135, r_f0_1 + 54, 1);
+  integrate(item, 2, 3, 1, 2, 9, 1, LINE_BD0, r_f0_q + 108, r_f0_1 + 27, 1);
   integrate(item, 2, 3, 1, 2, 9, 1, LINE_BD0, r_f0_q + 81, r_f0_1 + 0, 1);
   barrier(CLK_LOCAL_MEM_FENCE);
   integrate(item, 2, 3, 1, 2, 9, 1, LINE_BB0, r_f0_q + 54, r_f0_1 + 54, 1);

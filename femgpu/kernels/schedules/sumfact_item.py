@@ -175,15 +175,16 @@ class SumfactPlan(CellPlan):
     def _sums(
         self, name: str, table: int, num_comp: int, value: bool, gradient: bool, hessian: bool = False, squared: bool = False
     ) -> Sums:
-        assert self.work.tensor is not None
-        dim, factors = self.work.dim, self.work.tensor.factors[table]
-        sizes = Sizes(dim, factors.p1d, self.work.tensor.q1d, num_comp, table, factors.collocated, squared)
+        tensor = self.work.tensor
+        assert tensor is not None
+        dim, factors = self.work.dim, tensor.factors[table]
         units = [tuple(int(i == axis) for i in range(dim)) for axis in range(dim)]
         orders = [(0,) * dim] * value + units * gradient
         if hessian:
             pairs = [(one, other) for i, one in enumerate(units) for other in units[i:]]
             orders += [tuple(a + b for a, b in zip(one, other, strict=True)) for one, other in pairs]
-        possible = factors.p1d <= sizes.q1d and self.derivatives != 1 and not squared
+        sizes = Sizes(dim, factors.p1d, tensor.q1d, num_comp, table, factors.collocated, tuple(orders) if squared else ())
+        possible = factors.p1d <= tensor.q1d and self.derivatives != 1 and not squared
         return Sums(name, sizes, tuple(orders), possible and (self.derivatives == 2 or collocates(sizes, orders)))
 
     @property
