@@ -90,7 +90,7 @@ OPTIONS = (
     Option("femgpu_view", bool, False, "print device, plans, bytes, flops and times"),
     Option("femgpu_kernel_dump", str, "", "directory that receives every kernel's source and build log"),
     Option("femgpu_debug", bool, False,
-           "memory that nobody has written is NaN, and every index of the kernels is checked: slow"),
+           "memory that nobody has written is NaN, and where kernels read and write buffers is checked: slow"),
     Option("petscfe_num_blocks", int, 0, "blocks per batch; selects schedule transposed", minimum=0, maximum=_MOST),
     Option("petscfe_num_batches", int, 0, "batches per chunk; selects schedule transposed", minimum=0, maximum=_MOST),
     Option("petscfe_default_quadrature_order", int, -1, "PETSc's own points: order+1 per direction", minimum=-1, maximum=50),

@@ -197,6 +197,12 @@ class Form(Lowered):
         return self.space if self.unknown is None else self.unknown.space
 
     @property
+    def depends_on_unknown(self) -> bool:
+        """Whether the Jacobian reads the unknown."""
+        jacobians = [integral.jacobian for integral in self.integrals if integral.jacobian is not None]
+        return any(array in ("u", "u_x", "u_xx") for jacobian in jacobians for array, _ in jacobian.reads)
+
+    @property
     def wide(self) -> bool:
         """Whether it reads cells of other ranks, behind facets between two cells: its L-vectors hold their dofs, too."""
         mesh = self.mesh if self.space is None else self.space.mesh

@@ -18,6 +18,10 @@ _REMEDY = (
     "This is a bug of femgpu, or of a C body of the form that writes where it must not: please report it with the output of "
     "`femgpu doctor` and the kernel's source (-femgpu_kernel_dump DIR); another -femgpu_schedule may do until then"
 )
+_UNDEFINED = (
+    "The integrand is not defined at this state (a logarithm or a root of a negative number, 0/0): start from another initial "
+    "guess, or regularise it. Where it is defined the kernel reads local memory that nobody has written: please report that"
+)
 
 
 class Watch:
@@ -87,9 +91,8 @@ class Watch:
             made = np.flatnonzero(np.isnan(after) & ~_is_poison(after))
             if len(made):
                 raise self._error(
-                    f"has made NaN of numbers, at {len(made)} entries of {self._of(index)}, of which the first is {made[0]}: "
-                    "it reads local memory that nobody has written, or the integrand is not defined at this state (as a logarithm "
-                    "or a root of a negative number, 0/0)"
+                    f"has made NaN of numbers, at {len(made)} entries of {self._of(index)}, of which the first is {made[0]}",
+                    _UNDEFINED,
                 )
 
     def _numbers(self, queue: cl.CommandQueue, index: int) -> np.ndarray:
@@ -103,7 +106,8 @@ class Watch:
     def _fault(self, kind: int, argument: Argument, entry: int) -> str:
         if kind == _UNWRITTEN:
             return f"reads entry {entry} of {self._of(argument.position)}, which nobody has written"
-        return f"{'reads' if kind == _READ else 'writes'} entry {entry} of {self._of(argument.position)}"
+        does = "reads" if kind == _READ else "writes" if argument.written else "points to"
+        return f"{does} entry {entry} of {self._of(argument.position)}"
 
     def _of(self, index: int) -> str:
         argument = self._arguments[index]
@@ -113,9 +117,9 @@ class Watch:
         """The record's words about an argument, which may be changed."""
         return self._record[_HEAD + _WORDS * index :][:_WORDS]
 
-    def _error(self, what: str) -> KernelError:
+    def _error(self, what: str, remedy: str = _REMEDY) -> KernelError:
         about = f" ({self._about})" if self._about else ""
-        return KernelError(f"-femgpu_debug: kernel {self._label}{about} {what}. {_REMEDY}")
+        return KernelError(f"-femgpu_debug: kernel {self._label}{about} {what}. {remedy}")
 
 
 def _is_poison(numbers: np.ndarray) -> np.ndarray:

@@ -140,7 +140,11 @@ class FieldSplit(Ahead):
         form, space, runtime = operator.local.form, operator.local.space, operator.local.runtime
         found = saddle(form)
         if not isinstance(found, Saddle):
-            raise FormError(f"femgpu.FieldSplit on {space}: {found}; take another -{pc.getOptionsPrefix() or ''}pc_type")
+            prefix = pc.getOptionsPrefix() or ""
+            raise FormError(
+                f"femgpu.FieldSplit on {space}: {found}; take another: -{prefix}pc_type lu -{prefix}pc_factor_shift_type nonzero, "
+                f"or -{prefix}pc_type fieldsplit -{prefix}pc_fieldsplit_type schur -{prefix}pc_fieldsplit_schur_precondition selfp"
+            )
         self._operator, self._bends, self._names = operator, operator.local.bends, (found.elliptic, found.constraint)
         parts = [space.sub(name) for name in self._names]
         own = [part.collapse() for part in parts]

@@ -35,6 +35,10 @@ class GivenOptions:
         self._options = {prefix + name.removeprefix("-"): value for name, value in options.items()}
         self._unread: set[str] | None = set(self._options)
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._options)
+
     @contextmanager
     def inserted(self) -> Iterator[None]:
         """Puts the options into the database, and takes them out again."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from petsc4py import PETSc
 
-from femgpu.forms import LinearSystem
+from femgpu.errors import FormError
+from femgpu.forms import Form, LinearSystem
 from femgpu.solver.conditions import Conditions
 from femgpu.solver.problem import NonlinearProblem
 from femgpu.solver.unknowns import Unknowns
@@ -36,7 +37,7 @@ class LinearProblem(NonlinearProblem):
         ksp: the PETSc.KSP.
 
     Raises:
-        FemgpuError: as for `NonlinearProblem`; also for forms that contain u beside the trial function.
+        FemgpuError: as for `NonlinearProblem`; also for forms that contain u beside the trial function, or are not linear in that.
     """
 
     def __init__(
@@ -61,6 +62,10 @@ class LinearProblem(NonlinearProblem):
         """The linear solver."""
         return self.snes.getKSP()
 
+    def _prepare(self, u: Function, bcs: Conditions, lower: Callable[[], Form], scale: float | None = None) -> None:
+        """Makes what lies below the solver, for forms that are linear; collective."""
+        super()._prepare(u, bcs, lambda: _linear(lower()), scale)
+
     def insert_boundary_values(self, x: PETSc.Vec) -> None:
         """Sets the prescribed entries of a T-vector to their values, evaluated anew; collective."""
         if self._pair.watch.changed():
@@ -78,3 +83,17 @@ class LinearProblem(NonlinearProblem):
     def _form_jacobian(self, snes: PETSc.SNES, x: PETSc.Vec, J: PETSc.Mat, P: PETSc.Mat) -> None:
         if self._pair.watch.changed():
             super()._form_jacobian(snes, x, J, P)
+
+
+def _linear(form: Form) -> Form:
+    """The form, whose Jacobian must be the same at all states.
+
+    Raises:
+        FormError: where it is not.
+    """
+    if form.depends_on_unknown:
+        raise FormError(
+            "the bilinear form of a LinearProblem is not linear in its trial function: its derivative depends on the solution; "
+            "expected NonlinearProblem(F, u), in which the Function u stands in place of the trial function"
+        )
+    return form

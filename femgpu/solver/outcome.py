@@ -5,7 +5,7 @@ from __future__ import annotations
 from petsc4py import PETSc
 
 from femgpu.forms import Form
-from femgpu.operators import couples_displacements, is_symmetric
+from femgpu.operators import Saddle, couples_displacements, is_definite, is_symmetric, saddle
 from femgpu.solver.solver_types import type_remedy
 
 # Methods whose recurrences hold for symmetric matrices only.
@@ -65,9 +65,10 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool, is_zero: bool, chosen
         why = _PC_FAILURES.get(pc.getFailedReason(), "its set-up failed")
         parts.append(f"{name}: {why}")
         if len(form.space.fields) > 1:
+            own = f"-{prefix}pc_type python -{prefix}pc_python_type femgpu.FieldSplit, " * isinstance(saddle(form), Saddle)
             parts.append(
-                f"the zeros on the diagonal of a saddle point need -{prefix}pc_type python -{prefix}pc_python_type "
-                f"femgpu.FieldSplit, -{prefix}pc_type fieldsplit -{prefix}pc_fieldsplit_type schur "
+                f"the zeros on the diagonal of a saddle point need {own}-{prefix}pc_type lu -{prefix}pc_factor_shift_type "
+                f"nonzero, -{prefix}pc_type fieldsplit -{prefix}pc_fieldsplit_type schur "
                 f"-{prefix}pc_fieldsplit_schur_precondition selfp, or -{prefix}pc_type jacobi with many iterations"
             )
         else:
@@ -77,6 +78,12 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool, is_zero: bool, chosen
         parts.append(
             f"{_name(ksp)} with {name} stalls: it solves the normal equations, whose condition number is the Jacobian's squared: "
             f"try -{prefix}ksp_type gmres{without if pc.getType() != 'none' else ''}, or more iterations (-{prefix}ksp_max_it)"
+        )
+    elif reason == reasons.DIVERGED_MAX_IT and _may_be_indefinite(form):
+        parts.append(
+            f"{_name(ksp)} with {name} takes more than -{prefix}ksp_max_it {ksp.getTolerances()[3]} allows, and the Jacobian may "
+            f"be indefinite, as that of Helmholtz' equation, for which multigrid is not made: try -{prefix}ksp_type preonly "
+            f"-{prefix}pc_type lu (redundant on several ranks), or more iterations"
         )
     elif reason == reasons.DIVERGED_MAX_IT:
         parts.append(
@@ -99,11 +106,12 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool, is_zero: bool, chosen
         )
     else:
         parts.append("try a better initial guess, or load in steps")
+        if not _knows_derivatives(form):
+            parts.append(f"-{prefix}snes_test_jacobian compares the g's given with differences of the residual")
     if _wants_symmetry(ksp) and form.has_jacobian and not is_symmetric(form):
-        known = all(integral.jacobian is None or integral.jacobian.evaluate for integral in form.integrals)
         parts.append(
             f"{_name(ksp)} needs a symmetric Jacobian, and this form's is not"
-            + ("" if known else " known to be")
+            + ("" if _knows_derivatives(form) else " known to be")
             + f": take -{prefix}ksp_type gmres"
         )
     if chosen.startswith("femgpu."):
@@ -111,6 +119,16 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool, is_zero: bool, chosen
     if not prescribed:
         parts.append("no dofs are prescribed: where the solution is known up to constants only, call problem.set_nullspace")
     return f"Look at -{prefix}snes_monitor -{prefix}ksp_converged_reason. " + "; ".join(parts)
+
+
+def _knows_derivatives(form: Form) -> bool:
+    """Whether no body of the user's gives the Jacobian."""
+    return all(integral.jacobian is None or integral.jacobian.evaluate is not None for integral in form.integrals)
+
+
+def _may_be_indefinite(form: Form) -> bool:
+    """Whether the Jacobian of a form of one field is symmetric and not known to be definite."""
+    return form.has_jacobian and len(form.space.fields) == 1 and is_symmetric(form) and not is_definite(form)
 
 
 def _wants_symmetry(ksp: PETSc.KSP) -> bool:
@@ -127,8 +145,8 @@ def precision_hint(precision: str, prefix: str) -> str:
     if precision == "double":
         return ""
     return (
-        f"; the kernels compute in single precision (-femgpu_precision {precision}): residuals fall by about six orders of "
-        f"magnitude at most, so ask for -{prefix}snes_rtol 1e-6 or larger"
+        f"; the kernels compute in less than double precision (-femgpu_precision {precision}): residuals fall by about six orders "
+        f"of magnitude at most, so ask for -{prefix}snes_rtol 1e-6 or larger"
     )
 
 

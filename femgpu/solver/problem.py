@@ -256,7 +256,7 @@ class NonlinearProblem:
         self.snes.setDM(self.u.space.dm)
         self.snes.setFunction(self._form_function, self._residual_vec)
         self._pair = JacobianPair(self.snes, self.operator, self.u, self._own)
-        if self._own:
+        if self._own or self.given_options:
             refuse_types(self.snes)
             with petsc_errors(self.snes, reading=True):
                 self.snes.setFromOptions()

@@ -99,6 +99,10 @@ def test_what_is_refused():
     u, v, other = femgpu.Function(V), ufl.TestFunction(V), femgpu.FunctionSpace(V.dm, "Lagrange", 1)
     with pytest.raises(FormError, match=r"contains its unknown u beside the trial function.*u.copy\(\)"):
         femgpu.LinearProblem(a, u * v * dx, bc, u)
+    trial, test = ufl.TrialFunction(V), ufl.TestFunction(V)
+    for a_of_u in (trial**2 * test, (1 + trial**2) * ufl.inner(ufl.grad(trial), ufl.grad(test)), abs(trial) * test):
+        with pytest.raises(FormError, match=r"is not linear in its trial function: .* expected NonlinearProblem\(F, u\)"):
+            femgpu.LinearProblem(a_of_u * dx, L, bc)
     with pytest.raises(FormError, match="a Form stands as L beside an equation"):
         femgpu.LinearProblem(a == L, L)
     with pytest.raises(FormError, match="the bilinear form has 1 arguments; expected a test and a trial function"):

@@ -172,6 +172,16 @@ def test_two_problems_on_one_snes():
         assert (problem.u.vec - alone[problem].u.vec).norm() <= 1e-8 * alone[problem].u.vec.norm() > 0
 
 
+def test_options_of_a_problem_on_the_users_snes():
+    """They are read, and what the user has set stands beside them."""
+    snes = PETSc.SNES().create(SELF)
+    snes.getKSP().setTolerances(rtol=1e-10)
+    problem = poisson(snes=snes, petsc_options={"ksp_type": "cg", "pc_type": "jacobi"})
+    problem.solve()
+    assert snes.getKSP().getType() == "cg" and snes.getKSP().getPC().getType() == "jacobi"
+    assert snes.getKSP().getTolerances()[0] == 1e-10
+
+
 def test_step_set_through_ts():
     for dt in (0.1, 0.25):
         problem = heat()

@@ -17,11 +17,13 @@ from ufl.corealg.map_dag import map_expr_dag
 
 from femgpu.element import EXACT_DEGREE, collocated_degree
 from femgpu.errors import FormError, QuadratureWarning, callers
-from femgpu.forms.ufl.preprocessing import Piece
+from femgpu.forms.ufl.preprocessing import Constants, Piece
 from femgpu.forms.ufl.regions import MEASURES
 from femgpu.forms.ufl.show import show
 from femgpu.spaces import mesh_of
 
+# By how much UFL's estimate for what is no polynomial may be cut without a warning: it adds as much for each function, sin(x) say.
+_SLIGHT = 2
 # The degree of what is no polynomial: it takes no part in maxima, and makes products with it none.
 _NONE = -math.inf
 
@@ -62,7 +64,7 @@ class _PolynomialPart(SumDegreeEstimator):
     math_function = bessel_function = atan2 = abs = min_value = max_value = _constant
 
 
-def quadrature_degree(piece: Piece, highest: int, nodal: int | None, notes: list[str]) -> tuple[int, bool]:
+def quadrature_degree(piece: Piece, highest: int, nodal: int | None, notes: list[str], constants: Constants) -> tuple[int, bool]:
     """The degree that the quadrature of a piece integrates exactly.
 
     Args:
@@ -70,6 +72,7 @@ def quadrature_degree(piece: Piece, highest: int, nodal: int | None, notes: list
         highest: degree of anything in the form: of what is no polynomial 2 highest + 2 is asked for at most.
         nodal: of the functions in whose nodes "GLL" has its points where the user gives no degree; None: as other rules.
         notes: receives a line when the estimate is capped, or when the user's degree is more than the vertex rule has.
+        constants: whose stand-ins are in the piece.
 
     Returns:
         The degree, and whether it is an estimate: that counts the integrand only, not the map of the cells.
@@ -99,11 +102,12 @@ def quadrature_degree(piece: Piece, highest: int, nodal: int | None, notes: list
         what = "the integrand is a polynomial of degree" if polynomial == estimate else "UFL estimates"
         line = (
             f"{kind} integral ({where}): quadrature of degree {degree}, though {what} {estimate}; "
-            f"{measure}(degree=n) sets another: {show(piece.integrand)}"
+            f"{measure}(degree=n) sets another: {show(constants.restore(piece.integrand))}"
         )
         notes.append(line)
         mesh = mesh_of(piece.domain)
-        if mesh is None or mesh.mpi.rank == 0:
+        cut = estimate - degree
+        if (cut > _SLIGHT or polynomial == estimate) and (mesh is None or mesh.mpi.rank == 0):
             _warn(line)
     return degree, True
 

@@ -222,7 +222,7 @@ class _Lowering:
         notes: list[str] = []
         integrals: list[Integral] = []
         for entry in work:
-            template = self._integral(entry, *quadrature_degree(entry.piece, highest, nodal, notes))
+            template = self._integral(entry, *quadrature_degree(entry.piece, highest, nodal, notes, self.constants))
             integrals += [replace(template, subdomain=ids) for ids in entry.piece.subdomains if template.pointwise]
         coefficients = tuple(self.inputs.coefficients)
         constants = tuple(self.constants.original(entry) for entry in self.inputs.constants)

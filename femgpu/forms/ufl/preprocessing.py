@@ -68,6 +68,10 @@ class Constants:
         }
         self._originals = {stand_in: constant for constant, stand_in in self.stand_ins.items()}
 
+    def restore(self, expression: Any) -> Any:
+        """The expression with the Constants in place of their stand-ins, for messages."""
+        return replace(expression, self._originals)
+
     def original(self, stand_in: Any) -> Any:
         """The Constant behind a stand-in."""
         return self._originals[stand_in]

@@ -1,4 +1,5 @@
-## What the points of row k of an item's plane share: the determinant's polynomial, where nothing else is needed of the map.
+## What the points of row k of an item's plane share: the determinant's polynomial, where nothing else is needed of the map. Columns go
+## round from that along the row, which leaves its sign.
 % if plan.measures:
 <% columns = ("xt", "xrt", "across", "across_r"); cyclic = plan.axes[2] == (plan.axes[0] + 1) % 3 %>\
       real along[DIM], across[DIM], across_r[DIM], r_det[3];

@@ -75,7 +75,7 @@ ${nodes.coord_values(plan)}\
         ${lines.interpolate(plan, sums, "line", "values")}
 % endif
         ${write(q, "ROW", "values", "plane + l")}
-% if plan.derives(sums) and not plan.interpolates:
+% if plan.derives(sums) and plan.collocated:
         real slope[${q}];
         ${lines.derive(plan, "values", "slope")}
         ${write(q, "ROW", "slope", "plane + SLAB + l")}
@@ -120,7 +120,7 @@ ${nodes.keep_coords(plan)}\
     }
 % endif
   }
-% if derived and plan.interpolates:
+% if derived and not plan.collocated:
   barrier(CLK_LOCAL_MEM_FENCE);
   if (item < ${q})
     LONG for (int l = 0; l < ${q}; ++l) {
@@ -194,7 +194,7 @@ ${nodes.keep_coords(plan)}\
   }
 
   // integrate
-% if derived_rows and plan.interpolates:
+% if derived_rows and not plan.collocated:
   barrier(CLK_LOCAL_MEM_FENCE);
   if (item < ${q})
     LONG for (int l = 0; l < ${q}; ++l) {
@@ -210,7 +210,7 @@ ${nodes.keep_coords(plan)}\
     }
   barrier(CLK_LOCAL_MEM_FENCE);
 % endif
-% if derived_rows or plan.interpolates:
+% if derived_rows or not plan.collocated:
   if (item < ${q})
     LONG for (int l = 0; l < ${q}; ++l) {
 % for sums in plan.rows:
@@ -223,7 +223,7 @@ ${nodes.keep_coords(plan)}\
         accum flux[${q}], back[${q}];
         ${read(q, "PLANE", "at + 2 * SLAB", "flux")}
         ${lines.derive_back(plan, "flux", "back")}
-        SHORT for (int r = 0; r < ${q}; ++r) line[r] += back[r]${" + at[SLAB + r * PLANE]" * plan.interpolates};
+        SHORT for (int r = 0; r < ${q}; ++r) line[r] += back[r]${" + at[SLAB + r * PLANE]" * (not plan.collocated)};
 % endif
 % if sums.sizes.collocated:
         ${write(q, "PLANE", "line", "at")}
@@ -252,7 +252,7 @@ ${nodes.keep_coords(plan)}\
       SHORT for (int l = 0; l < ${q}; ++l) {
         accum line[${q}];
         ${read(q, "ROW", "plane + l", "line")}
-% if plan.derives(sums) and not plan.interpolates:
+% if plan.derives(sums) and plan.collocated:
         accum flux[${q}], back[${q}];
         ${read(q, "ROW", "plane + SLAB + l", "flux")}
         ${lines.derive_back(plan, "flux", "back")}

@@ -28,8 +28,15 @@ _WARP, _WARP_SHARE = 32, 0.955
 # Warps that the registers of a multiprocessor hold, at the 57 to 93 registers of a pencil's item. A group is there as a whole: in
 # groups of five 20 fit, which are 4 % slower than 24.
 _RESIDENT, _RESIDENT_POWER = 24, 0.2
-# Parameters that may be given together: cells of an item, items of a cell, pencils, planes, slices.
-_KINDS = ({"group_size", "lanes"}, {"items", "cells"}, {"pencils"}, {"planes"}, {"slices"})
+# Kinds of plans, with the parameters that may be given together.
+_KINDS = {
+    "alone": {"group_size", "lanes"},
+    "group": {"items", "cells"},
+    "pencils": {"pencils"},
+    "planes": {"planes"},
+    "slices": {"slices"},
+}
+_SHARES = {"pencils": SumfactPencilPlan, "planes": SumfactPlanePlan, "slices": SumfactSlicePlan}
 
 
 class Sumfact:
@@ -78,24 +85,26 @@ class Sumfact:
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactPlan]:
         """Cells of an item, and items that share cells; these first where loops are unrolled and registers do not hold a cell."""
         asked = set(dict(wish.parameters))
-        given = [names for names in _KINDS if asked & names]
+        given = {kind: asked & names for kind, names in _KINDS.items() if asked & names}
         if len(given) > 1:
-            said = ",".join(f"{name}=N" for names in given for name in sorted(asked & names))
+            said = ",".join(f"{name}=N" for names in given.values() for name in sorted(names))
             raise PlanError(
                 f"-femgpu_schedule sumfact:{said}: an item has cells, or cells have items, pencils, planes or slices; "
                 "give one of these"
             )
-        kinds = [self._of_items(work, limits, wish), self._of_groups(work, limits, wish)]
-        shares = (SumfactPencilPlan, "pencils"), (SumfactPlanePlan, "planes"), (SumfactSlicePlan, "slices")
-        kinds += [self._of_shares(*share, work, limits, wish) for share in shares]
+        kinds = list(_KINDS)
         if given:
             # What is asked for first, which may not serve; then a cell for each item, which always does.
-            kinds = [kinds[_KINDS.index(given[0])], kinds[0]]
+            kinds = [*given, "alone"]
         elif limits.unroll and not SumfactPlan.wished(work, limits, wish).fits_registers:
             planes = SumfactPlanePlan.wished(work, limits, wish, derivatives=2)
-            kinds = [kinds[number] for number in ((3, 2, 4, 1, 0) if planes.beats_pencils else (2, 3, 4, 1, 0))]
+            first = ["planes", "pencils"] if planes.beats_pencils else ["pencils", "planes"]
+            kinds = [*first, "slices", "group", "alone"]
         for kind in dict.fromkeys(kinds):
-            yield from kind
+            if kind in _SHARES:
+                yield from self._of_shares(_SHARES[kind], kind, work, limits, wish)
+            else:
+                yield from (self._of_items if kind == "alone" else self._of_groups)(work, limits, wish)
 
     def _of_items(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactPlan]:
         """As many cells side by side as a core's cache holds where items do not run side by side, then fewer."""

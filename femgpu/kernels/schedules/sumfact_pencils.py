@@ -77,7 +77,12 @@ class SumfactPencilPlan(SumfactPlan):
 
     @property
     def splits(self) -> bool:
-        """Whether lines are multiplied by even and odd parts of the 1D matrices: where points and nodes are symmetric."""
+        """Whether lines are multiplied by even and odd parts of the 1D matrices."""
+        return self.symmetric
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether points and nodes are."""
         tensor = self.work.tensor
         assert tensor is not None
         matrices = [(tensor.D, -1.0), *((tensor.factors[number].B, 1.0) for number in self.tables)]
@@ -136,8 +141,7 @@ class SumfactPencilPlan(SumfactPlan):
 
     def direction(self, number: int, row: RowsWork) -> FieldWork:
         """The direction in the rows of a field, where their offsets are at hand."""
-        offset, table, num_basis, num_comp = row.offset, row.table, row.num_basis, row.num_comp
-        return FieldWork(f"test{number}", "w", "w", offset, table, num_basis, num_comp, masked=row.masked)
+        return FieldWork(f"test{number}", "w", "w", row.offset, row.table, row.num_basis, row.num_comp, masked=row.masked)
 
     @property
     def coord_turns(self) -> int:
@@ -188,8 +192,12 @@ class SumfactPencilPlan(SumfactPlan):
     @cached_property
     def along(self) -> int:
         """The direction of the lines of nodes that items load: that of the points where these are the nodes, else another one."""
-        collocated = all(sums.sizes.collocated for sums in (*self.lattices, *self.rows))
-        return self.work.dim - 1 if collocated else self.work.dim - 2
+        return self.work.dim - 1 if self.collocated else self.work.dim - 2
+
+    @cached_property
+    def collocated(self) -> bool:
+        """Whether the points are the nodes of all fields and rows."""
+        return all(sums.sizes.collocated for sums in (*self.lattices, *self.rows))
 
     def across(self, axis: int) -> list[tuple[str, int]]:
         """The other directions, with the names of an item's places there."""

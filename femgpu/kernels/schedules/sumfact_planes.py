@@ -65,7 +65,7 @@ class SumfactPlanePlan(SumfactPencilPlan):
     @property
     def turns(self) -> bool:
         """Whether items load planes of nodes across the third direction, since nodes are not the points."""
-        return not all(sums.sizes.collocated for sums in (*self.lattices, *self.rows))
+        return not self.collocated
 
     @property
     def axes(self) -> tuple[int, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from femgpu.kernels.schedules.sumfact_item import Sums
 from femgpu.kernels.schedules.sumfact_planes import SumfactPlanePlan
@@ -27,7 +26,7 @@ class SumfactSlicePlan(SumfactPlanePlan):
         """One launch."""
         (step,) = super().steps()
         derives = [any(map(self.derives, group)) for group in (self.lattices, self.rows)]
-        return (replace(step, shell="sumfact_slices", barriers=2 + self.multilinear + 2 * sum(derives) * self.interpolates),)
+        return (replace(step, shell="sumfact_slices", barriers=2 + self.multilinear + 2 * sum(derives) * (not self.collocated)),)
 
     @property
     def shape(self) -> str:
@@ -43,7 +42,7 @@ class SumfactSlicePlan(SumfactPlanePlan):
     @property
     def splits(self) -> bool:
         """As pencils do where that takes fewer operations."""
-        return self.q1d > _WHOLE and super(SumfactPlanePlan, self).splits
+        return self.q1d > _WHOLE and self.symmetric
 
     @property
     def turns(self) -> bool:
@@ -62,13 +61,8 @@ class SumfactSlicePlan(SumfactPlanePlan):
         """The number, at a point, of the derivative of component c along an axis, in C."""
         return f"({sums.sizes.num_comp + self.axes[axis]} + 3 * c)"
 
-    @cached_property
-    def interpolates(self) -> bool:
-        """Whether nodes of a field or a row are not the points, so that derivatives across the points' planes wait for these."""
-        return not all(sums.sizes.collocated for sums in (*self.lattices, *self.rows))
-
     def crossings(self, sums: Sums, rows: bool | int) -> int:
         """Numbers at the nodes' planes, at the points, and on the way between."""
         p, q, derives = sums.sizes.p1d, self.q1d, self.derives(sums)
-        stages = 2 * p * q**2 + (1 + 3 * derives * self.interpolates) * q**3
+        stages = 2 * p * q**2 + (1 + 3 * derives * (not self.collocated)) * q**3
         return stages + (4 if derives else 1) * q**3
