@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import ufl
-from petsc4py import PETSc
 from rich.progress import track
 
 from femgpu import mesh
@@ -124,9 +123,8 @@ def _benches(cells: Sequence[str], problems: Sequence[str], count: float | None)
         for name in problems:
             space = FunctionSpace(dm, "Lagrange", 1, shape=() if name == "poisson" else (dim,))
             u = _rough(Function(space))
-            PETSc.Options().setValue("ex12_petscfe_default_quadrature_order", 0)
             residual = PROBLEMS[name](u, ufl.TestFunction(space), nu) * ufl.dx
-            yield ResidualBench(NonlinearProblem(residual, u, options_prefix="ex12_")), name
+            yield ResidualBench(NonlinearProblem(residual, u, petsc_options={"petscfe_default_quadrature_order": 0})), name
 
 
 def _rough(function: Function) -> Function:

@@ -189,37 +189,36 @@ def _mesh(faces: int) -> PETSc.DMPlex:
     return dm
 
 
-def _times(run: Callable[[], Any]) -> tuple[float, float]:
+def _times(apply: Callable[[], Any]) -> tuple[float, float]:
     """Best and median milliseconds of many calls, on the slowest rank; collective."""
-    run()
+    apply()
     found: list[float] = []
     while sum(found) < _SECONDS or len(found) < _CALLS:
         MPI.COMM_WORLD.Barrier()
         start = time.perf_counter()
-        run()
+        apply()
         found.append(MPI.COMM_WORLD.allreduce(time.perf_counter() - start, MPI.MAX))
     return 1e3 * min(found), 1e3 * float(np.median(found))
 
 
 def _femgpu(dm: PETSc.DMPlex, order: int) -> list[Timing]:
     """One for each schedule; with the launch that sums over cells."""
-    options, timings = PETSc.Options(_PREFIX), []
+    timings = []
     x = coordinates(dm)
     u = Function(FunctionSpace(dm, "Lagrange", 2), "u")
     u.interpolate(x[0] * x[1] - x[2] * x[2])
     v = ufl.TestFunction(u.space)
     residual = ufl.inner(ufl.grad(u), ufl.grad(v)) * ufl.dx - (x[0] + x[1]) * v * ufl.dx
-    options.setValue("petscfe_default_quadrature_order", order)
     for schedule in SCHEDULES:
-        options.setValue("femgpu_schedule", schedule)
-        operator = NonlinearProblem(residual, u, options_prefix=_PREFIX).operator.local
+        options = {"petscfe_default_quadrature_order": order, "femgpu_schedule": schedule}
+        operator = NonlinearProblem(residual, u, petsc_options=options).operator.local
         operator.runtime.write(operator.u, u.local_array())
 
-        def run(operator: Any = operator) -> None:
+        def apply(operator: Any = operator) -> None:
             operator.residual()
             operator.runtime.finish()
 
-        best, median = _times(run)
+        best, median = _times(apply)
         norm = float(np.linalg.norm(operator.runtime.read(operator.out, np.empty(operator.num_local))))
         (application,) = operator.prepare("residual")
         plan, kernel = application.plan, 1e3 * float(application.measure(3, 20, min(0.5, _SECONDS)).min())
@@ -238,20 +237,21 @@ def _petsc(dm: PETSc.DMPlex, order: int, library: CDLL) -> Timing:
         }
     )
     f0, f1, state = (cast(getattr(library, name), c_void_p) for name in ("f0", "f1", "state"))
-    PETSc.Options(_PREFIX).setValue("petscspace_degree", 2)
-    dm = dm.clone()
+    options, dm = PETSc.Options(_PREFIX), dm.clone()
+    options.setValue("petscspace_degree", 2)
     element = PETSc.FE().createDefault(3, 1, True, order, _PREFIX)
+    options.delValue("petscspace_degree")
     dm.setField(0, element)
     dm.createDS()
     call("PetscDSSetResidual", dm.getDS().handle, 0, f0, f1)
     u, out, total = dm.createLocalVec(), dm.createLocalVec(), dm.createGlobalVec()
     call("DMProjectFunctionLocal", dm.handle, 0.0, (c_void_p * 1)(state.value), None, PETSc.InsertMode.INSERT_VALUES, u.handle)
 
-    def run() -> None:
+    def apply() -> None:
         out.zeroEntries()
         call("DMPlexSNESComputeResidualFEM", dm.handle, u.handle, out.handle, None)
 
-    best, median = _times(run)
+    best, median = _times(apply)
     dm.localToGlobal(out, total, addv=True)
     first, last = dm.getHeightStratum(0)
     cells = MPI.COMM_WORLD.allreduce(last - first)
