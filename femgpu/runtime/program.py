@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -36,6 +37,8 @@ _OPTION_BYTES = " ".join(OPTIONS).encode()
 # PoCL has 0.9 MB of declarations parsed with every program, a third of the time of a small one; this is their guard.
 _DECLARED = _OPTION_BYTES + b" -D_OPENCL_H_"
 _BUILTINS = Path(__file__).with_name("builtins.cl")
+# Where compilers find an error, file, line and column, and what they say; PoCL puts the kind in front.
+_PLACE = re.compile(r"(?:error: )?\S*?:(\d+):\d+: (?:error: )?(.*)")
 _MAGIC = b"femgpu-program-2"
 
 
@@ -222,11 +225,20 @@ def _failure(text: str, source: str, name: str, digest: str, dump_folder: str) -
     if why := refusal(pocl_folder()):
         where += f"; PoCL needs its cache, and cannot write there ({why}): make room, or set POCL_CACHE_DIR to another folder"
     text = text.strip()
-    lines = [line for line in text.splitlines() if "error" in line.lower()][:8] or text.splitlines()[:12]
+    written = source.splitlines()
+    lines = [_quoted(line, written) for line in text.splitlines() if "error" in line.lower()][:8] or text.splitlines()[:12]
     return BuildError(
         f"the device's compiler refuses kernel {name}; {where}. If the form has C bodies of yours, "
         "look for them in the function `pointwise`. The compiler says:\n  " + "\n  ".join(lines)
     )
+
+
+def _quoted(line: str, written: list[str]) -> str:
+    """An error with the line of the source that it is about, in place of the compiler's name for the file."""
+    found = _PLACE.match(line)
+    if found is None or not 0 < int(found[1]) <= len(written):
+        return line
+    return f"line {found[1]}: error: {found[2]}: {written[int(found[1]) - 1].strip()}"
 
 
 def _load(path: Path, digest: str) -> bytes | None:
