@@ -250,16 +250,21 @@ def _value(option: Option, name: str, database: PETSc.Options) -> Any:
             raise OptionError(f"-{name} {value}: expected an integer of at most {option.maximum}")
         return value
     choice, colon, given = text.partition(":")
-    if option.choices and (choice not in option.choices or (colon and not _are_parameters(option, choice, given))):
+    if option.choices and choice not in option.choices:
         raise OptionError(f"-{name} {text!r}: expected one of {', '.join(option.legal)}")
+    if option.choices and colon:
+        _check_parameters(f"-{name} {text!r}", dict(option.parameters).get(choice, ()), choice, given)
     return text
 
 
-def _are_parameters(option: Option, choice: str, given: str) -> bool:
-    """Whether what follows a choice sets parameters that it has to integers from 1 to `_MOST`."""
-    names = dict(option.parameters).get(choice, ())
-    pairs = [pair.partition("=") for pair in given.split(",")]
-    return all(name in names and value.isdecimal() and 0 < int(value) <= _MOST for name, _, value in pairs)
+def _check_parameters(what: str, names: tuple[str, ...], choice: str, given: str) -> None:
+    """Refuses what follows a choice but parameters that it has, set to integers from 1 to `_MOST`."""
+    for name, _, value in (pair.partition("=") for pair in given.split(",")):
+        if name not in names:
+            legal = f"{choice}[:{','.join(f'{known}=N' for known in names)}]" if names else f"{choice} alone"
+            raise OptionError(f"{what}: {choice} has no parameter {name!r}; expected {legal}")
+        if not (value.isdecimal() and 0 < int(value) <= _MOST):
+            raise OptionError(f"{what}: {name}={value}: expected an integer from 1 to {_MOST}")
 
 
 def _refuse_unknown(database: PETSc.Options, prefix: str) -> None:
