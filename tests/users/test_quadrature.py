@@ -146,7 +146,7 @@ def test_polynomials_are_exact_and_nothing_is_said(plane):
         assert degree_of(integrand * dx) == (expected, [], 0), integrand
 
 
-def test_what_is_no_polynomial_is_capped_by_the_highest_degree_with_a_warning(plane):
+def test_what_is_no_polynomial_is_capped_by_the_highest_degree_and_noted(plane):
     (flat, one, two, three), v, x = plane
     for integrand, expected, estimate in [
         (sin(three) ** 3 * v, 8, 15),

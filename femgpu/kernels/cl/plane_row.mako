@@ -2,10 +2,10 @@
 ## round from that along the row, which leaves its sign.
 % if plan.measures:
 <% columns = ("xt", "xrt", "across", "across_r"); cyclic = plan.axes[2] == (plan.axes[0] + 1) % 3 %>\
-      real along[DIM], across[DIM], across_r[DIM], r_det[3];
+      real along[DIM], across[DIM], across_r[DIM], det_along[3];
       SHORT for (int d = 0; d < DIM; ++d) {
         const real t = LINE_X[k];
         along[d] = xr[d] + t * xrt[d], across[d] = y0[d] + t * yt[d], across_r[d] = yr[d] + t * yrt[d];
       }
-      measure_along(along, ${", ".join(columns if cyclic else columns[2:] + columns[:2])}, r_det);
+      measure_along(along, ${", ".join(columns if cyclic else columns[2:] + columns[:2])}, det_along);
 % endif

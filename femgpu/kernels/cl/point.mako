@@ -1,4 +1,4 @@
-## One point q of a cell: values and derivatives there, the pointwise function, what the rows get of it; not those of a diagonal.
+## One point q of a cell: values and derivatives there, the pointwise function, what the rows get of it; of a diagonal only by 1D matrices.
     // tabulate
 <%include file="point_geometry.mako"/>
 <%include file="point_values.mako"/>

@@ -6,7 +6,7 @@
     for (int i = 0; i < DIM * DIM; ++i) ${J_inv}[i] = ${plan.word(geometry, "q * (DIM * DIM + 1) + i")};
     ${det_J} = ${plan.word(geometry, "q * (DIM * DIM + 1) + DIM * DIM")};
 % elif plan.measures:
-    ${det_J} = r_det[0] + here * (r_det[1] + here * r_det[2]);
+    ${det_J} = det_along[0] + here * (det_along[1] + here * det_along[2]);
 % elif plan.adjugates:
     // J_inv times det_J stands in place of J_inv: derivatives are divided, and in fluxes det_J cancels.
     ${det_J} = rebuild_adjugate(${side.name("NUM_COORD_BASIS")}, TABLE_D(${side.coord_table}, q), ${side.name("r_x_e")}, ${J_inv});
