@@ -22,6 +22,7 @@ from femgpu.operators.term import FieldData
 from femgpu.operators.ways import choose_plan
 from femgpu.operators.work import make_work
 from femgpu.options import Settings
+from femgpu.runtime.guards import poison
 from femgpu.runtime.rates import REPETITIONS, SECONDS, WARMUPS, peak_bandwidth
 from femgpu.solver import NonlinearProblem
 from femgpu.spaces import Field
@@ -158,7 +159,7 @@ class ResidualBench:
         assert out.layout is not None
         size = out.layout.size(self.term.num_cells, out.words)
         result = self._upload(("out", size, scalar), lambda: np.empty(size, scalar))
-        self.runtime.zero(result, size * np.dtype(scalar).itemsize)
+        poison(self.runtime.queue, result, size * np.dtype(scalar).itemsize)
         times = self._application(plan, buffers | {out.role: result}).measure(WARMUPS, REPETITIONS, seconds)
         return times, self._check(result, out, plan)
 
