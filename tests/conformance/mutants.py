@@ -107,8 +107,8 @@ def of_operators(plant, **sample):
     return Mutant(plant, operators, OPERATOR | sample)
 
 
-def of_grids(plant, schedule, name="bp3"):
-    return Mutant(plant, grids, dict(name=name, degree=2, schedule=schedule))
+def of_grids(plant, schedule, name="bp3", limits="device"):
+    return Mutant(plant, grids, dict(name=name, degree=2, schedule=schedule, limits=limits))
 
 
 def no_zeroing(setattr):
@@ -340,6 +340,9 @@ MUTANTS = {
         text("measure_along(along, across, across_r, xt, xrt", "measure_along(along, xt, xrt, across, across_r"),
         "sumfact:slices=3",
         "bp1",
+    ),
+    "neighbouring items are all of a cell": of_grids(
+        text("(int)get_local_id(0) % CELLS;", "(int)get_local_id(0) / ITEMS;"), "sumfact:slices=8", "bp5", "unrolled"
     ),
     "a slice forgets what comes along its rows": of_grids(text("at[r * 1] = back[r];", "at[r * 1] = 0;"), "sumfact:slices=3"),
     "fluxes are not divided by the determinant": of_grids(text("TABLE_W(q) * inverse_det,", "TABLE_W(q),"), "sumfact:pencils=3"),

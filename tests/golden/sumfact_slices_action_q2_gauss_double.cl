@@ -201,13 +201,13 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define CELLS 8
 #define N 4
 #define ROW 4
-#define PLANE 20
-#define SLAB 80
+#define PLANE 17
+#define SLAB 68
 #define POINTS_UNROLL
 // Schedule sumfact on hexahedra, ITEMS work-items for each of the CELLS cells of a work-group. An item has a plane across the second axis
 // at the points and one across the third at the nodes, where it takes what the second direction is to give, too. Planes stand in local
 // memory, but for a row or a line at a time: loops over rows and lines stay loops, which saves registers and instructions.
-// Index space: local id = (cell, item). Past the last cell of the launch items repeat it and write nothing.
+// Index space: local id = (cell, item) or (item, cell). Past the last cell of the launch items repeat it and write nothing.
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
 #define SHORT _Pragma("unroll")
@@ -305,9 +305,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void action(const int first, const int count, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out, __global double *restrict d_dots, __global const uchar *restrict d_stores) {
   const int item = (int)get_local_id(0) % ITEMS, own = (int)get_local_id(0) / ITEMS;
   const int past = (int)get_group_id(0) * CELLS + own, cell = first + min(past, count - 1);
-  __local real s_slots[1928]; // 15424 bytes
+  __local real s_slots[1640]; // 13120 bytes
   __local real s_x[192]; // 1536 bytes
-  __local real *l_slots = s_slots + own * 241;
+  __local real *l_slots = s_slots + own * 205;
   __local real *l_x = s_x + own * 24;
   __local accum *l_fields = l_slots, *l_rows = l_slots;
 

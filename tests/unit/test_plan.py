@@ -82,9 +82,14 @@ def test_barriers_and_local_memory_of_sum_factorisation():
     (default, *_) = schedule_named("sumfact").plans(pencils.work, gpu, Wish())
     assert type(default) is SumfactPencilPlan and (default.items, default.cells) == (16, 2)
     # As many items of a warp as possible have something to do, but a warp less is worth some idle items; groups fill the registers.
-    for q1d, cells in ((6, 5), (7, 3), (8, 1), (9, 1)):
+    for q1d, cells in ((7, 3), (8, 1), (9, 1)):
         (default, *_) = schedule_named("sumfact").plans(sumfact(3, q1d, q1d).work, gpu, Wish())
         assert type(default) is SumfactPencilPlan and (default.items, default.cells) == (q1d**2, cells)
+    # A warp of slices, whose lattices are little larger than their numbers.
+    for q1d, p1d, cells in ((6, 6, 5), (6, 5, 5), (7, 6, 4)):
+        (default, *_) = schedule_named("sumfact").plans(sumfact(3, q1d, p1d).work, gpu, Wish())
+        assert type(default) is SumfactSlicePlan and (default.items, default.cells) == (q1d, cells)
+        assert default.cells_first and 3 * q1d**3 <= default.strides[-1] <= 1.1 * 3 * q1d**3
     planes = SumfactPlanePlan(sumfact(3, 4, 3).work, derivatives=2)
     assert planes.axes == (1, 2, 0) and planes.monomial(0, 2) == "map[3]"
     assert planes.node(3) == "(l % 3) * 3 + (l / 3) * 9 + (item) * 1"

@@ -4,7 +4,7 @@
 // Schedule sumfact on hexahedra, ITEMS work-items for each of the CELLS cells of a work-group. An item has a plane across the second axis
 // at the points and one across the third at the nodes, where it takes what the second direction is to give, too. Planes stand in local
 // memory, but for a row or a line at a time: loops over rows and lines stay loops, which saves registers and instructions.
-// Index space: local id = (cell, item). Past the last cell of the launch items repeat it and write nothing.
+// Index space: local id = (cell, item) or (item, cell). Past the last cell of the launch items repeat it and write nothing.
 <%
 q = plan.q1d
 fields = [(sums, field) for sums, field in zip(plan.lattices, work.fields) if sums.orders]
@@ -23,7 +23,11 @@ derived, derived_rows = ([sums for sums in group if plan.derives(sums)] for grou
 #define TABLE_W(q) (LINE_W[i] * row_weight)
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
+% if plan.cells_first:
+  const int item = (int)get_local_id(0) / CELLS, own = (int)get_local_id(0) % CELLS;
+% else:
   const int item = (int)get_local_id(0) % ITEMS, own = (int)get_local_id(0) / ITEMS;
+% endif
   const int past = (int)get_group_id(0) * CELLS + own, cell = first + min(past, count - 1);
 % for array in step.local:
   __local ${array.ctype} ${array.name}[${array.words}]; // ${plan.itemsize(array.ctype) * array.words} bytes

@@ -97,9 +97,9 @@ class Sumfact:
             # What is asked for first, which may not serve; then a cell for each item, which always does.
             kinds = [*given, "alone"]
         elif limits.unroll and not SumfactPlan.wished(work, limits, wish).fits_registers:
-            planes = SumfactPlanePlan.wished(work, limits, wish, derivatives=2)
-            first = ["planes", "pencils"] if planes.beats_pencils else ["pencils", "planes"]
-            kinds = [*first, "slices", "group", "alone"]
+            others = {"planes": SumfactPlanePlan, "slices": SumfactSlicePlan}
+            first = [name for name, kind in others.items() if kind.wished(work, limits, wish, derivatives=2).beats_pencils]
+            kinds = [*first, "pencils", *others, "group", "alone"]
         for kind in dict.fromkeys(kinds):
             if kind in _SHARES:
                 yield from self._of_shares(_SHARES[kind], kind, work, limits, wish)

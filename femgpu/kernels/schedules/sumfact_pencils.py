@@ -127,7 +127,7 @@ class SumfactPencilPlan(SumfactPlan):
         width, dim = self.width, self.work.dim
         if not self.unroll:
             return (*(width**axis for axis in range(1, dim)), self.num_lattices * width**dim)
-        return lattice_strides(width, dim, self.cells, self.num_lattices, self.shared_axes, self.itemsize("real"))
+        return lattice_strides(width, dim, self.cells, self.num_lattices, self.shared_axes, self.itemsize("real"))[0]
 
     @property
     def slab(self) -> int:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from femgpu.kernels.banks import lattice_strides
 from femgpu.kernels.schedules.sumfact_item import Sums
 from femgpu.kernels.schedules.sumfact_planes import SumfactPlanePlan
 from femgpu.kernels.step import Step
 
 # Numbers at the points of a row that a GPU's registers hold, beside what belongs to one point.
 _REGISTER_WORDS = 64
+# Numbers between lattices as a share of theirs.
+_SPARE = 0.1
+# Points per direction with which an H200 takes less time for a scalar field than with pencils: where the points are the nodes, and
+# where not. Planes take less still where registers hold them.
+_WIDTHS = ((6,), (6, 7))
 # Points per direction up to which lines are multiplied by whole 1D matrices: parts of theirs take as many operations.
 _WHOLE = 5
 
@@ -40,9 +46,33 @@ class SumfactSlicePlan(SumfactPlanePlan):
         return words <= _REGISTER_WORDS and (not self.unroll or self.q1d * self.work.pointwise_size <= self.unroll)
 
     @property
+    def beats_pencils(self) -> bool:
+        """Whether it should take less time than pencils, as far as that was measured."""
+        scalar = max(sum(sums.sizes.num_comp for sums in group) for group in (self.lattices, self.rows)) == 1
+        return scalar and self.q1d in _WIDTHS[not self.collocated]
+
+    @property
     def splits(self) -> bool:
         """As pencils do where that takes fewer operations."""
         return self.q1d > _WHOLE and self.symmetric
+
+    @property
+    def lattice(self) -> tuple[tuple[int, ...], bool]:
+        """Strides, in little more than lattices take since local memory bounds how many cells there are at once; `cells_first`."""
+        if not self.unroll:
+            return super().strides, False
+        lattices = self.num_lattices, self.shared_axes, self.itemsize("real")
+        return lattice_strides(self.width, self.work.dim, self.cells, *lattices, orders=(False, True), spare=_SPARE)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Numbers between rows of a lattice, between planes, and between cells."""
+        return self.lattice[0]
+
+    @property
+    def cells_first(self) -> bool:
+        """Whether neighbouring items are those of other cells."""
+        return self.lattice[1]
 
     @property
     def turns(self) -> bool:
