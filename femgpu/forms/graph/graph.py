@@ -41,15 +41,13 @@ class Graph:
 
     def live(self, roots: Iterable[int], available: Iterable[int] = ()) -> list[int]:
         """The nodes that must be computed for the roots if some are available, operands before what uses them."""
-        seen = set(available)
-        found = []
-        todo = list(roots)
+        available, operands = set(available), self.operands
+        found, todo = set[int](), list(roots)
         while todo:
             node = todo.pop()
-            if node not in seen:
-                seen.add(node)
-                found.append(node)
-                todo.extend(self.operands(node))
+            if node not in found and node not in available:
+                found.add(node)
+                todo += operands(node)
         return sorted(found)
 
     def flops(self, roots: Iterable[int]) -> int:

@@ -63,9 +63,8 @@ class SharedGraph(Graph):
         known = self._number.get(key)
         if known is not None:
             return known
-        residue = self._residue(key)
+        residue, poles = self._residue(key), self._poles_of(key)
         if key[0] not in (CONSTANT, INPUT):
-            poles = self._poles_of(key)
             equal = self._find(residue, poles)
             if equal is None and key[0] != "neg":
                 opposite = self._find(-residue % PRIME, poles)
@@ -73,11 +72,10 @@ class SharedGraph(Graph):
             if equal is not None:
                 self._number[key] = equal
                 return equal
-        return self._append(key, residue)
+        return self._append(key, residue, poles)
 
-    def _append(self, key: tuple[Any, ...], residue: int) -> int:
+    def _append(self, key: tuple[Any, ...], residue: int, poles: int) -> int:
         node = super()._make(*key)
-        poles = self._poles_of(key)
         if key[0] in _PARTIAL:
             poles |= 1 << self._num_poles
             self._num_poles += 1

@@ -20,7 +20,7 @@ def join(*levels: int) -> int:
     bits = UNIFORM
     for level in levels:
         bits |= level
-    return min(bits, DIRECTION)
+    return bits if bits < DIRECTION else DIRECTION
 
 
 @dataclass(frozen=True)

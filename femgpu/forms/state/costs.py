@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from femgpu.forms.graph.arrays import DIRECTION_ARRAYS
@@ -28,7 +28,6 @@ class Costs:
     Attributes:
         levels: says what is constant on a cell.
         num_qpts: points of a cell.
-        price: of loading a scalar.
         interpolation: of having a field.
         gather: of having the coefficients of a component, ("u", 1) say, which `u`, `u_x` and `u_xx` share.
         effort: of the operations that do not cost what they count.
@@ -36,7 +35,6 @@ class Costs:
 
     levels: Levels
     num_qpts: int
-    price: float
     interpolation: FieldCost
     gather: FieldCost
     effort: Mapping[str, float]
@@ -46,9 +44,9 @@ class Costs:
         kind = graph.nodes[node][0]
         return 0.0 if kind in (CONSTANT, INPUT) else self.effort.get(kind, OPERATIONS[kind].flops) / self.points(level)
 
-    def loading(self, level: int) -> float:
+    def loading(self, price: float, level: int) -> float:
         """The cost of loading a scalar that is stored."""
-        return self.price / self.points(level)
+        return price / self.points(level)
 
     def having(self, field: Field) -> float:
         """The cost of having a field, its coefficients given."""
@@ -58,9 +56,9 @@ class Costs:
         """How many points share a value."""
         return self.num_qpts if level == CELL else 1
 
-    def total(self, graph: Graph, roots: Iterable[int], stored: Iterable[int] = ()) -> float:
-        """The cost of nodes from fields of the state and from stored values, without loading these."""
-        nodes, level = graph.live(roots, stored), self.levels.of_nodes(graph)
+    def total(self, graph: Graph, level: Sequence[int], roots: Iterable[int], stored: Iterable[int] = ()) -> float:
+        """The cost of nodes from fields of the state and from stored values, without loading these; levels of all nodes given."""
+        nodes = graph.live(roots, stored)
         inputs = [self.levels.field(*graph.nodes[node][1:]) for node in nodes if graph.nodes[node][0] == INPUT]
         fields = [field for field in dict.fromkeys(inputs) if field[0] not in _FREE]
         sources = dict.fromkeys(map(coefficients, fields))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 
 from femgpu.forms.graph.identities import SharedGraph
@@ -20,6 +19,7 @@ class Products:
     def __init__(self, graph: SharedGraph) -> None:
         self.graph = graph
         self._known: dict[int, tuple[int, ...]] = {}
+        self._made: dict[tuple[int, ...], int] = {}
 
     def factors(self, node: int) -> tuple[int, ...]:
         """The factors of a node, in increasing order, constants among them; a node that is no product is its only one."""
@@ -37,17 +37,21 @@ class Products:
 
     def common(self, nodes: Iterable[int]) -> list[int]:
         """The factors that all nodes have."""
-        shared = reduce(Counter.__and__, (Counter(self.factors(node)) for node in nodes))
-        return sorted(shared.elements())
+        return list(reduce(_shared, map(self.factors, nodes)))
 
     def product(self, factors: Iterable[int]) -> int:
-        """The product of nodes; those that are constant on a cell are multiplied first."""
-        graph, factors = self.graph, list(factors)
-        if all(graph.level[factor] != CELL for factor in factors):
-            return reduce(graph.mul, factors, graph.one)
-        first = [factor for factor in factors if graph.level[factor] in (UNIFORM, CELL)]
-        rest = [factor for factor in factors if graph.level[factor] not in (UNIFORM, CELL)]
-        return graph.mul(reduce(graph.mul, first, graph.one), reduce(graph.mul, rest, graph.one))
+        """The product of nodes that are no products; those that are constant on a cell are multiplied first."""
+        factors = tuple(factors)
+        found = self._made.get(factors)
+        if found is None:
+            level = self.graph.level
+            first, rest = factors, list[int]()
+            if any(level[factor] == CELL for factor in factors):
+                first = [factor for factor in factors if level[factor] in (UNIFORM, CELL)]
+                rest = [factor for factor in factors if level[factor] not in (UNIFORM, CELL)]
+            found = self.graph.mul(self._chain(first), self._chain(rest)) if rest else self._chain(first)
+            self._made[factors] = found
+        return found
 
     def mul(self, a: int, b: int) -> int:
         """The product a b; factors that are constant on a cell are multiplied first."""
@@ -57,7 +61,10 @@ class Products:
 
     def without(self, node: int, factors: Iterable[int]) -> int:
         """A product without some of its factors."""
-        return self.product((Counter(self.factors(node)) - Counter(factors)).elements())
+        rest = list(self.factors(node))
+        for factor in factors:
+            rest.remove(factor)
+        return self.product(rest)
 
     def add(self, a: int, b: int) -> int:
         """The sum a + b with the factors that both have outside."""
@@ -65,3 +72,16 @@ class Products:
         if not common:
             return self.graph.add(a, b)
         return self.mul(self.product(common), self.graph.add(self.without(a, common), self.without(b, common)))
+
+    def _chain(self, factors: Sequence[int]) -> int:
+        return reduce(self.graph.mul, factors) if factors else self.graph.one
+
+
+def _shared(a: Iterable[int], b: Iterable[int]) -> list[int]:
+    """The entries of a that b has, too, each as often as in both."""
+    rest, found = list(b), list[int]()
+    for entry in a:
+        if entry in rest:
+            rest.remove(entry)
+            found.append(entry)
+    return found

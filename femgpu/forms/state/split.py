@@ -8,8 +8,9 @@ action in several ways (`regroup`), cut each of them, take the cheapest, print b
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from femgpu.errors import FormError
 from femgpu.forms.graph.copying import copy_nodes
@@ -97,19 +98,15 @@ def split_states(
         return []
     levels = Levels(given.locate, given.shapes["f1"][-1], frozenset(on_cells if num_qpts > 1 else ()))
     graph = SharedGraph(levels)
+    costs = Costs(levels, num_qpts, input_costs, gather_costs, effort)
     given_roots = [node for _, _, node in given.roots]
     copies = copy_nodes(given.graph, given_roots, graph, {})
     roots = [copies[root] for root in given_roots]
     texts = [_Text("as given", graph, roots), *(_Text(*found) for found in regroupings(graph, roots, num_qpts))]
-    models = {price: _Model(Costs(levels, num_qpts, price, input_costs, gather_costs, effort)) for price in sorted(set(prices))}
-    ways: dict[float, list[_Way]] = {price: [] for price in models}
-    for text in texts:
-        stores = True
-        for price, model in models.items():
-            ways[price].append(model.cut(text, stores))
-            # What does not pay at a price does not pay at a higher one.
-            stores = bool(ways[price][-1].stored)
-    splits = {price: model.split(action, given, min(ways[price], key=lambda way: way.cost)) for price, model in models.items()}
+    increasing = sorted(set(prices))
+    ways = zip(*(_ways(text, costs, increasing) for text in texts), strict=True)
+    cheapest = [min(of_price, key=lambda way: way.cost) for of_price in ways]
+    splits = dict(zip(increasing, _splits(action, given, costs, cheapest), strict=True))
     return [splits[price] for price in prices]
 
 
@@ -121,13 +118,25 @@ class _Text:
     graph: SharedGraph
     roots: list[int]
 
+    @cached_property
+    def wanted(self) -> list[int]:
+        """The nodes without the direction that outputs and nodes with it need there."""
+        level, live = self.graph.level, self.graph.live(self.roots)
+        used = {operand for node in live if level[node] == DIRECTION for operand in self.graph.operands(node)}.union(self.roots)
+        return [node for node in live if level[node] < DIRECTION and node in used]
+
+    @cached_property
+    def candidates(self) -> list[int]:
+        """The nodes that these are computed from, themselves included."""
+        return self.graph.live(self.wanted)
+
 
 @dataclass(frozen=True)
 class _Way:
     """One way of writing the action, the values that are stored then, and what that costs."""
 
     text: _Text
-    stored: list[int]
+    stored: tuple[int, ...]
     cost: float
 
     @property
@@ -146,62 +155,80 @@ class _Way:
         return sum(place[0] == array for place in self.places.values())
 
 
-@dataclass(frozen=True)
-class _Model:
-    """What is stored under a model of the costs."""
+def _ways(text: _Text, costs: Costs, prices: Sequence[float]) -> list[_Way]:
+    """The values to store for each of some increasing prices."""
+    level, ways = text.graph.level, list[_Way]()
+    cut, stored, computing = _network(text, costs), None, 0.0
+    for price in prices:
+        # What does not pay at a price does not pay at a higher one.
+        before, stored = stored, () if stored == () or math.isinf(price) else _cheapest(text, costs, price, cut)
+        if stored != before:
+            computing = costs.total(text.graph, level, text.roots, stored)
+        ways.append(_Way(text, stored, computing + sum(costs.loading(price, level[node]) for node in stored)))
+    return ways
 
-    costs: Costs
 
-    def cut(self, text: _Text, stores: bool) -> _Way:
-        """Finds the values to store, if there may be some."""
-        graph, roots = text.graph, text.roots
-        live = graph.live(roots)
-        used = {operand for node in live if graph.level[node] == DIRECTION for operand in graph.operands(node)}
-        wanted = [node for node in live if graph.level[node] < DIRECTION and (node in used or node in roots)]
-        stored = self._cheapest(graph, wanted) if stores and math.isfinite(self.costs.price) else []
-        loading = sum(self.costs.loading(graph.level[node]) for node in stored)
-        return _Way(text, stored, self.costs.total(graph, roots, stored) + loading)
+def _network(text: _Text, costs: Costs) -> Cut:
+    """The network whose minimum cut says which values to store, without the prices of loading.
 
-    def split(self, action: Pointwise, given: Evaluation, way: _Way) -> StateSplit:
-        """Prints both parts."""
-        plain, dim = replace(self.costs, effort={}), self.costs.levels.dim
-        given_roots = [node for _, _, node in given.roots]
-        before = plain.total(given.graph, given_roots)
-        if way.cost >= self.costs.total(given.graph, given_roots):
-            return StateSplit(None, action, 0, 0, "as given", before, before)
-        graph, text, places = Graph(), way.text, way.places
-        loaded = {node: _loaded(text.graph, node, graph, place) for node, place in places.items()}
-        copies = copy_nodes(text.graph, text.roots, graph, loaded)
-        roots = tuple((name, index, copies[root]) for (name, index, _), root in zip(given.roots, text.roots, strict=True))
-        new = pointwise(action.kind, replace(given, graph=graph, roots=roots), dim, action.reference)
-        state = _state(way, given, dim, action.reference) if places else None
-        after = plain.total(graph, [node for _, _, node in roots])
-        return StateSplit(state, new, way.count("s"), way.count("c"), text.name, before, after)
+    Every value is computed in the action, which costs its operation and needs its operands there, or is loaded at
+    the price. Inputs need their field, which comes at its cost, and a field needs its coefficients.
+    """
+    cut, graph = Cut(), text.graph
+    for node in text.candidates:
+        level = graph.level[node]
+        cut.edge(SOURCE, ("computed", node), costs.node(graph, node, level))
+        if level not in _ARRAYS:
+            cut.edge(("computed", node), ("there", node), math.inf)
+        for operand in graph.operands(node):
+            cut.edge(("there", operand), ("computed", node), math.inf)
+        if level in _ARRAYS and graph.nodes[node][0] == INPUT:
+            field = costs.levels.field(*graph.nodes[node][1:])
+            cut.edge(("field", field), ("computed", node), math.inf)
+            cut.edge(SOURCE, ("field", field), costs.having(field))
+            cut.edge(("gather", coefficients(field)), ("field", field), math.inf)
+            cut.edge(SOURCE, ("gather", coefficients(field)), costs.gather(coefficients(field)))
+    for node in text.wanted:
+        cut.edge(("there", node), SINK, math.inf)
+    return cut
 
-    def _cheapest(self, graph: SharedGraph, wanted: list[int]) -> list[int]:
-        """The values to store, by a minimum cut.
 
-        Every value is computed in the action, which costs its operation and needs its operands there, or is loaded at
-        the price. Inputs need their field, which comes at its cost, and a field needs its coefficients.
-        """
-        cut = Cut()
-        costs = self.costs
-        for node in graph.live(wanted):
-            level = graph.level[node]
-            cut.edge(SOURCE, ("computed", node), costs.node(graph, node, level))
-            cut.edge(("computed", node), ("there", node), max(costs.loading(level), 1e-3) if level in _ARRAYS else math.inf)
-            for operand in graph.operands(node):
-                cut.edge(("there", operand), ("computed", node), math.inf)
-            if level in _ARRAYS and graph.nodes[node][0] == INPUT:
-                field = costs.levels.field(*graph.nodes[node][1:])
-                cut.edge(("field", field), ("computed", node), math.inf)
-                cut.edge(SOURCE, ("field", field), costs.having(field))
-                cut.edge(("gather", coefficients(field)), ("field", field), math.inf)
-                cut.edge(SOURCE, ("gather", coefficients(field)), costs.gather(coefficients(field)))
-        for node in wanted:
-            cut.edge(("there", node), SINK, math.inf)
-        absent = cut.source_side()
-        return [node for node in graph.live(wanted) if ("computed", node) in absent and ("there", node) not in absent]
+def _cheapest(text: _Text, costs: Costs, price: float, cut: Cut) -> tuple[int, ...]:
+    """The values to store at a price, no lower than those before it, by a minimum cut of the network."""
+    level = text.graph.level
+    for node in text.candidates:
+        if level[node] in _ARRAYS:
+            cut.edge(("computed", node), ("there", node), max(costs.loading(price, level[node]), 1e-3))
+    absent = cut.source_side()
+    return tuple(node for node in text.candidates if ("computed", node) in absent and ("there", node) not in absent)
+
+
+def _splits(action: Pointwise, given: Evaluation, costs: Costs, ways: Iterable[_Way]) -> list[StateSplit]:
+    """Prints both parts of each way; the action as given is the split where a way costs no less."""
+    level, roots = costs.levels.of_nodes(given.graph), [node for _, _, node in given.roots]
+    limit, before = (some.total(given.graph, level, roots) for some in (costs, replace(costs, effort={})))
+    unsplit = StateSplit(None, action, 0, 0, "as given", before, before)
+    printed: dict[tuple[str, tuple[int, ...]], StateSplit] = {}
+    splits = []
+    for way in ways:
+        key = way.text.name, way.stored
+        if way.cost < limit and key not in printed:
+            printed[key] = _print(action, given, costs, way, before)
+        splits.append(printed[key] if way.cost < limit else unsplit)
+    return splits
+
+
+def _print(action: Pointwise, given: Evaluation, costs: Costs, way: _Way, before: float) -> StateSplit:
+    """Prints both parts."""
+    graph, text, places = Graph(), way.text, way.places
+    levels, dim = costs.levels, costs.levels.dim
+    loaded = {node: _loaded(text.graph, node, graph, place) for node, place in places.items()}
+    copies = copy_nodes(text.graph, text.roots, graph, loaded)
+    roots = tuple((name, index, copies[root]) for (name, index, _), root in zip(given.roots, text.roots, strict=True))
+    new = pointwise(action.kind, replace(given, graph=graph, roots=roots), dim, action.reference)
+    state = _state(way, given, dim, action.reference) if places else None
+    after = replace(costs, effort={}).total(graph, levels.of_nodes(graph), [node for _, _, node in roots])
+    return StateSplit(state, new, way.count("s"), way.count("c"), text.name, before, after)
 
 
 def _state(way: _Way, given: Evaluation, dim: int, reference: bool) -> Pointwise:
