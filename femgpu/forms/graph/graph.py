@@ -28,11 +28,11 @@ class Graph:
     def __init__(self) -> None:
         self.nodes: list[tuple[Any, ...]] = []
         self._number: dict[tuple[Any, ...], int] = {}
+        self._operands: list[tuple[int, ...]] = []
 
     def operands(self, node: int) -> tuple[int, ...]:
         """The nodes that a node is computed from."""
-        entry = self.nodes[node]
-        return () if entry[0] in (CONSTANT, INPUT) else entry[1:]
+        return self._operands[node]
 
     def value(self, node: int) -> float | None:
         """The value of a constant node, None for any other node."""
@@ -41,13 +41,11 @@ class Graph:
 
     def live(self, roots: Iterable[int], available: Iterable[int] = ()) -> list[int]:
         """The nodes that must be computed for the roots if some are available, operands before what uses them."""
-        available, operands = set(available), self.operands
-        found, todo = set[int](), list(roots)
-        while todo:
-            node = todo.pop()
-            if node not in found and node not in available:
-                found.add(node)
-                todo += operands(node)
+        operands, available = self._operands, set(available)
+        found, new = set[int](), set(roots) - available
+        while new:
+            found |= new
+            new = {operand for node in new for operand in operands[node]} - found - available
         return sorted(found)
 
     def flops(self, roots: Iterable[int]) -> int:
@@ -185,9 +183,12 @@ class Graph:
 
     def _make(self, *key: Any) -> int:
         node = self._number.get(key)
-        if node is None:
-            node = self._number[key] = len(self.nodes)
-            self.nodes.append(key)
+        return self._append(key) if node is None else node
+
+    def _append(self, key: tuple[Any, ...]) -> int:
+        node = self._number[key] = len(self.nodes)
+        self.nodes.append(key)
+        self._operands.append(() if key[0] in (CONSTANT, INPUT) else key[1:])
         return node
 
     def _is(self, node: int, kind: str) -> bool:

@@ -9,6 +9,7 @@ found equal however they were computed, and sums that cancel are found to vanish
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from hashlib import blake2b
 from typing import Any
@@ -34,6 +35,7 @@ class SharedGraph(Graph):
 
     Attributes:
         residue: value of each node modulo PRIME.
+        weight_class: a number that is the same for nodes which are equal up to sign; 1 for the constants 1 and -1.
         level: what each node depends on at most, see `levels`.
     """
 
@@ -41,15 +43,12 @@ class SharedGraph(Graph):
         super().__init__()
         self.levels = levels
         self.residue: list[int] = []
+        self.weight_class: list[int] = []
         self.level: list[int] = []
         self._poles: list[int] = []  # one bit for each partial operation that a node's value always goes through
         self._num_poles = 0
         self._equal: dict[int, int] = {}
         self.zero, self.one = self.constant(0.0), self.constant(1.0)
-
-    def weight_class(self, node: int) -> int:
-        """A number that is the same for nodes which are equal up to sign; 1 for the constants 1 and -1."""
-        return min(self.residue[node], PRIME - self.residue[node])
 
     def safest(self, node: int) -> int:
         """An equal node that goes through as few partial operations as is known by now."""
@@ -63,23 +62,28 @@ class SharedGraph(Graph):
         known = self._number.get(key)
         if known is not None:
             return known
-        residue, poles = self._residue(key), self._poles_of(key)
-        if key[0] not in (CONSTANT, INPUT):
-            equal = self._find(residue, poles)
-            if equal is None and key[0] != "neg":
-                opposite = self._find(-residue % PRIME, poles)
-                equal = None if opposite is None else self._make("neg", opposite)
-            if equal is not None:
-                self._number[key] = equal
-                return equal
-        return self._append(key, residue, poles)
+        kind, *operands = key
+        if kind == CONSTANT:
+            return self._append_value(key, _residue_of(operands[0]), 0)
+        if kind == INPUT:
+            return self._append_value(key, _hash(self.levels.locate(*operands)), 0)
+        residue, poles = self._residue(kind, operands), self._poles_of(kind, operands)
+        equal = self._find(residue, poles)
+        if equal is None and kind != "neg":
+            opposite = self._find(-residue % PRIME, poles)
+            equal = None if opposite is None else self._make("neg", opposite)
+        if equal is None:
+            return self._append_value(key, residue, poles)
+        self._number[key] = equal
+        return equal
 
-    def _append(self, key: tuple[Any, ...], residue: int, poles: int) -> int:
-        node = super()._make(*key)
+    def _append_value(self, key: tuple[Any, ...], residue: int, poles: int) -> int:
+        node = self._append(key)
         if key[0] in _PARTIAL:
             poles |= 1 << self._num_poles
             self._num_poles += 1
         self.residue.append(residue)
+        self.weight_class.append(min(residue, PRIME - residue))
         self._poles.append(poles)
         self.level.append(self.levels.of(key, self.level))
         before = self._equal.get(residue)
@@ -91,19 +95,14 @@ class SharedGraph(Graph):
         node = self._equal.get(residue)
         return None if node is None or self._poles[node] & ~poles else node
 
-    def _residue(self, key: tuple[Any, ...]) -> int:
-        kind, *rest = key
-        if kind == CONSTANT:
-            return _residue_of(rest[0])
-        if kind == INPUT:
-            return _hash(self.levels.locate(*rest))
-        values = [self.residue[operand] for operand in rest]
+    def _residue(self, kind: str, operands: Sequence[int]) -> int:
+        values = [self.residue[operand] for operand in operands]
+        if kind == "*":
+            return values[0] * values[1] % PRIME
         if kind == "+":
             return (values[0] + values[1]) % PRIME
         if kind == "-":
             return (values[0] - values[1]) % PRIME
-        if kind == "*":
-            return values[0] * values[1] % PRIME
         if kind == "neg":
             return -values[0] % PRIME
         if kind == "?":
@@ -112,12 +111,10 @@ class SharedGraph(Graph):
             return pow(values[0], -1, PRIME)
         return _hash((kind, *values))
 
-    def _poles_of(self, key: tuple[Any, ...]) -> int:
+    def _poles_of(self, kind: str, operands: Sequence[int]) -> int:
         """Partial operations that the operands go through; those in the branches of a condition are not always met."""
-        if key[0] in (CONSTANT, INPUT):
-            return 0
         poles = 0
-        for operand in key[1:2] if key[0] == "?" else key[1:]:
+        for operand in operands[:1] if kind == "?" else operands:
             poles |= self._poles[operand]
         return poles
 

@@ -8,7 +8,7 @@ work moves from the direction to the state.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from femgpu.forms.graph.copying import copy_nodes
 from femgpu.forms.graph.graph import INPUT
@@ -116,7 +116,7 @@ class Network:
         groups: dict[int, int] = {}
         factors: dict[int, int] = {}
         for vertex, weight in terms.items():
-            key = self.graph.weight_class(weight)
+            key = self.graph.weight_class[weight]
             factor = factors.setdefault(key, weight)
             same_sign = self.graph.residue[factor] == self.graph.residue[weight]
             term = nodes[vertex] if same_sign else target.neg(nodes[vertex])
@@ -169,25 +169,32 @@ class Network:
 
     def _proposal(self, vertex: int, users: Iterable[int], counts: Counter[int]) -> tuple[int, dict[int, int]]:
         """Operations on directions that eliminating a vertex saves; classes of weights that are not there yet, and their levels."""
-        saved = _operations([self.graph.weight_class(weight) for weight in self.terms[vertex].values()])
+        level, inner = self.graph.level, self.terms[vertex]
+        saved = _operations(self._classes(inner))
         new: dict[int, int] = {}
         for user in users:
-            joined = self._joined(user, vertex)
-            saved += _operations([self.graph.weight_class(weight) for weight in self.terms[user].values()])
-            saved -= _operations([key for key, _ in joined])
-            new.update((key, level) for key, level in joined if level in _STORED and key != 1 and not counts[key])
+            terms = self.terms[user]
+            joined = self._joined(terms, vertex)
+            saved += _operations(self._classes(terms)) - _operations(joined.values())
+            for x, key in joined.items():
+                if x in inner and key != 1 and not counts.get(key):
+                    its_level = join(level[terms[x]] if x in terms else UNIFORM, level[inner[x]], level[terms[vertex]])
+                    if its_level in _STORED:
+                        new[key] = its_level
         return saved, new
 
-    def _joined(self, user: int, vertex: int) -> list[tuple[int, int]]:
-        """Class and level of each weight of a sum if a vertex in it were eliminated; makes no nodes."""
-        residue, level = self.graph.residue, self.graph.level
-        terms = self.terms[user]
-        factor = terms[vertex]
-        joined = {x: (residue[weight], level[weight]) for x, weight in terms.items() if x != vertex}
+    def _classes(self, terms: Terms) -> list[int]:
+        weight_class = self.graph.weight_class
+        return [weight_class[weight] for weight in terms.values()]
+
+    def _joined(self, terms: Terms, vertex: int) -> Terms:
+        """The class of each weight of a sum if a vertex in it were eliminated; makes no nodes."""
+        residue = self.graph.residue
+        values = {x: residue[weight] for x, weight in terms.items()}
+        factor = values.pop(vertex)
         for x, weight in self.terms[vertex].items():
-            value, its_level = joined.get(x, (0, UNIFORM))
-            joined[x] = (value + residue[weight] * residue[factor]) % PRIME, join(its_level, level[weight], level[factor])
-        return [(min(value, PRIME - value), its_level) for value, its_level in joined.values() if value]
+            values[x] = (values.get(x, 0) + residue[weight] * factor) % PRIME
+        return {x: value if value < PRIME - value else PRIME - value for x, value in values.items() if value}
 
     def _eliminate(self, vertex: int, users: dict[int, dict[int, None]], counts: Counter[int]) -> None:
         inner = self.terms.pop(vertex)
@@ -246,7 +253,7 @@ class Network:
 
     def _scalars(self, terms: Terms) -> list[int]:
         """Classes of the weights that differ from cell to cell."""
-        found = [self.graph.weight_class(weight) for weight in terms.values() if self.graph.level[weight] in _STORED]
+        found = [self.graph.weight_class[weight] for weight in terms.values() if self.graph.level[weight] in _STORED]
         return [key for key in found if key != 1]
 
     def _counts(self) -> Counter[int]:
@@ -278,6 +285,6 @@ def direction_nodes(graph: SharedGraph, roots: Iterable[int]) -> list[int]:
     return [node for node in graph.live(roots) if graph.level[node] == DIRECTION]
 
 
-def _operations(classes: Sequence[int]) -> int:
+def _operations(classes: Collection[int]) -> int:
     """Operations of a sum whose weights are of these classes: equal ones are multiplied once."""
-    return len(set(classes) - {1}) + len(classes) - 1 if classes else 0
+    return len({1, *classes}) - 1 + len(classes) - 1 if classes else 0

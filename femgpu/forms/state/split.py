@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from femgpu.errors import FormError
 from femgpu.forms.graph.copying import copy_nodes
@@ -118,17 +117,12 @@ class _Text:
     graph: SharedGraph
     roots: list[int]
 
-    @cached_property
+    @property
     def wanted(self) -> list[int]:
         """The nodes without the direction that outputs and nodes with it need there."""
         level, live = self.graph.level, self.graph.live(self.roots)
         used = {operand for node in live if level[node] == DIRECTION for operand in self.graph.operands(node)}.union(self.roots)
         return [node for node in live if level[node] < DIRECTION and node in used]
-
-    @cached_property
-    def candidates(self) -> list[int]:
-        """The nodes that these are computed from, themselves included."""
-        return self.graph.live(self.wanted)
 
 
 @dataclass(frozen=True)
@@ -156,51 +150,57 @@ class _Way:
 
 
 def _ways(text: _Text, costs: Costs, prices: Sequence[float]) -> list[_Way]:
-    """The values to store for each of some increasing prices."""
-    level, ways = text.graph.level, list[_Way]()
-    cut, stored, computing = _network(text, costs), None, 0.0
+    """The values to store at each of some increasing prices, by minimum cuts of one network."""
+    level, cut = text.graph.level, Cut()
+    loads = _add_edges(cut, text, costs)
+    ways, stored, computing = list[_Way](), None, 0.0
     for price in prices:
+        before = stored
         # What does not pay at a price does not pay at a higher one.
-        before, stored = stored, () if stored == () or math.isinf(price) else _cheapest(text, costs, price, cut)
+        if stored == () or math.isinf(price):
+            stored = ()
+        else:
+            for node, edge in loads.items():
+                cut.raise_to(edge, max(costs.loading(price, level[node]), 1e-3))
+            absent = cut.source_side()
+            stored = tuple(node for node in loads if ("computed", node) in absent and ("there", node) not in absent)
         if stored != before:
             computing = costs.total(text.graph, level, text.roots, stored)
         ways.append(_Way(text, stored, computing + sum(costs.loading(price, level[node]) for node in stored)))
     return ways
 
 
-def _network(text: _Text, costs: Costs) -> Cut:
-    """The network whose minimum cut says which values to store, without the prices of loading.
+def _add_edges(cut: Cut, text: _Text, costs: Costs) -> dict[int, int]:
+    """Makes the network of the values that an action is computed from.
 
     Every value is computed in the action, which costs its operation and needs its operands there, or is loaded at
     the price. Inputs need their field, which comes at its cost, and a field needs its coefficients.
+
+    Returns:
+        The edges of the values that may be stored, whose capacity is the price.
     """
-    cut, graph = Cut(), text.graph
-    for node in text.candidates:
-        level = graph.level[node]
-        cut.edge(SOURCE, ("computed", node), costs.node(graph, node, level))
-        if level not in _ARRAYS:
-            cut.edge(("computed", node), ("there", node), math.inf)
+    graph, level = text.graph, text.graph.level
+    loads, fields = dict[int, int](), dict[Field, None]()
+    for node in graph.live(text.wanted):
+        cut.edge(SOURCE, ("computed", node), costs.node(graph, node, level[node]))
+        may_store = level[node] in _ARRAYS
+        edge = cut.edge(("computed", node), ("there", node), 0.0 if may_store else math.inf)
         for operand in graph.operands(node):
             cut.edge(("there", operand), ("computed", node), math.inf)
-        if level in _ARRAYS and graph.nodes[node][0] == INPUT:
-            field = costs.levels.field(*graph.nodes[node][1:])
-            cut.edge(("field", field), ("computed", node), math.inf)
-            cut.edge(SOURCE, ("field", field), costs.having(field))
-            cut.edge(("gather", coefficients(field)), ("field", field), math.inf)
-            cut.edge(SOURCE, ("gather", coefficients(field)), costs.gather(coefficients(field)))
+        if may_store:
+            loads[node] = edge
+            if graph.nodes[node][0] == INPUT:
+                field = costs.levels.field(*graph.nodes[node][1:])
+                fields[field] = None
+                cut.edge(("field", field), ("computed", node), math.inf)
+    for field in fields:
+        cut.edge(SOURCE, ("field", field), costs.having(field))
+        cut.edge(("gather", coefficients(field)), ("field", field), math.inf)
+    for gathered in dict.fromkeys(map(coefficients, fields)):
+        cut.edge(SOURCE, ("gather", gathered), costs.gather(gathered))
     for node in text.wanted:
         cut.edge(("there", node), SINK, math.inf)
-    return cut
-
-
-def _cheapest(text: _Text, costs: Costs, price: float, cut: Cut) -> tuple[int, ...]:
-    """The values to store at a price, no lower than those before it, by a minimum cut of the network."""
-    level = text.graph.level
-    for node in text.candidates:
-        if level[node] in _ARRAYS:
-            cut.edge(("computed", node), ("there", node), max(costs.loading(price, level[node]), 1e-3))
-    absent = cut.source_side()
-    return tuple(node for node in text.candidates if ("computed", node) in absent and ("there", node) not in absent)
+    return loads
 
 
 def _splits(action: Pointwise, given: Evaluation, costs: Costs, ways: Iterable[_Way]) -> list[StateSplit]:
