@@ -333,11 +333,14 @@ def test_a_value_with_a_pole_does_not_stand_for_one_without(shared):
 def test_minimum_cut():
     cut = Cut()
     for tail, head, capacity in (
-        (SOURCE, "a", 3.5), (SOURCE, "b", 2.0), ("a", "b", inf), ("a", SINK, 1.25), ("b", SINK, 4.0),
+        (SOURCE, "a", 3.5), (SOURCE, "b", 2.0), ("a", "b", inf), ("a", SINK, 1.25), ("b", SINK, 3.0),
     ):  # fmt: skip
         cut.edge(tail, head, capacity)
-    assert set(cut.source_side()) == {SOURCE, "a", "b"}  # 1.25 + 4 < 3.5 + 2
-    cut.edge("b", SINK, 4.5)
+    last = cut.edge("b", SINK, 1.0)
+    assert set(cut.source_side()) == {SOURCE, "a", "b"}  # 1.25 + 3 + 1 < 3.5 + 2
+    cut.raise_to(last, 0.5)
+    assert set(cut.source_side()) == {SOURCE, "a", "b"}
+    cut.raise_to(last, 1.5)
     assert set(cut.source_side()) == {SOURCE}
 
 
@@ -350,12 +353,16 @@ def test_minimum_cuts_are_those_of_scipy(rng):
         # A source with many edges; capacities that are alike here and there, or have no end.
         matrix[0, 1:] = rng.integers(0, 4, size - 1)
         capacities = (10 * matrix.toarray()).round().astype(np.int32)
+        capacities[1:, 1] *= rng.integers(1, 20)
         cut, names = Cut(), [SOURCE, SINK, *range(2, size)]
-        large = rng.random((size, size)) < 0.1
+        edges = {ends: cut.edge(names[ends[0]], names[ends[1]], 0.0) for ends in zip(*capacities.nonzero(), strict=True)}
+        large = (rng.random((size, size)) < 0.1) & (capacities > 0)
         large[0] = False
-        for tail, head in zip(*capacities.nonzero(), strict=True):
-            cut.edge(names[tail], names[head], inf if large[tail, head] else float(capacities[tail, head]))
-        capacities[large & (capacities > 0)] = 10**6
-        flow = maximum_flow(csr_array(capacities), 0, 1).flow.toarray()
-        reached = breadth_first_order(csr_array(capacities - flow), 0, return_predecessors=False)
-        assert set(cut.source_side()) == {names[number] for number in reached}
+        # The next cut goes on from the flow of the last one.
+        parts = rng.random((3, size, size)) * (rng.random((3, size, size)) < 0.7) * capacities
+        for stage in np.maximum.accumulate([*parts.astype(np.int32), np.where(large, 10**6, capacities)]):
+            for ends, edge in edges.items():
+                cut.raise_to(edge, inf if stage[ends] == 10**6 else float(stage[ends]))
+            flow = maximum_flow(csr_array(stage), 0, 1).flow.toarray()
+            reached = breadth_first_order(csr_array(stage - flow), 0, return_predecessors=False)
+            assert set(cut.source_side()) == {names[number] for number in reached}

@@ -38,7 +38,7 @@ class Cut:
         return edge
 
     def raise_to(self, edge: int, capacity: float) -> None:
-        """Raises the capacity of an edge; the flow stays, and a capacity that is larger."""
+        """Raises the capacity of an edge, if it is lower; the flow stays."""
         flow = self._left[edge + 1]
         self._left[edge] = max(self._left[edge], _rounded(capacity) - flow)
 
@@ -87,8 +87,7 @@ class Cut:
 
 
 def _rounded(capacity: float) -> float:
-    """A multiple of the finest difference, as an integer; infinite ones stay."""
-    if capacity in (0, math.inf):
-        return capacity
+    """How often the finest difference goes into a capacity, an integer unless it is infinite."""
+    count = capacity * _FINEST
     # An edge that costs something keeps a capacity, so that nothing is cut in vain.
-    return max(1, round(capacity * _FINEST))
+    return count if count in (0, math.inf) else max(1, round(count))

@@ -187,14 +187,14 @@ class Network:
         weight_class = self.graph.weight_class
         return [weight_class[weight] for weight in terms.values()]
 
-    def _joined(self, terms: Terms, vertex: int) -> Terms:
+    def _joined(self, terms: Terms, vertex: int) -> dict[int, int]:
         """The class of each weight of a sum if a vertex in it were eliminated; makes no nodes."""
         residue = self.graph.residue
         values = {x: residue[weight] for x, weight in terms.items()}
         factor = values.pop(vertex)
         for x, weight in self.terms[vertex].items():
             values[x] = (values.get(x, 0) + residue[weight] * factor) % PRIME
-        return {x: value if value < PRIME - value else PRIME - value for x, value in values.items() if value}
+        return {x: min(value, PRIME - value) for x, value in values.items() if value}
 
     def _eliminate(self, vertex: int, users: dict[int, dict[int, None]], counts: Counter[int]) -> None:
         inner = self.terms.pop(vertex)
@@ -287,4 +287,4 @@ def direction_nodes(graph: SharedGraph, roots: Iterable[int]) -> list[int]:
 
 def _operations(classes: Collection[int]) -> int:
     """Operations of a sum whose weights are of these classes: equal ones are multiplied once."""
-    return len({1, *classes}) - 1 + len(classes) - 1 if classes else 0
+    return len({1, *classes}) + len(classes) - 2 if classes else 0

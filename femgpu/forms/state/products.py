@@ -19,7 +19,7 @@ class Products:
     def __init__(self, graph: SharedGraph) -> None:
         self.graph = graph
         self._known: dict[int, tuple[int, ...]] = {}
-        self._made: dict[tuple[int, ...], int] = {}
+        self._made: dict[tuple[int, ...], int] = {}  # products by their factors
 
     def factors(self, node: int) -> tuple[int, ...]:
         """The factors of a node, in increasing order, constants among them; a node that is no product is its only one."""
@@ -37,15 +37,16 @@ class Products:
 
     def common(self, nodes: Iterable[int]) -> list[int]:
         """The factors that all nodes have."""
-        return list(reduce(_shared, map(self.factors, nodes)))
+        shared = reduce(_shared, map(self.factors, nodes))
+        return list(shared)
 
     def product(self, factors: Iterable[int]) -> int:
-        """The product of nodes that are no products; those that are constant on a cell are multiplied first."""
+        """The product of nodes; those that are constant on a cell are multiplied first."""
         factors = tuple(factors)
         found = self._made.get(factors)
         if found is None:
             level = self.graph.level
-            first, rest = factors, list[int]()
+            first, rest = list(factors), list[int]()
             if any(level[factor] == CELL for factor in factors):
                 first = [factor for factor in factors if level[factor] in (UNIFORM, CELL)]
                 rest = [factor for factor in factors if level[factor] not in (UNIFORM, CELL)]
@@ -77,11 +78,11 @@ class Products:
         return reduce(self.graph.mul, factors) if factors else self.graph.one
 
 
-def _shared(a: Iterable[int], b: Iterable[int]) -> list[int]:
-    """The entries of a that b has, too, each as often as in both."""
+def _shared(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """The entries of a that b has, too, each as often as both do."""
     rest, found = list(b), list[int]()
     for entry in a:
         if entry in rest:
             rest.remove(entry)
             found.append(entry)
-    return found
+    return tuple(found)

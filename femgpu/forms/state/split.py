@@ -8,7 +8,7 @@ action in several ways (`regroup`), cut each of them, take the cheapest, print b
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from femgpu.errors import FormError
@@ -150,56 +150,64 @@ class _Way:
 
 
 def _ways(text: _Text, costs: Costs, prices: Sequence[float]) -> list[_Way]:
-    """The values to store at each of some increasing prices, by minimum cuts of one network."""
-    level, cut = text.graph.level, Cut()
-    loads = _add_edges(cut, text, costs)
-    ways, stored, computing = list[_Way](), None, 0.0
-    for price in prices:
-        before = stored
-        # What does not pay at a price does not pay at a higher one.
-        if stored == () or math.isinf(price):
-            stored = ()
-        else:
-            for node, edge in loads.items():
-                cut.raise_to(edge, max(costs.loading(price, level[node]), 1e-3))
-            absent = cut.source_side()
-            stored = tuple(node for node in loads if ("computed", node) in absent and ("there", node) not in absent)
-        if stored != before:
-            computing = costs.total(text.graph, level, text.roots, stored)
-        ways.append(_Way(text, stored, computing + sum(costs.loading(price, level[node]) for node in stored)))
+    """What to store of a text at each of some increasing prices."""
+    level = text.graph.level
+    computing: dict[tuple[int, ...], float] = {}
+    ways = []
+    for price, stored in zip(prices, _stored(text, costs, prices), strict=True):
+        if stored not in computing:
+            computing[stored] = costs.total(text.graph, level, text.roots, stored)
+        ways.append(_Way(text, stored, computing[stored] + sum(costs.loading(price, level[node]) for node in stored)))
     return ways
 
 
+def _stored(text: _Text, costs: Costs, prices: Sequence[float]) -> Iterator[tuple[int, ...]]:
+    """The values to store at each of some increasing prices, by minimum cuts of one network whose capacities grow."""
+    cut, loads, pays = Cut(), dict[int, int](), True
+    for price in prices:
+        stored: tuple[int, ...] = ()
+        # What does not pay at a price does not pay at a higher one.
+        if pays and math.isfinite(price):
+            loads = loads or _add_edges(cut, text, costs)
+            for node, edge in loads.items():
+                cut.raise_to(edge, max(costs.loading(price, text.graph.level[node]), 1e-3))
+            absent = cut.source_side()
+            stored = tuple(node for node in loads if node in absent and ~node not in absent)
+            pays = bool(stored)
+        yield stored
+
+
 def _add_edges(cut: Cut, text: _Text, costs: Costs) -> dict[int, int]:
-    """Makes the network of the values that an action is computed from.
+    """Makes the network of the values without the direction, where loading is free.
 
     Every value is computed in the action, which costs its operation and needs its operands there, or is loaded at
-    the price. Inputs need their field, which comes at its cost, and a field needs its coefficients.
+    the price. Inputs need their field, which comes at its cost, and a field needs its coefficients. Vertices n and ~n
+    stand for node n: it is computed, it is there.
 
     Returns:
-        The edges of the values that may be stored, whose capacity is the price.
+        The edge of each value that may be stored whose capacity is the price of loading it.
     """
     graph, level = text.graph, text.graph.level
     loads, fields = dict[int, int](), dict[Field, None]()
     for node in graph.live(text.wanted):
-        cut.edge(SOURCE, ("computed", node), costs.node(graph, node, level[node]))
+        cut.edge(SOURCE, node, costs.node(graph, node, level[node]))
         may_store = level[node] in _ARRAYS
-        edge = cut.edge(("computed", node), ("there", node), 0.0 if may_store else math.inf)
+        edge = cut.edge(node, ~node, 0.0 if may_store else math.inf)
         for operand in graph.operands(node):
-            cut.edge(("there", operand), ("computed", node), math.inf)
+            cut.edge(~operand, node, math.inf)
         if may_store:
             loads[node] = edge
             if graph.nodes[node][0] == INPUT:
                 field = costs.levels.field(*graph.nodes[node][1:])
                 fields[field] = None
-                cut.edge(("field", field), ("computed", node), math.inf)
+                cut.edge(("field", field), node, math.inf)
     for field in fields:
         cut.edge(SOURCE, ("field", field), costs.having(field))
         cut.edge(("gather", coefficients(field)), ("field", field), math.inf)
     for gathered in dict.fromkeys(map(coefficients, fields)):
         cut.edge(SOURCE, ("gather", gathered), costs.gather(gathered))
     for node in text.wanted:
-        cut.edge(("there", node), SINK, math.inf)
+        cut.edge(~node, SINK, math.inf)
     return loads
 
 
