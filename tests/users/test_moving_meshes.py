@@ -85,7 +85,7 @@ def test_motion_loop(set_options, jacobian):
 
 @ranks
 def test_functionals_follow():
-    """What was made once sees other coefficients, constants and coordinates as what is made anew does; cells may stop being affine."""
+    """What was made once sees other coefficients, constants and coordinates as what is made anew; cells may stop being affine."""
     dm = femgpu.mesh.box((4, 3), cell="quadrilateral")
     V = femgpu.FunctionSpace(dm, "Lagrange", 2)
     u, c, x, start = femgpu.Function(V), femgpu.Constant(dm, 1.0), femgpu.coordinates(dm), points(dm)
