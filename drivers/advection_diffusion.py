@@ -65,8 +65,9 @@ def main():
     velocity = common.numbers(options, "velocity", [1.0, 0.5, 0.25][:dim])
     diffusion = tensor(options.getString("diffusion", "0.01"), dim)
     problem, exact = discretise(dm, degree, diffusion, velocity, reaction, solution, supg)
+    error = common.error_norm(problem, exact)
     problem.solve()
-    common.report(problem, exact)
+    common.report(problem, error)
     common.say(f"Values from {problem.u.vec.min()[1]:.6e} to {problem.u.vec.max()[1]:.6e}")
     common.write(options, problem.u)
 

@@ -46,8 +46,9 @@ def main():
     degree = common.number(options, "petscspace_degree", 1)
 
     problem, exact = discretise(femgpu.mesh.create(), degree, strength, solution)
+    error = common.error_norm(problem, exact)
     problem.solve()
-    common.report(problem, exact)
+    common.report(problem, error)
     common.say(f"Largest value: {problem.u.vec.max()[1]:.12e}")
     common.write(options, problem.u)
 

@@ -54,8 +54,9 @@ def main():
     penalty = common.number(options, "penalty", 20.0, minimum=0.0)
     contrast = common.number(options, "contrast", 10.0, minimum=1e-6)
     problem, exact = discretise(femgpu.mesh.create(), degree, solution, method, penalty, contrast)
+    error = common.error_norm(problem, exact)
     problem.solve()
-    common.report(problem, exact)
+    common.report(problem, error)
     common.write(options, problem.u)
 
 

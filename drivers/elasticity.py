@@ -75,8 +75,9 @@ def main():
     if run_type == "test" and exact is not None:
         common.check_residuals(problem, exact)
         return
+    error = common.error_norm(problem, exact)
     problem.solve()
-    common.report(problem, exact)
+    common.report(problem, error)
     common.say(f"Largest displacement: {common.largest(problem.u):.6e}")
     common.write(options, problem.u)
 

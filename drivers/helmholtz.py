@@ -44,8 +44,9 @@ def main():
     wavenumber = common.number(options, "wavenumber", 8.0)
 
     problem, exact = discretise(femgpu.mesh.create(), degree, wavenumber)
+    error = common.error_norm(problem, exact)
     problem.solve()
-    common.report(problem, exact)
+    common.report(problem, error)
     common.write(options, problem.u)
 
 

@@ -70,8 +70,9 @@ def main():
     else:
         problem, t = pull(dm, degree, material, *regions, common.numbers(options, "displacement", [*zeros, 0.1]))
     problem.set_near_nullspace(femgpu.rigid_body_modes(problem.u.space))
+    error = common.error_norm(problem, exact)
     solve(problem, t, load_factors(load, steps), common.say)
-    common.report(problem, exact)
+    common.report(problem, error)
     common.say(f"Largest displacement: {common.largest(problem.u):.6e}")
     common.write(options, problem.u)
 

@@ -46,8 +46,9 @@ def main():
     steps = common.number(options, "steps", 1, minimum=1)
 
     problem, p, exact = discretise(femgpu.mesh.create(), degree, power, eps)
+    error = common.error_norm(problem, exact)
     solve(problem, p, power, steps)
-    common.report(problem, exact)
+    common.report(problem, error)
     common.write(options, problem.u)
 
 

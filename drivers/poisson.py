@@ -78,8 +78,9 @@ def main():
     if run_type == "test":
         common.check_residuals(problem, exact)
         return
+    error = common.error_norm(problem, exact)
     problem.solve()
-    common.report(problem, exact)
+    common.report(problem, error)
     common.write(options, problem.u)
     if show_solution:
         problem.u.vec.view()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from femgpu import mesh
     from femgpu.forms import PointwiseForm
     from femgpu.io import write
-    from femgpu.operators import error_norm, norm
+    from femgpu.operators import ErrorNorm, Functional, error_norm, norm
     from femgpu.solver import (
         CG,
         FCG,
@@ -58,10 +58,12 @@ __all__ = [
     "Chebyshev",
     "Constant",
     "DirichletBC",
+    "ErrorNorm",
     "FieldSplit",
     "FormMatrix",
     "Function",
     "FunctionSpace",
+    "Functional",
     "LinearProblem",
     "MixedSpace",
     "NonlinearProblem",
@@ -84,7 +86,7 @@ __all__ = [
 _HOMES = {
     "forms": ("PointwiseForm",),
     "io": ("write",),
-    "operators": ("error_norm", "norm"),
+    "operators": ("ErrorNorm", "Functional", "error_norm", "norm"),
     "solver": (
         "CG",
         "FCG",

@@ -7,16 +7,15 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from mako.lookup import TemplateLookup
 
 from femgpu.errors import PlanError
 from femgpu.kernels.plan import DOT_SLOTS, Plan
-from femgpu.kernels.source import FOLDER, source, type_macros
+from femgpu.kernels.source import source, type_macros
 from femgpu.kernels.step import Step
 from femgpu.kernels.tables import table_text
+from femgpu.kernels.templates import template
 from femgpu.kernels.work import SECOND, TEST_SECOND, TRIAL_SECOND, FieldWork, RowsWork, Work
 
-_LOOKUP = TemplateLookup(directories=[str(FOLDER)], strict_undefined=True, cache_enabled=True)
 _BLOCKS = ("g0", "g1", "g2", "g3")
 _OUTPUTS = {
     "residual": ("f0", "f1"),
@@ -54,7 +53,7 @@ def render(plan: Plan, body: str, tables: np.ndarray) -> str:
         *(plan.adapted(source(name)) for name in plan.sources),
         *([plan.adapted(source("pull_back.cl"))] if plan.work.writes & SECOND else []),
         *([source("bessel.cl")] if "bessel_" in body else []),
-        _LOOKUP.get_template("pointwise.cl.mako").render(inputs=_inputs(plan.work), outputs=outputs, body=_indent(body)),
+        template("pointwise.cl.mako").render(inputs=_inputs(plan.work), outputs=outputs, body=_indent(body)),
         _kernel(plan, steps[0], outputs),
     ]
     for before, step in pairwise(steps):
@@ -73,7 +72,7 @@ def _kernel(plan: Plan, step: Step, outputs: tuple[str, ...]) -> str:
     macros = [f"#define {name} {value}" for name, value in step.macros]
     points = ' _Pragma("unroll")' if dict(step.macros).get("UNROLL_POINTS") else " UNROLL" if plan.rolls_basis else ""
     macros.append(f"#define POINTS_UNROLL{points}")
-    text = _LOOKUP.get_template(f"{step.shell}.cl.mako").render(
+    text = template(f"{step.shell}.cl.mako").render(
         plan=plan,
         work=work,
         step=step,
@@ -164,7 +163,7 @@ def _direction(plan: Plan, number: int, row: RowsWork) -> str:
 
 
 def _apply_blocks(work: Work, block: str) -> str:
-    return _LOOKUP.get_template("blocks.mako").render(work=work, block=block, trial_hessian=bool(work.writes & TRIAL_SECOND))
+    return template("blocks.mako").render(work=work, block=block, trial_hessian=bool(work.writes & TRIAL_SECOND))
 
 
 def _pointwise_arrays(work: Work, inputs: tuple[str, ...]) -> list[tuple[str, int]]:

@@ -7,9 +7,9 @@ from femgpu.operators.columns import Columns, Groups
 from femgpu.operators.diagonal_blocks import DiagonalBlocks
 from femgpu.operators.division import make_terms
 from femgpu.operators.form_operator import FormOperator
-from femgpu.operators.functional import integrate
+from femgpu.operators.functional import Functional, integrate
 from femgpu.operators.interpolation import Interpolation, Nesting
-from femgpu.operators.norms import error_norm, norm
+from femgpu.operators.norms import ErrorNorm, error_norm, norm
 from femgpu.operators.pattern import Pattern
 from femgpu.operators.term import Term
 
@@ -19,7 +19,9 @@ __all__ = [
     "CoarseMatrices",
     "Columns",
     "DiagonalBlocks",
+    "ErrorNorm",
     "FormOperator",
+    "Functional",
     "Groups",
     "Interpolation",
     "MatrixSource",

@@ -13,7 +13,7 @@ from femgpu.forms import ExpressionValues
 from femgpu.forms.ufl import builders
 from femgpu.mesh import Mesh
 from femgpu.mesh.geometry import chunks
-from femgpu.operators.functional import integrate
+from femgpu.operators.functional import Functional
 from femgpu.spaces import Function, SubFunction
 
 KINDS = ("L2", "H1", "H10", "Linf")
@@ -44,14 +44,19 @@ def norm(u: Any, kind: str = "L2", degree: int | None = None, options_prefix: st
 
 
 def error_norm(u: Any, exact: Any = 0.0, kind: str = "L2", degree: int | None = None, options_prefix: str = "") -> float:
-    """A norm of u - exact; collective.
+    """A norm of u - exact; collective. For one that is wanted often see `ErrorNorm`, which takes the same and raises the same."""
+    return ErrorNorm(u, exact, kind, degree, options_prefix).value()
 
-    Integrals are taken on the device.
+
+class ErrorNorm:
+    """A norm of u - exact, made once and taken often; collective.
+
+    Integrals are taken on the device. Their programs are built ahead, beside those of a problem that is solved later.
 
     Args:
         u: a Function, a field of one, or a UFL expression.
         exact: a UFL expression or Function of the same shape, a callable of x (dim, num_points), or numbers. A callable is
-            interpolated first, cell by cell, with a degree larger by 3 than that of u; give a UFL expression of
+            interpolated first, once, cell by cell, with a degree larger by 3 than that of u; give a UFL expression of
             `femgpu.coordinates` where that is not enough. The default gives the norm of u itself.
         kind: "L2"; "H10", the L2 norm of the gradient; "H1", the root of the sum of the squares of these two; "Linf", the
             largest value at the quadrature points. Vectors and tensors count with their Euclidean norm.
@@ -60,22 +65,33 @@ def error_norm(u: Any, exact: Any = 0.0, kind: str = "L2", degree: int | None = 
         options_prefix: prefix of the options.
 
     Raises:
-        DataError: for another kind, shapes or meshes that do not match, or numbers that are not finite.
+        DataError: for another kind, shapes or meshes that do not match.
         FormError: for what is not supported.
     """
-    if kind not in KINDS:
-        raise DataError(f"norm of kind {told(kind)}; expected one of {', '.join(KINDS)}, or l2 for femgpu.norm")
-    mesh, k = builders.mesh_and_degree(u, "u")
-    error = u - builders.as_expression(exact, mesh, tuple(u.ufl_shape), k, "the exact solution")
-    degree = max(2 * (k + 1) + 2, 2 * builders.mesh_and_degree(error, "the error")[1]) if degree is None else degree
-    square = builders.squared(error, kind)
-    values = ExpressionValues(square, mesh)
-    if values.expression.is_zero:
-        return 0.0
-    if kind == "Linf":
-        return float(np.sqrt(_largest(values, mesh, degree)))
-    # Rounding may leave a sum just below zero where forms cancel.
-    return float(np.sqrt(max(integrate(builders.integral(square, mesh, degree), options_prefix), 0.0)))
+
+    def __init__(self, u: Any, exact: Any = 0.0, kind: str = "L2", degree: int | None = None, options_prefix: str = ""):
+        if kind not in KINDS:
+            raise DataError(f"norm of kind {told(kind)}; expected one of {', '.join(KINDS)}, or l2 for femgpu.norm")
+        mesh, k = builders.mesh_and_degree(u, "u")
+        error = u - builders.as_expression(exact, mesh, tuple(u.ufl_shape), k, "the exact solution")
+        self._degree = max(2 * (k + 1) + 2, 2 * builders.mesh_and_degree(error, "the error")[1]) if degree is None else degree
+        square = builders.squared(error, kind)
+        self._mesh, self._values, self._functional = mesh, ExpressionValues(square, mesh), None
+        if kind != "Linf" and not self._values.expression.is_zero:
+            self._functional = Functional(builders.integral(square, mesh, self._degree), options_prefix)
+
+    def value(self) -> float:
+        """The norm, with Functions, Constants and coordinates as they are now; collective.
+
+        Raises:
+            DataError: for numbers that are not finite.
+        """
+        if self._values.expression.is_zero:
+            return 0.0
+        if self._functional is None:
+            return float(np.sqrt(_largest(self._values, self._mesh, self._degree)))
+        # Rounding may leave a sum just below zero where forms cancel.
+        return float(np.sqrt(max(self._functional.value(), 0.0)))
 
 
 def _largest(values: ExpressionValues, mesh: Mesh, degree: int) -> float:

@@ -79,7 +79,7 @@ class NonlinearProblem:
         self._snes = PETSc.SNES().create(comm=u.space.comm) if snes is None else alive(snes, "snes")
         options.check_prefix(options_prefix)
         self.given_options = GivenOptions(options_prefix if snes is None else snes.getOptionsPrefix() or "", petsc_options)
-        let_go(u.space.comm)
+        let_go(self, u.space.comm)
         self._own = snes is None
         if snes is None:
             self.snes.setOptionsPrefix(options_prefix)

@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from femgpu.errors import DataError, collective, file_path
-from femgpu.io import Collection, read_checkpoint, write_checkpoint
-from femgpu.io.sampling import check_functions, name_apart
 from femgpu.spaces import Function, SubFunction, fields_of
+
+# `femgpu.io` is imported where something is written: all programs would wait 0.03 s for it, most of it for Python's own XML.
+if TYPE_CHECKING:
+    from femgpu.io import Collection
 
 
 @dataclass
@@ -60,6 +62,9 @@ class Recorder:
 
     def output(self, path: str | os.PathLike[str], every: int, functions: Any) -> None:
         """Adds a series; see `TimeProblem.output`."""
+        from femgpu.io import Collection
+        from femgpu.io.sampling import check_functions, name_apart
+
         if isinstance(functions, Function | SubFunction):
             functions = [functions]
         chosen = self.parts if functions is None else [part for u in functions for part in fields_of(u)]
@@ -81,6 +86,8 @@ class Recorder:
             every: the number of steps.
             numbers: gives what is kept beside u.
         """
+        from femgpu.io import write_checkpoint
+
         with collective(self.u.space.mesh.mpi):
             _check_every(path, every)
             if file_path(path).suffix != ".h5" or not Path(path).parent.is_dir():
@@ -89,6 +96,8 @@ class Recorder:
 
     def restart(self, path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, float]:
         """Fills u from a checkpoint and returns its numbers; series go on from there; collective."""
+        from femgpu.io import read_checkpoint
+
         numbers = read_checkpoint(file_path(path), self.parts, names)
         self._restarted_at = numbers["time"]
         for collection in self._collections:

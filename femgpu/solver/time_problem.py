@@ -73,7 +73,7 @@ class TimeProblem(NonlinearProblem):
     ):
         self.unknowns = Unknowns.of(u, "TimeProblem(F, u, bcs)", several=False)
         options.check_prefix(options_prefix)
-        let_go(u.space.comm)
+        let_go(self, u.space.comm)
         check_time(t, u)
         pointwise = isinstance(F, PointwiseForm)
         given = F.t if pointwise and t is None else t

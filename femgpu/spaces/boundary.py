@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from petsc4py import PETSc
 from femgpu.errors import DataError, MeshError, collective, told
 from femgpu.mesh.regions import BOUNDARY, choose
 from femgpu.spaces.constant import Constant
-from femgpu.spaces.expressions import ExpressionValues, expression_values, is_expression, write_nodal
+from femgpu.spaces.expressions import ExpressionValues, Snapshot, expression_values, is_expression, write_nodal
 from femgpu.spaces.function import Function
 from femgpu.spaces.function_space import FunctionSpace
 from femgpu.spaces.interpolation import node_values, shaped_values
@@ -134,11 +135,14 @@ class DirichletBC:
         space = self.space
         if self._is_unknown_like(self.value):
             return self._function_values(self.value)
+        value = self.value
         if self._expression is not None:
-            return self._expression_values(self._expression)
+            if not self._expression.of_points:
+                return self._expression_values(self._expression)
+            value = partial(self._at_points, self._expression.read())
         points = self._current_points()
         with collective(space.mesh.mpi):
-            values = node_values(self.value, points, self._shape, _WHAT)
+            values = node_values(value, points, self._shape, _WHAT)
         return self._components(values).ravel()
 
     def _components(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -155,6 +159,10 @@ class DirichletBC:
         local = np.zeros(space.num_local)
         write_nodal(local, expression, space, _WHAT, cells, self._stored)
         return _of_owners(space.root, local)[self.local_rows]
+
+    def _at_points(self, expression: Snapshot, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Values (*shape, num_points) of an expression at points (dim, num_points)."""
+        return expression.at_points(x.T).T.reshape(*self._shape, -1)
 
     def _function_values(self, function: Function) -> npt.NDArray[np.float64]:
         """(num_rows,) values of a function at `local_rows`; collective."""

@@ -24,6 +24,9 @@ class Snapshot(Protocol):
     def at(self, block: Block, points: npt.NDArray[np.float64], cells: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
         """Values (num_cells, num_points, num_values) at reference points (num_points, dim) in some of a block's cells."""
 
+    def at_points(self, points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Values (num_points, num_values) at points of space (num_points, dim), where the expression is `of_points`."""
+
 
 class ExpressionValues(Protocol):
     """A lowered expression.
@@ -33,6 +36,10 @@ class ExpressionValues(Protocol):
     """
 
     shape: tuple[int, ...]
+
+    @property
+    def of_points(self) -> bool:
+        """Whether it depends on constants and on where a point is, and not on the cell."""
 
     def read(self) -> Snapshot:
         """Takes the present values of Functions and Constants; collective."""

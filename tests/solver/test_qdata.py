@@ -1,5 +1,6 @@
 """What the Jacobian action keeps at the points: the choice, its memory, its agreement over ranks, and when it is stale."""
 
+from collections import OrderedDict
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ from ufl import dx, grad, inner
 
 from femgpu import Constant, Function, FunctionSpace, NonlinearProblem, mesh
 from femgpu.forms import lower_form
-from femgpu.operators import form_operator, make_terms, planner, ways
+from femgpu.operators import form_operator, make_terms, planner, splits, ways
 from femgpu.options import Settings
 from femgpu.runtime import for_comm
 
@@ -40,6 +41,29 @@ def test_ways_to_be_measured():
     assert len(candidates(Settings(), gpu=False)) == len(candidates(Settings(deterministic=True))) == 1
     assert candidates(Settings(qdata="recompute")) == [0]
     assert candidates(Settings(qdata="store"))[0] > 0
+
+
+def test_an_action_is_cut_once(monkeypatch):
+    """Another precision and an equal form find the same splits; another mesh, element or number of points does not."""
+    found, plain = [], splits.split_states
+    monkeypatch.setattr(splits, "_known", OrderedDict())
+    monkeypatch.setattr(splits, "split_states", lambda *args, **more: found.append(plain(*args, **more)) or found[-1])
+
+    def cut(cell="triangle", degree=2, points=4, factor=1.0, of=2.0, qdata="auto"):
+        V = FunctionSpace(mesh.box((1, 2), cell=cell), "Lagrange", degree)
+        u, v = Function(V), ufl.TestFunction(V)
+        F = factor * (0.1 + inner(grad(u), grad(u))) ** of * inner(grad(u), grad(v)) * dx(degree=points)
+        (term,) = make_terms(lower_form(F, u), Settings())
+        return splits.splits(term, term.integral.action, qdata)
+
+    first, calls = cut(), len(found)
+    assert calls == 2 and all(again is known for again, known in zip(cut(), first, strict=True)) and len(found) == calls
+    ways_apart = dict(cell="quadrilateral"), dict(degree=3), dict(points=6), dict(factor=2.0), dict(of=3.0), dict(qdata="store")
+    for apart in ways_apart:
+        cut(**apart)
+        assert len(found) > calls, apart
+        calls = len(found)
+    assert len(splits._known) <= splits._KEPT
 
 
 def test_auto_stores_nothing_where_there_is_no_room():

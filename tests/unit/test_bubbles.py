@@ -12,7 +12,7 @@ from femgpu.forms import lower_form
 from femgpu.forms.ufl.subfunctions import own_spaces
 from femgpu.mesh import Mesh, box
 from femgpu.operators import make_terms
-from femgpu.operators.ways import on_cells
+from femgpu.operators.splits import on_cells
 from femgpu.options import Settings
 from femgpu.spaces import Function, FunctionSpace, MixedSpace
 

@@ -52,7 +52,7 @@ NEVER_IN = {"petsc4py": {"forms", "model", "kernels", "runtime", "tune", "krylov
 CIRCLES = [{"handlers", "walk"}]
 
 MAX_LINES = 300
-MODULES = sorted(ROOT.rglob("*.py"))
+MODULES = sorted(path for path in ROOT.rglob("*.py") if "__pycache__" not in path.parts)
 
 
 def part(path: Path) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from femgpu.kernels import Layout
+from femgpu.operators import sums
 from femgpu.operators.lists import Entries, owned, pack
 from femgpu.runtime import current
 
@@ -40,6 +41,22 @@ def test_lists_of_owners():
         assert np.array_equal(runtime.read(begins, np.empty(61, np.int32)), starts) and len(lists) == 60
         for owner, entries in enumerate(lists):
             assert np.array_equal(entries if ordered else np.sort(entries), np.sort(every[owners == owner]))
+
+
+@pytest.mark.parametrize("way", ["numpy", "scipy"])
+def test_positions_are_transposed(way, monkeypatch):
+    monkeypatch.setattr(sums, "_SORTED_BY_NUMPY", sums._SORTED_BY_NUMPY if way == "numpy" else 0)
+    positions = 3 * np.random.default_rng(3).integers(1, 40, 200).astype(np.int32)
+    found = distinct, starts, order = sums.transpose(positions)
+    assert [array.dtype for array in found] == 3 * [np.int32] and np.array_equal(distinct, np.unique(positions))
+    lists = [np.flatnonzero(positions == position) for position in distinct]
+    assert np.array_equal(order, np.concatenate(lists)) and np.array_equal(np.diff(starts), [len(entries) for entries in lists])
+    assert starts[0] == 0
+
+
+def test_nothing_is_transposed():
+    distinct, starts, order = sums.transpose(np.empty(0, np.int32))
+    assert (len(distinct), list(starts), len(order)) == (0, [0], 0)
 
 
 def test_uploads_are_shared_while_somebody_holds_them():

@@ -14,6 +14,7 @@ from ufl import dx, grad, inner
 import femgpu
 from femgpu import runtime
 from femgpu.errors import DataError
+from femgpu.mesh import garbage
 from femgpu.runtime import programs as module
 
 ASSEMBLED = {"pc_type": "python", "pc_python_type": "femgpu.AssembledPC"}
@@ -29,10 +30,13 @@ def make_function(degree=1):
 
 
 def solve_anew(degree=1, **options):
+    """A problem that nobody has any more when it was solved, as a weak reference."""
     u = make_function(degree)
     v = ufl.TestFunction(u.space)
     F = inner(grad(u), grad(v)) * dx - v * dx
-    femgpu.NonlinearProblem(F, u, femgpu.DirichletBC(u.space, 0.0), petsc_options=options).solve()
+    problem = femgpu.NonlinearProblem(F, u, femgpu.DirichletBC(u.space, 0.0), petsc_options=options)
+    problem.solve()
+    return weakref.ref(problem)
 
 
 @pytest.fixture
@@ -68,6 +72,21 @@ def test_memory_of_a_loop_of_meshes_and_problems_is_flat(few_objects):
     # A mesh that stays takes 0.4 MB.
     assert sizes[-1] - sizes[1] < 2, sizes
     assert programs[-1] == programs[0]
+
+
+@pytest.mark.parallel([1, 2])
+def test_a_problem_frees_those_before_it_and_the_first_searches_for_none(few_objects, monkeypatch):
+    monkeypatch.setattr(garbage, "_problems", weakref.WeakSet())
+    searches, collect = [], gc.collect
+    monkeypatch.setattr(gc, "collect", lambda: searches.append(collect()))
+    gc.disable()
+    try:
+        first = solve_anew()
+        assert not searches and first() is not None
+        second = solve_anew()
+        assert len(searches) == 1 and first() is None and second() is not None
+    finally:
+        gc.enable()
 
 
 def test_programs_that_nothing_uses_go(monkeypatch):

@@ -84,6 +84,28 @@ def test_motion_loop(set_options, jacobian):
 
 
 @ranks
+def test_functionals_follow():
+    """What was made once sees other coefficients, constants and coordinates as what is made anew; cells may stop being affine."""
+    dm = femgpu.mesh.box((4, 3), cell="quadrilateral")
+    V = femgpu.FunctionSpace(dm, "Lagrange", 2)
+    u, c, x, start = femgpu.Function(V), femgpu.Constant(dm, 1.0), femgpu.coordinates(dm), points(dm)
+    form = (c * u**2 + x[0]) * dx + u * ds
+    kept, errors = femgpu.Functional(form), {kind: femgpu.ErrorNorm(u, c * x[1], kind) for kind in ("L2", "Linf")}
+    stretched, bent = start * [2.0, 1.0], start.copy()
+    bent[:, 1] += 0.3 * start[:, 0] * start[:, 1]
+    seen = []
+    for step, place in enumerate((start, stretched, bent, bent * 2)):
+        replaced(dm, place)
+        u.interpolate(lambda x, step=step: np.sin(x[0] + step))
+        c.value = 1.0 + step
+        seen.append(kept.value())
+        assert seen[-1] == pytest.approx(femgpu.assemble(form), rel=1e-13)
+        for kind, error in errors.items():
+            assert error.value() == pytest.approx(femgpu.error_norm(u, c * x[1], kind), rel=1e-13), kind
+    assert np.ptp(seen) > 1 and len(set(seen)) == len(seen)
+
+
+@ranks
 def test_affine_cells_stay_affine():
     """Nothing is built anew for cells that are affine whatever happens, and nothing is read where nobody wrote."""
     dm = femgpu.mesh.box((3, 3), cell="triangle")

@@ -1,4 +1,4 @@
-"""One rank that leaves ends the others; programs that embed Python, and processes that were forked too late."""
+"""One rank that leaves ends the others; programs that embed Python, processes that were forked too late, and what they import."""
 
 import subprocess
 import sys
@@ -239,6 +239,25 @@ def test_a_child_forked_too_late_is_told_so(tmp_path):
     first, *late = out.splitlines()
     assert first == "solved" and len(late) == 2, error
     assert all(line.startswith("this process was forked from one that had started PETSc, MPI or OpenCL") for line in late)
+
+
+# What a small problem need not wait for.
+_HEAVY = "scipy", "femgpu.io", "femgpu.bench", "pyvista", "matplotlib"
+_SMALL = f"""
+import sys
+import femgpu, ufl
+
+V = femgpu.FunctionSpace(femgpu.mesh.box((3, 3), cell="triangle"), "Lagrange", 1)
+u, v = femgpu.Function(V), ufl.TestFunction(V)
+options = {{"ksp_type": "python", "ksp_python_type": "femgpu.CG", "pc_type": "python", "pc_python_type": "femgpu.PMG"}}
+femgpu.NonlinearProblem((1 + u**2) * u * v * ufl.dx - v * ufl.dx, u, petsc_options=options).solve()
+print(*(set({_HEAVY}) & sys.modules.keys()))
+"""
+
+
+def test_a_small_problem_imports_nothing_heavy(tmp_path):
+    out, error = finish(start(1, tmp_path, "small", _SMALL))
+    assert (out.split(), error) == ([], "")
 
 
 _FORM = """

@@ -371,3 +371,22 @@ def test_malformed_names_in_a_file(tmp_path):
     (tmp_path / "bad.msh").write_text(text.replace('1 11 "left"', "1 left"))
     with pytest.raises(MeshError, match=r"bad.msh' cannot be read: b'1 left' stands in \$PhysicalNames.* malformed"):
         femgpu.mesh.read(tmp_path / "bad.msh", comm=PETSc.COMM_SELF)
+
+
+@pytest.mark.parametrize("entry", ["scalar", "vector", "symmetric", "component"])
+def test_values_at_points_are_those_in_cells(entry, monkeypatch):
+    """Expressions of constants and coordinates alone are evaluated at the nodes, others in all cells there; coefficients decide."""
+    dm = femgpu.mesh.box((2, 3), cell="quadrilateral")
+    x, t = femgpu.coordinates(dm), femgpu.Constant(dm, 0.3)
+    f = femgpu.Function(femgpu.FunctionSpace(dm, "Lagrange", 1))
+    vector = ufl.as_vector([ufl.sin(x[0] + t), x[0] * x[1] ** 2])
+    value = {"vector": vector, "symmetric": ufl.outer(vector, vector)}.get(entry, vector[1] / (1 + t))
+    shape = {"scalar": (), "symmetric": (2, 2)}.get(entry, (2,))
+    V = femgpu.FunctionSpace(dm, "Lagrange", 3, shape=shape, **({"symmetry": True} if entry == "symmetric" else {}))
+    component = 1 if entry == "component" else None
+    bc, in_cells = (femgpu.DirichletBC(V, value + part, "boundary", component) for part in (0 * value, f * value / t))
+    assert bc._expression.of_points and not in_cells._expression.of_points
+    for number in (0.3, 0.7):
+        t.value = number
+        np.testing.assert_allclose(bc.values(), in_cells.values(), rtol=0, atol=1e-13)
+    assert np.ptp(bc.values()) > 0.1

@@ -50,6 +50,11 @@ class ExpressionValues:
         check_inputs(self.expression)
         self._mesh = mesh
 
+    @property
+    def of_points(self) -> bool:
+        """Whether it depends on constants and on where a point is, and not on the cell."""
+        return all(array == "x" for array, _ in self.expression.pointwise.reads)
+
     def read(self) -> Snapshot:
         """Takes the present values of Functions and Constants; collective."""
         self._mesh.update()
@@ -73,6 +78,11 @@ class Snapshot:
     expression: Expression
     vectors: tuple[_Floats, ...]
     constants: _Floats
+
+    def at_points(self, points: _Floats) -> _Floats:
+        """Values (num_points, num_values) at points of space (num_points, dim), of what is `ExpressionValues.of_points`."""
+        values = self.expression.pointwise.evaluate({"x": points, "constants": self.constants})["f0"]  # type: ignore[misc]
+        return values.reshape(len(points), self.expression.num_values)
 
     def at(self, block: Block, points: _Floats, cells: npt.NDArray[np.integer]) -> _Floats:
         """Values at reference points in cells.
