@@ -9,7 +9,7 @@ from conformance.guarded import POISON
 from femgpu.forms import pull_back, split_states
 from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays
-from femgpu.operators.ways import on_cells
+from femgpu.operators.splits import on_cells
 
 _NUMPY = {"double": np.float64, "float": np.float32}
 
