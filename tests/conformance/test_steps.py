@@ -53,9 +53,9 @@ class TwoSteps(Plan):
 @pytest.fixture(autouse=True)
 def shells(monkeypatch):
     """The shells of the tests beside femgpu's own."""
-    render = importlib.import_module("femgpu.kernels.render")  # the package has a function of this name
     folders = [str(FOLDER), str(Path(__file__).parent / "cl")]
-    monkeypatch.setattr(render, "_LOOKUP", TemplateLookup(directories=folders, strict_undefined=True))
+    lookup = TemplateLookup(directories=folders, strict_undefined=True)
+    monkeypatch.setattr(templates, "_lookup", lambda: lookup)
 
 
 @pytest.mark.parametrize("block, scatter", [(1, "evector"), (32, "evector"), (1, "atomic"), (32, "atomic")])
