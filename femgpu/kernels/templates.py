@@ -17,12 +17,17 @@ from femgpu.kernels.source import FOLDER
 
 def template(name: str) -> Template:
     """A template in `cl/`."""
-    return _lookup().get_template(name)
+    try:
+        return _lookup().get_template(name)
+    except Exception:
+        # What is kept was damaged, or the disk is full: as Python's caches, it decides about nothing but time.
+        return _lookup(keeps=False).get_template(name)
 
 
 @cache
-def _lookup() -> TemplateLookup:
-    return TemplateLookup(directories=[str(FOLDER)], strict_undefined=True, module_directory=module_folder())
+def _lookup(keeps: bool = True) -> TemplateLookup:
+    folder = module_folder() if keeps else None
+    return TemplateLookup(directories=[str(FOLDER)], strict_undefined=True, module_directory=folder)
 
 
 def module_folder() -> str | None:

@@ -16,8 +16,8 @@ from petsc4py import PETSc
 from femgpu.errors import meet
 
 _aside: list[Any] = []
-# Those in memory, whether somebody has them or not.
-_problems: weakref.WeakSet[Any] = weakref.WeakSet()
+# Those in memory, whether somebody has them or not, by their ids: a user's may have no hash.
+_problems: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 # That may wait for the collector at one time.
 _MOST_WRAPPERS = 1000
 
@@ -57,5 +57,5 @@ def let_go(problem: Any, comm: PETSc.Comm) -> None:
     """
     if _problems:
         gc.collect()
-    _problems.add(problem)
+    _problems[id(problem)] = problem
     clean_up(comm)

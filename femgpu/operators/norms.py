@@ -45,7 +45,7 @@ def norm(u: Any, kind: str = "L2", degree: int | None = None, options_prefix: st
 
 def error_norm(u: Any, exact: Any = 0.0, kind: str = "L2", degree: int | None = None, options_prefix: str = "") -> float:
     """A norm of u - exact; collective. For one that is wanted often see `ErrorNorm`, which takes the same and raises the same."""
-    return ErrorNorm(u, exact, kind, degree, options_prefix).value()
+    return ErrorNorm(u, exact, kind, degree, options_prefix)._value()
 
 
 class ErrorNorm:
@@ -56,8 +56,8 @@ class ErrorNorm:
     Args:
         u: a Function, a field of one, or a UFL expression.
         exact: a UFL expression or Function of the same shape, a callable of x (dim, num_points), or numbers. A callable is
-            interpolated first, once, cell by cell, with a degree larger by 3 than that of u; give a UFL expression of
-            `femgpu.coordinates` where that is not enough. The default gives the norm of u itself.
+            interpolated first, anew for each value, cell by cell, with a degree larger by 3 than that of u; give a UFL expression
+            of `femgpu.coordinates` where that is not enough. The default gives the norm of u itself.
         kind: "L2"; "H10", the L2 norm of the gradient; "H1", the root of the sum of the squares of these two; "Linf", the
             largest value at the quadrature points. Vectors and tensors count with their Euclidean norm.
         degree: of the quadrature; default 2 (k + 1) + 2, k the largest degree of the Functions in u, or 2 l where that is more, l
@@ -73,7 +73,8 @@ class ErrorNorm:
         if kind not in KINDS:
             raise DataError(f"norm of kind {told(kind)}; expected one of {', '.join(KINDS)}, or l2 for femgpu.norm")
         mesh, k = builders.mesh_and_degree(u, "u")
-        error = u - builders.as_expression(exact, mesh, tuple(u.ufl_shape), k, "the exact solution")
+        self._given, self._exact = exact, builders.as_expression(exact, mesh, tuple(u.ufl_shape), k, "the exact solution")
+        error = u - self._exact
         self._degree = max(2 * (k + 1) + 2, 2 * builders.mesh_and_degree(error, "the error")[1]) if degree is None else degree
         square = builders.squared(error, kind)
         self._mesh, self._values, self._functional = mesh, ExpressionValues(square, mesh), None
@@ -81,11 +82,17 @@ class ErrorNorm:
             self._functional = Functional(builders.integral(square, mesh, self._degree), options_prefix)
 
     def value(self) -> float:
-        """The norm, with Functions, Constants and coordinates as they are now; collective.
+        """The norm, with Functions, Constants, callables and coordinates as they are now; collective.
 
         Raises:
             DataError: for numbers that are not finite.
         """
+        if self._exact is not self._given and callable(self._given):
+            self._exact.interpolate(self._given)
+        return self._value()
+
+    def _value(self) -> float:
+        """The norm, with what a callable gave last."""
         if self._values.expression.is_zero:
             return 0.0
         if self._functional is None:

@@ -164,6 +164,12 @@ class DirichletBC:
         """Values (*shape, num_points) of an expression at points (dim, num_points)."""
         return expression.at_points(x.T).T.reshape(*self._shape, -1)
 
+    def _from_owners(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """(num_nodes,) values at the nodes on the region, as the ranks that own these have them; collective."""
+        local = np.zeros(self.space.num_local)
+        local[self._nodes] = values
+        return _of_owners(self.space.root, local)[self._nodes]
+
     def _function_values(self, function: Function) -> npt.NDArray[np.float64]:
         """(num_rows,) values of a function at `local_rows`; collective."""
         values = function.local_array()[self.local_rows]
@@ -188,6 +194,9 @@ class DirichletBC:
             with collective(mesh.mpi):
                 if len(positions) != len(self._nodes):
                     raise DataError("a boundary node of this rank belongs to none of its cells")
+            if mesh.mpi.size > 1:
+                # Each rank finds a node in cells of its own: a rounding apart, and on two sides where the mesh is periodic.
+                points = np.stack([self._from_owners(places) for places in points.T], axis=1)
             self._points, self._moves = points, mesh.motion.moves
         return self._points
 

@@ -1,5 +1,6 @@
 """Templates are compiled once for an installation, and anew when one of them has changed."""
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -40,6 +41,19 @@ def test_a_template_is_compiled_once(folder):
     before = module.stat().st_mtime_ns
     assert rendered(folder / "power.mako", "${n ** 2}", age=3600.0) == "4"
     assert module.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("left", ["", "def render_body(context"])
+def test_what_was_damaged_is_passed_over(folder, left):
+    rendered(folder / "power.mako", "${n ** 2}")
+    (module,) = (folder / "__pycache__").rglob("*.mako.py")
+    module.write_text(left)
+    assert rendered(folder / "power.mako", "${n ** 2}", age=3600.0) == "4"
+
+
+def test_a_full_disk_stops_nothing(folder, monkeypatch):
+    monkeypatch.setattr(os, "write", lambda *args: (_ for _ in ()).throw(OSError(errno.ENOSPC, "no space left on device")))
+    assert rendered(folder / "power.mako", "${n ** 2}") == "4"
 
 
 def test_nothing_is_kept_where_python_keeps_nothing(folder, monkeypatch):

@@ -76,7 +76,7 @@ def test_memory_of_a_loop_of_meshes_and_problems_is_flat(few_objects):
 
 @pytest.mark.parallel([1, 2])
 def test_a_problem_frees_those_before_it_and_the_first_searches_for_none(few_objects, monkeypatch):
-    monkeypatch.setattr(garbage, "_problems", weakref.WeakSet())
+    monkeypatch.setattr(garbage, "_problems", weakref.WeakValueDictionary())
     searches, collect = [], gc.collect
     monkeypatch.setattr(gc, "collect", lambda: searches.append(collect()))
     gc.disable()
@@ -87,6 +87,17 @@ def test_a_problem_frees_those_before_it_and_the_first_searches_for_none(few_obj
         assert len(searches) == 1 and first() is None and second() is not None
     finally:
         gc.enable()
+
+
+def test_problems_need_no_hash():
+    class Problem:
+        def __eq__(self, other):
+            return True
+
+    first, second = Problem(), Problem()
+    for problem in (first, second):
+        garbage.let_go(problem, PETSc.COMM_SELF)
+    assert {id(first), id(second)} <= set(garbage._problems.keys())
 
 
 def test_programs_that_nothing_uses_go(monkeypatch):

@@ -91,6 +91,8 @@ def test_functionals_follow():
     u, c, x, start = femgpu.Function(V), femgpu.Constant(dm, 1.0), femgpu.coordinates(dm), points(dm)
     form = (c * u**2 + x[0]) * dx + u * ds
     kept, errors = femgpu.Functional(form), {kind: femgpu.ErrorNorm(u, c * x[1], kind) for kind in ("L2", "Linf")}
+    shift = [0.0]
+    called = femgpu.ErrorNorm(u, lambda x: (x[0] + shift[0]) ** 2)
     stretched, bent = start * [2.0, 1.0], start.copy()
     bent[:, 1] += 0.3 * start[:, 0] * start[:, 1]
     seen = []
@@ -102,6 +104,8 @@ def test_functionals_follow():
         assert seen[-1] == pytest.approx(femgpu.assemble(form), rel=1e-13)
         for kind, error in errors.items():
             assert error.value() == pytest.approx(femgpu.error_norm(u, c * x[1], kind), rel=1e-13), kind
+        shift[0] = step
+        assert called.value() == pytest.approx(femgpu.error_norm(u, (x[0] + step) ** 2, degree=12), rel=1e-10)
     assert np.ptp(seen) > 1 and len(set(seen)) == len(seen)
 
 

@@ -390,3 +390,17 @@ def test_values_at_points_are_those_in_cells(entry, monkeypatch):
         t.value = number
         np.testing.assert_allclose(bc.values(), in_cells.values(), rtol=0, atol=1e-13)
     assert np.ptp(bc.values()) > 0.1
+
+
+@pytest.mark.parallel(3)
+@pytest.mark.parametrize("kind", ["expression", "callable"])
+def test_ranks_agree_on_which_side_of_a_seam_a_node_is(kind):
+    """Its owner decides, where each rank finds it in a cell of another side."""
+    dm = femgpu.mesh.box((4, 4), cell="quadrilateral", periodic=(True, False))
+    V, x = femgpu.FunctionSpace(dm, "Lagrange", 2), femgpu.coordinates(dm)
+    bc = femgpu.DirichletBC(V, x[0] if kind == "expression" else lambda x: x[0], lambda x: x[0] > -1)
+    u = femgpu.Function(V)
+    own = np.zeros(V.num_local)
+    own[bc.local_rows] = bc.values()
+    u.set_local(own)
+    np.testing.assert_array_equal(u.local_array()[bc.local_rows], bc.values())
