@@ -17,17 +17,24 @@ from femgpu.kernels.source import FOLDER
 
 def template(name: str) -> Template:
     """A template in `cl/`."""
-    try:
-        return _lookup().get_template(name)
-    except Exception:
-        # What is kept was damaged, or the disk is full: as Python's caches, it decides about nothing but time.
-        return _lookup(keeps=False).get_template(name)
+    return _lookup().get_template(name)
+
+
+class _Lookup(TemplateLookup):
+    """Templates that others include, too: compiled in memory where what is kept is damaged or cannot be written."""
+
+    def get_template(self, uri: str) -> Template:
+        """As Python's caches, those of templates decide about nothing but time."""
+        try:
+            return super().get_template(uri)
+        except Exception:
+            return _lookup(keeps=False).get_template(uri)
 
 
 @cache
 def _lookup(keeps: bool = True) -> TemplateLookup:
-    folder = module_folder() if keeps else None
-    return TemplateLookup(directories=[str(FOLDER)], strict_undefined=True, module_directory=folder)
+    kind, folder = (_Lookup, module_folder()) if keeps else (TemplateLookup, None)
+    return kind(directories=[str(FOLDER)], strict_undefined=True, module_directory=folder)
 
 
 def module_folder() -> str | None:

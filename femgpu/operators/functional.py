@@ -24,7 +24,7 @@ class Functional:
     Cells and facets are integrated on the device and summed in double precision. The quadrature is exact for polynomials of degree
     30 or less; for other integrands it takes UFL's estimate of their degree, at most 2 k + 2 with k the largest degree of the
     form's Functions and of the coordinates. On cells that are not affine the degree of det J is added. `dx(degree=n)` sets another.
-    Its programs are built ahead: those of one that is made before a problem is solved, beside the problem's.
+    Make it before a problem is solved: its kernels are then built beside the problem's.
 
     Args:
         form: ufl.Form without arguments, over dx, ds, dS, and the values of labels: dx(1), ds((2, 3)).

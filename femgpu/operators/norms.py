@@ -51,7 +51,8 @@ def error_norm(u: Any, exact: Any = 0.0, kind: str = "L2", degree: int | None = 
 class ErrorNorm:
     """A norm of u - exact, made once and taken often; collective.
 
-    Integrals are taken on the device. Their programs are built ahead, beside those of a problem that is solved later.
+    Make it before a problem is solved: its kernels are then built beside the problem's. Integrals are taken on the device, "Linf"
+    by numpy on the host.
 
     Args:
         u: a Function, a field of one, or a UFL expression.

@@ -43,7 +43,7 @@ def splits(term: Term, action: Pointwise, qdata: str) -> dict[StateSplit, bool]:
 
 
 def _cut(term: Term, action: Pointwise, prices: Sequence[float]) -> list[StateSplit]:
-    """The split of an action for each price; of the last ones from memory, since a cut takes tenths of a second."""
+    """The split of an action for each price; the last `_KEPT` are remembered, since a cut takes a tenth of a second and more."""
     costs, points, cells = _costs(term, action), term.quadrature.num_qpts, frozenset(on_cells(term))
     interpolated = frozenset((field, costs[0](field)) for field in action.reads if field[0] in _GEOMETRY or field[0][0] in "ua")
     of_cells = term.dim, term.affine, term.coord_element.num_basis, points, cells
@@ -51,8 +51,9 @@ def _cut(term: Term, action: Pointwise, prices: Sequence[float]) -> list[StateSp
     key = action.kind, action.body, action.reference, shapes, tuple(prices), of_cells, interpolated
     if key not in _known:
         _known[key] = split_states(action, prices, *costs, num_qpts=points, on_cells=cells)
-        if len(_known) > _KEPT:
-            _known.popitem(last=False)
+    _known.move_to_end(key)
+    if len(_known) > _KEPT:
+        _known.popitem(last=False)
     return _known[key]
 
 

@@ -1,6 +1,5 @@
 """Plans of several steps, and workspaces that hold some of the cells only."""
 
-import importlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +17,7 @@ from petsc4py import PETSc
 from ufl import dx, grad, inner
 
 from femgpu import Function, FunctionSpace, NonlinearProblem, mesh
-from femgpu.kernels import Array, Plan, Step, pack_tables
+from femgpu.kernels import Array, Plan, Step, pack_tables, templates
 from femgpu.kernels.schedules import CellPlan
 from femgpu.kernels.source import FOLDER
 from femgpu.operators import application, make_terms
