@@ -344,7 +344,7 @@ MUTANTS = {
     "neighbouring items are all of a cell": of_grids(
         text("(int)get_local_id(0) % CELLS;", "(int)get_local_id(0) / ITEMS;"), "sumfact:slices=8", "bp5", "unrolled"
     ),
-    "a slice forgets what comes along its rows": of_grids(text("at[r * 1] = back[r];", "at[r * 1] = 0;"), "sumfact:slices=3"),
+    "a slice forgets what comes along its rows": of_grids(text("(at)[r * 1] = back[r];", "(at)[r * 1] = 0;"), "sumfact:slices=3"),
     "fluxes are not divided by the determinant": of_grids(text("TABLE_W(q) * inverse_det,", "TABLE_W(q),"), "sumfact:pencils=3"),
     "derivatives are not divided by the determinant": of_grids(text("*= inverse_det;", "*= 1;"), "sumfact:pencils=3", "bp30"),
     "tiles of the first pass in all": of_plans(text("+ (pass * PARTS + part) *", "+ part *"), points="many"),
