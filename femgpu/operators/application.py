@@ -95,6 +95,8 @@ class Application:
             label=label(self.term, self.plan, step),
             about=about(self.term, self.plan),
         )
+        # What a compiler refuses is told here, on all ranks.
+        kernel.build()
         self._positions.append({array.role: position + 2 for position, array in enumerate(step.arrays)})
         return kernel
 

@@ -5,7 +5,9 @@ is a socket that both ways go through. It ends when nothing has come for a while
 end closes the socket.
 """
 
+import contextlib
 import ctypes
+import fcntl
 import pickle
 import socket
 import sys
@@ -32,8 +34,12 @@ def main(library: str, index: int, options: bytes) -> None:
     requests, answers = both.makefile("rb"), both.makefile("wb")
     cl = ctypes.CDLL(library)
     cl.clCreateContext.restype = cl.clCreateProgramWithSource.restype = c_void_p
-    device = c_void_p(_devices(cl)[index])
-    context = c_void_p(cl.clCreateContext(None, 1, byref(device), None, None, None))
+    # One after the other, as the driver makes contexts anyway: side by side all processes would be ready when the last one is.
+    with open(__file__) as file:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        device = c_void_p(_devices(cl)[index])
+        context = c_void_p(cl.clCreateContext(None, 1, byref(device), None, None, None))
 
     def answer(what: Any) -> None:
         pickle.dump(what, answers)

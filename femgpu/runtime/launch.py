@@ -122,6 +122,8 @@ class Launch:
 class Kernel:
     """One kernel of a program, with arguments of its own and any number of other ones bound besides.
 
+    Where programs are built ahead the first launch waits for this one's, or `build`; elsewhere it is built here.
+
     Args:
         runtime: the device.
         source: the program's text.
@@ -131,6 +133,12 @@ class Kernel:
         group_size: work-items per work-group.
         label: for the view and dumps.
         about: the plan and the form of one that evaluates a form, for messages.
+
+    Attributes:
+        global_size: work-items of the kernel's own launches.
+
+    Raises:
+        BuildError: see `Programs.get`.
     """
 
     def __init__(
@@ -148,18 +156,25 @@ class Kernel:
         self.label = label or name
         self.arguments = list(arguments)
         self.group_size = group_size
-        # Kernels of one program differ in their arguments only; nothing here refers back to this object, so that it and the
-        # buffers it holds are freed when its owner goes.
-        self._make = partial(runtime.calls.kernel, runtime.build(source, self.label), name)
+        self.global_size = -(-global_size // group_size) * group_size
+        self._source, self._name = source, name
         self._watch = runtime.watch(source, name, self.label, about)
         self._tally = Tally()
         self._bindings = runtime.bindings(BINDINGS)
-        self._own = self._launch(self.arguments, global_size, self.arguments)
+        self._program: cl.Program | None = None
+        self._own: Launch | None = None
+        if not runtime.programs.threads:
+            self.build()
 
-    @property
-    def global_size(self) -> int:
-        """Work-items of the kernel's own launches."""
-        return self._own.global_size
+    def build(self) -> Launch:
+        """The launch with the kernel's own arguments, when its program is there.
+
+        Raises:
+            BuildError: see `Programs.get`.
+        """
+        if self._own is None:
+            self._own = self._launch(self.arguments, self.global_size, self.arguments)
+        return self._own
 
     @property
     def launches(self) -> int:
@@ -194,7 +209,8 @@ class Kernel:
             return
         self.arguments[index] = argument
         self._bindings.clear()
-        self._own.set(index, argument)
+        if self._own is not None:
+            self._own.set(index, argument)
 
     def __call__(self) -> None:
         """Enqueues the kernel with its own arguments; an empty index space is no launch.
@@ -202,7 +218,7 @@ class Kernel:
         Raises:
             DeviceError: when the driver refuses.
         """
-        self._own()
+        (self._own or self.build())()
 
     def bound(self, arguments: Mapping[int, Any], global_size: int | None = None) -> Launch:
         """The kernel with some arguments replaced, bound once: the same buffers, also wrapped anew, give the same launch.
@@ -236,9 +252,13 @@ class Kernel:
         return launch
 
     def _launch(self, arguments: list[Any], global_size: int, kept: Any) -> Launch:
-        return Launch(
-            self.runtime, self._make, arguments, (global_size, self.group_size), self.label, self._tally, kept, self._watch()
-        )
+        runtime, sizes = self.runtime, (global_size, self.group_size)
+        if self._program is None:
+            self._program = runtime.build(self._source, self.label)
+        # Kernels of one program differ in their arguments only; launches do not refer back to this object, so that it and the
+        # buffers it holds are freed when its owner goes.
+        make = partial(runtime.calls.kernel, self._program, self._name)
+        return Launch(runtime, make, arguments, sizes, self.label, self._tally, kept, self._watch())
 
     def measure(self, warmups: int, repetitions: int, seconds: float) -> np.ndarray:
         """Times of single launches with the kernel's own arguments, by device events where the queue can record them.
@@ -257,7 +277,7 @@ class Kernel:
         with self.runtime.profiled():
             self.runtime.finish()
             for number in range(warmups + _MOST):
-                taken = self.runtime.seconds(self._own.event)
+                taken = self.runtime.seconds(self.build().event)
                 if number >= warmups:
                     times.append(taken)
                 if len(times) >= repetitions and sum(times) >= seconds:

@@ -63,8 +63,8 @@ def start(options_prefix: str = "") -> None:
                 if hasattr(context := solver.getPythonContext(), "setFromOptions"):
                     context.setFromOptions(solver)
         programs += _programs(ksp, runtime)
-    # All at once: many are compiled by processes.
-    runtime.build_ahead(programs)
+    # All at once: many are compiled by processes; the longest first, as the others fit beside them.
+    runtime.build_ahead(sorted(programs, key=lambda program: -len(program[0])))
     ksp.destroy()
 
 

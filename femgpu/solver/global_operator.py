@@ -60,7 +60,8 @@ class GlobalOperator:
         scale: float | None = None,
         single: bool = False,
     ):
-        runtime.build_ahead([(vector_kernels(settings.precision, "float" if single else "double"), "vectors")])
+        if not single:
+            runtime.build_ahead([(vector_kernels(settings.precision), "vectors")])
         self.rows = bcs if isinstance(bcs, BoundaryRows) else BoundaryRows(form.space, bcs, wide=form.wide)
         self.device = DeviceOperator(form, self.rows, settings, runtime, single)
         self.local, self.transfer = self.device.local, self.device.transfer

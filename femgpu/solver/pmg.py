@@ -108,16 +108,18 @@ class PMG(Ahead):
 
     def programs(self, pc: PETSc.PC, device: Device) -> list[tuple[str, str]]:
         """Those of the levels, of transfers and matrices in the cycle's precision, and of the coarsest level's matrix."""
-        single, entries = self._starts_single(device), (entry_kernels("ushort"), "merge_lists")
-        kind = ("float" if single else "double",) * 3
-        own = (nesting_kernels(), "claim"), (list_kernels(), "pack_words"), entries
-        rows = [(vector_kernels(precision, "float"), "set_rows") for precision in ("single", "double") if single]
-        return [*rows, *programs(device, Level.files, single), *multigrid.programs(device, [kind]), *own]
+        single = self._options.begins_single(device)
+        own = (nesting_kernels(), "claim"), (list_kernels(), "pack_words"), (entry_kernels("ushort"), "merge_lists")
+        # In double precision is what is assembled, which takes vectors of levels on several ranks only.
+        precisions = ["single", *["double"] * (pc.comm.size > 1)] if single else []
+        vectors = [(vector_kernels(precision, "float"), "vectors") for precision in precisions]
+        matrices = multigrid.programs(device, [("float" if single else "double",) * 3])
+        return [*vectors, *programs(device, Level.files, single), *matrices, *own]
 
     def prepare(self, pc: PETSc.PC, mat: PETSc.Mat, operator: GlobalOperator) -> None:
         """Makes the levels where they are not those there are; raises as `setUp`."""
         if operator is not self._operator or operator.local.bends != self._bends:
-            self._create(pc, mat, operator, self._starts_single(operator.local.runtime.device))
+            self._create(pc, mat, operator, self._options.begins_single(operator.local.runtime.device))
 
     def apply(self, pc: PETSc.PC, x: PETSc.Vec, y: PETSc.Vec) -> None:
         """Y = one cycle for x."""
@@ -181,9 +183,6 @@ class PMG(Ahead):
         self._below: AlgebraicLevels | None = None
         self._given = self._found = None
 
-    def _starts_single(self, device: Device) -> bool:
-        return prefers_single(device) if self._options.precision == "auto" else self._options.precision == "single"
-
     def _create(self, pc: PETSc.PC, mat: PETSc.Mat, operator: GlobalOperator, single: bool) -> None:
         self._let_go()
         space, prefix = operator.local.space, pc.getOptionsPrefix() or ""
@@ -246,31 +245,26 @@ class PMG(Ahead):
         Returns:
             What is wrong with it, empty if nothing.
         """
-        assert self.inner is not None and self._assembled is not None
         for follower in self._followers:
             follower.update()
+        if renewed := self._below is None or not self._levels:
+            # Before the levels: the programs of theirs may be under way.
+            self._renew()
         for operator, level in zip(self._operators, self._levels, strict=False):
             operator.device.diagonal(level.diagonal)
             operator.local.store()
-        renew, stale = self._has_worsened(), [level for level in self._levels if level.follow()]
+        worse, stale = self._has_worsened(), [level for level in self._levels if level.follow()]
         self._age += 1
-        if self._below is None or not self._levels or renew or stale or 0 < self._options.lag <= self._age:
+        if again := not renewed and bool(worse or stale or 0 < self._options.lag <= self._age):
+            self._renew()
+        assert self._below is not None
+        parts: list[MeshLevels | AlgebraicLevels] = [*([] if self._meshes is None else [self._meshes]), self._below]
+        if renewed or again:
             self._age = 0
-            self._assembled.fill()
-            if self._definite:
-                # GAMG then estimates eigenvalues by conjugate gradients, not by GMRES; each assembly forgets it.
-                self._assembled.mat.setOption(PETSc.Mat.Option.SPD, True)
-            self.inner.setUp()
-            if self._below is None or not self._below.update():
-                self._below = AlgebraicLevels(self.inner, self._operators[0].local.runtime, self._single, self._level)
-                self._cycle = None
-            coarse = [*(self._meshes.levels if self._meshes is not None else []), *self._below.levels]
-            stale += [level for level in coarse if level.follow()]
-        below = self._below
-        parts: list[MeshLevels | AlgebraicLevels] = [below] if self._meshes is None else [self._meshes, below]
+            stale += [level for part in parts for level in part.levels if level.follow()]
         levels = [*self._levels, *(level for part in parts for level in part.levels)]
         for number, level in enumerate(levels):
-            if (renew or level in stale) and (wrong := level.estimate()):
+            if (worse or level in stale) and (wrong := level.estimate()):
                 return f"the operator of level {number}, counted from the finest, has no largest eigenvalue ({wrong})"
         if self._cycle is None:
             if self._single and self._levels and not self._followers[0].agrees(_INACCURATE):
@@ -279,8 +273,20 @@ class PMG(Ahead):
             prolong: list[Bind] = [coarse.transfer.bind_prolong for coarse in self._coarse]
             for part in parts:
                 restrict, prolong = restrict + part.restrict, prolong + part.prolong
-            self._cycle = Cycle(levels, restrict, prolong, below.solve, below.coarsest)
+            self._cycle = Cycle(levels, restrict, prolong, self._below.solve, self._below.coarsest)
         return ""
+
+    def _renew(self) -> None:
+        """Takes what lies below the levels, the matrices, to the state; collective."""
+        assert self.inner is not None and self._assembled is not None
+        self._assembled.fill()
+        if self._definite:
+            # GAMG then estimates eigenvalues by conjugate gradients, not by GMRES; each assembly forgets it.
+            self._assembled.mat.setOption(PETSc.Mat.Option.SPD, True)
+        self.inner.setUp()
+        if self._below is None or not self._below.update():
+            self._below = AlgebraicLevels(self.inner, self._operators[0].local.runtime, self._single, self._level)
+            self._cycle = None
 
     def _has_worsened(self) -> bool:
         """Whether the last solve took more cycles than the first one after the last estimate of eigenvalues."""
@@ -292,8 +298,3 @@ class PMG(Ahead):
             return False
         self._reference = 0
         return True
-
-
-def prefers_single(device: Device) -> bool:
-    """Whether a cycle in single precision is faster: on a CPU it takes as long."""
-    return device.is_gpu

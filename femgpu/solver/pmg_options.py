@@ -8,6 +8,7 @@ from petsc4py import PETSc
 
 from femgpu.errors import OptionError
 from femgpu.multigrid import KINDS
+from femgpu.runtime import Device
 from femgpu.spaces import Field
 
 PRECISIONS = ("auto", "single", "double")
@@ -74,6 +75,10 @@ class PMGOptions:
             lag=number("lag", self.lag, extra=-1),
         )
 
+    def begins_single(self, device: Device) -> bool:
+        """Whether the cycle is in single precision at first; with `auto` set-up may object."""
+        return prefers_single(device) if self.precision == "auto" else self.precision == "single"
+
     def degrees_below(self, field: Field, prefix: str) -> tuple[int, ...]:
         """Degrees of the levels below fields like this one; with bubbles they may begin with the field's own, without.
 
@@ -111,3 +116,8 @@ def default_degrees(degree: int, tetrahedra: bool) -> tuple[int, ...]:
     if tetrahedra:
         below = degree - 1 if degree > _HALVED else (degree + 1) // 2
     return below, *default_degrees(below, tetrahedra)
+
+
+def prefers_single(device: Device) -> bool:
+    """Whether a cycle in single precision is faster: on a CPU it takes as long."""
+    return device.is_gpu

@@ -360,7 +360,7 @@ class problem_solver:
 
 def test_single_precision_is_left_where_it_does_not_serve(monkeypatch):
     """Far from the origin the differences of rounded coordinates are nothing."""
-    monkeypatch.setattr("femgpu.solver.pmg.prefers_single", lambda device: True)
+    monkeypatch.setattr("femgpu.solver.pmg_options.prefers_single", lambda device: True)
     found = {}
     for shift in (0.0, 1e6):
         dm = box("quadrilateral", 8)

@@ -93,6 +93,22 @@ def test_programs_are_built_in_threads_and_each_once(threaded, monkeypatch):
     assert (again.programs.num_programs, again.programs.num_compiled) == (4, 0)
 
 
+def test_a_kernel_waits_for_its_program_where_it_is_launched(threaded):
+    """Not where it is made, and arguments may change until then; a program that is refused is told of there."""
+    made = threaded()
+    made.build_ahead([(SOURCE % 3, "put"), (WRONG, "wrong")])
+    x, y = (made.upload(np.zeros(1)) for _ in range(2))
+    kernel, wrong = runtime.Kernel(made, SOURCE % 3, "put", [x], 1, 1), runtime.Kernel(made, WRONG, "put", [x], 1, 1)
+    kernel.set(0, y)
+    assert made.programs.num_programs == 0 and kernel.global_size == 1
+    kernel()
+    kernel.bound({0: x})()
+    assert [made.read(buffer, np.empty(1))[0] for buffer in (x, y)] == [3, 3] and kernel.launches == 2
+    for launch in (wrong, wrong.build, lambda: wrong.bound({0: y})):
+        with pytest.raises(BuildError, match="refuses kernel"):
+            launch()
+
+
 def test_threads_end_when_nothing_is_left(threaded, monkeypatch):
     builds, made = Builds(monkeypatch), threaded()
     made.build_ahead([(SOURCE % 1, "put")])
