@@ -22,7 +22,7 @@ from femgpu.version import VERSION
 _WIDTH = 240
 _BAKEOFF = tuple(f"bp{number}" for number in (1, 2, 3, 4, 5, 6, 10, 35, 30))
 _UFL = ("mass", "helmholtz")
-_SOLVED = ("poisson", "elasticity", "hyperelasticity", "bracket")
+_SOLVED = ("poisson", "elasticity", "hyperelasticity", "stokes", "bracket")
 _WORKLOADS = ("ex12", "qdata", "assembly", "launch", "build", "cg", "solve", "tets", "ufl", "petsc", *_BAKEOFF)
 
 
@@ -206,8 +206,8 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--dofs", nargs="+", type=_count, help="lengths of vectors, about; default cg: 1e5 4e6, bp1 to bp6, solve: "
                        "1e6 1e7 on a GPU, tets 1e7 (at most 3e6 at degree 1), else 1e4")  # fmt: skip
     bench.add_argument("--problems", nargs="+", choices=[*(f"BP{i}" for i in range(1, 7)), *_SOLVED, *_UFL],
-                       help="of cg: CEED's bake-off problems; of solve: poisson, elasticity, hyperelasticity, bracket; of ufl: "
-                       "mass, poisson, helmholtz, elasticity, hyperelasticity; of ex12: poisson, elasticity; default all but "
+                       help="of cg: CEED's bake-off problems; of solve: poisson, elasticity, hyperelasticity, stokes, bracket; of "
+                       "ufl: mass, poisson, helmholtz, elasticity, hyperelasticity; of ex12: poisson, elasticity; default all but "
                        "bracket, which wants -dm_plex_filename meshes/bracket.msh")  # fmt: skip
     bench.add_argument("--solvers", nargs="+", choices=("femgpu", "double", "walker", "gamg", "jacobi"), help="of solve: "
                        "femgpu.CG with femgpu.PMG, that in double precision, with -snes_ksp_ew, PETSc's CG with GAMG, femgpu.CG "

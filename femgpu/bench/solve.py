@@ -2,8 +2,8 @@
 
 Each problem stands on a cube that was refined from a coarse one, hexahedra bent afterwards, or, the bracket, on the mesh that
 `-dm_plex_filename` and `-dm_refine` name. It is solved as femgpu does by itself where nobody names a solver, and, as yardsticks, by
-PETSc's CG and GAMG on an assembled matrix and by femgpu's CG over the diagonal. `-dm_vec_type viennacl` keeps PETSc's vectors on
-the device.
+PETSc's CG and GAMG on an assembled matrix and by femgpu's CG over the diagonal; Stokes' equations, a saddle point, by fields only.
+`-dm_vec_type viennacl` keeps PETSc's vectors on the device.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import numpy as np
 import ufl
 from petsc4py import PETSc
 from rich.progress import track
-from ufl import ds, dx, grad, inner
+from ufl import div, ds, dx, grad, inner
 
 from femgpu import mesh, runtime
 from femgpu.bench.solve_report import Result, Timing
 from femgpu.errors import DataError, SolverError
 from femgpu.runtime import Kernel, Runtime
-from femgpu.solver import PMG, NonlinearProblem
-from femgpu.spaces import Constant, DirichletBC, Function, FunctionSpace, rigid_body_modes
+from femgpu.solver import PMG, FieldSplit, NonlinearProblem
+from femgpu.spaces import Constant, DirichletBC, Function, FunctionSpace, MixedSpace, Space, rigid_body_modes
 
-PROBLEMS = ("poisson", "elasticity", "hyperelasticity")
+PROBLEMS = ("poisson", "elasticity", "hyperelasticity", "stokes")
 _PMG = {"ksp_type": "python", "ksp_python_type": "femgpu.CG", "pc_type": "python", "pc_python_type": "femgpu.PMG"}
 SOLVERS: dict[str, dict[str, str | None]] = {
     "femgpu": {**_PMG},
@@ -37,12 +37,15 @@ SOLVERS: dict[str, dict[str, str | None]] = {
     "gamg": {"ksp_type": "cg", "pc_type": "gamg"},
     "jacobi": {"ksp_type": "python", "ksp_python_type": "femgpu.CG", "pc_type": "jacobi"},
 }
+# Of `SOLVERS`, those that solve saddle points, where the form chooses GMRES over its fields.
+_OF_FIELDS: dict[str, dict[str, str | None]] = {"femgpu": {}, "double": {"fieldsplit_velocity_pc_femgpu_pmg_precision": "double"}}
 # The least number of cells along an edge of the coarsest mesh; how far vertices are moved, in edges of the cube.
 _COARSE, _BEND = 10, 0.1
 # Of the bracket: Lame's parameters and the traction on its bore, in pascals.
 _STEEL, _PULL = (1e6, 2e6), -2e3
-# Its regions (`meshes/README.md`).
+# Its regions (`meshes/README.md`), and the sides of the cube: x = 0, and all but x = 1.
 _CLAMPED, _LOADED = 1, 2
+_FIRST_SIDE, _WALLS = 6, (1, 2, 3, 4, 6)
 # Solves of the same problem whose coefficients differ: the first builds kernels and patterns, the fastest other one counts.
 _SOLVES = 3
 _RTOL = "1e-8"
@@ -59,11 +62,13 @@ def run(
         degrees: of the spaces.
         sizes: dofs, about.
         names: of `PROBLEMS`, or "bracket", which takes no cells and no sizes.
-        solvers: of `SOLVERS`.
+        solvers: of `SOLVERS`; saddle points take "femgpu" and "double" alone.
 
     Raises:
-        DataError: where solvers differ in their solutions.
+        DataError: where solvers differ in their solutions, and for Stokes' equations with velocities of degree 1.
     """
+    if "stokes" in names and min(degrees) < 2:
+        raise DataError(f"stokes at degree {min(degrees)}: the pressure's degree is one less; give --degrees of 2 and more")
     cases = [
         (name, cell, degree, size)
         for name in names
@@ -91,17 +96,20 @@ def _case(name: str, cell: str, degree: int, size: float, solvers: Sequence[str]
     clock = _Clock()
     dm = mesh.create() if name == "bracket" else _cube(cell, (size / comps) ** (1 / 3) / degree)
     mesh_s = clock.lap()
-    V = FunctionSpace(dm, "Lagrange", degree, shape=(comps,) if comps > 1 else ())
+    V: Space = (space := FunctionSpace(dm, "Lagrange", degree, shape=(comps,) if comps > 1 else ()))
+    if name == "stokes":
+        V = MixedSpace({"velocity": space, "pressure": FunctionSpace(dm, "Lagrange", degree - 1)})
     space_s = clock.lap()
-    for solver in solvers:
+    for solver in solvers if name != "stokes" else [solver for solver in solvers if solver in _OF_FIELDS]:
         yield _time(Timing(name, cell, degree, V.num_dofs, solver, V.create_vec().getType(), mesh_s, space_s), V)
 
 
-def _time(timing: Timing, V: FunctionSpace) -> tuple[Timing, float]:
+def _time(timing: Timing, V: Space) -> tuple[Timing, float]:
     """The phases of a problem's solves on a space, and the norm of its solution."""
     clock = _Clock()
-    problem, load = _problem(timing.problem, V, SOLVERS[timing.solver])
-    if timing.solver == "gamg" and V.num_comp > 1:
+    options = (_OF_FIELDS if timing.problem == "stokes" else SOLVERS)[timing.solver]
+    problem, load = _problem(timing.problem, V, options)
+    if timing.solver == "gamg" and isinstance(V, FunctionSpace) and V.num_comp > 1:
         problem.set_near_nullspace(rigid_body_modes(V))
     timing = replace(timing, problem_s=clock.lap())
     setups, solves, totals, builds = [], [], [], []
@@ -154,16 +162,22 @@ def _cube(cell: str, parts: float) -> PETSc.DMPlex:
     return dm
 
 
-def _problem(name: str, V: FunctionSpace, options: Mapping[str, str | None]) -> tuple[NonlinearProblem, Constant]:
+def _problem(name: str, V: Space, options: Mapping[str, str | None]) -> tuple[NonlinearProblem, Constant]:
     """A problem, and the coefficient that its solves differ in."""
     u, v, c = Function(V), ufl.TestFunction(V), Constant(V.dm, 1.0)
     points, given = dx(degree=2 * V.degree), {**options, "ksp_rtol": _RTOL}
     linear, newton = {**given, "snes_type": "ksponly"}, {**given, "ksp_rtol": "1e-3", "snes_rtol": "1e-8"}
+    waves = np.prod([ufl.sin(np.pi * x) for x in ufl.SpatialCoordinate(V.ufl_domain())])
+    if isinstance(V, MixedSpace):
+        (velocity, pressure), (w, q) = ufl.split(u), ufl.split(v)
+        residual = (c * inner(grad(velocity), grad(w)) - pressure * div(w) - q * div(velocity) - waves * w[2]) * points
+        walls = DirichletBC(V.sub("velocity"), (0.0, 0.0, 0.0), _WALLS)
+        return NonlinearProblem(residual, u, walls, petsc_options=linear), c
+    assert isinstance(V, FunctionSpace)
     if name == "poisson":
-        waves = np.prod([ufl.sin(np.pi * x) for x in ufl.SpatialCoordinate(V.ufl_domain())])
         residual = c * inner(grad(u), grad(v)) * points - waves * v * points
         return NonlinearProblem(residual, u, DirichletBC(V, 0.0), petsc_options=linear), c
-    clamped, identity = DirichletBC(V, (0.0, 0.0, 0.0), _CLAMPED if name == "bracket" else lambda x: x[0] < 1e-9), ufl.Identity(3)
+    clamped, identity = DirichletBC(V, (0.0, 0.0, 0.0), _CLAMPED if name == "bracket" else _FIRST_SIDE), ufl.Identity(3)
     if name == "elasticity":
         strain = ufl.sym(grad(u))
         residual = c * inner(2 * strain + ufl.tr(strain) * identity, grad(v)) * points - v[2] * points
@@ -225,8 +239,10 @@ def _kernel_share(problem: NonlinearProblem) -> float:
 
 
 def _levels(chosen: Runtime, pc: PETSc.PC) -> list[dict[str, Any]]:
-    """What PMG's levels are and what their operators take; empty for other preconditioners."""
+    """What PMG's levels are, those of a velocity too, and what their operators take; empty for other preconditioners."""
     context: Any = pc.getPythonContext() if pc.getType() == PETSc.PC.Type.PYTHON else None
+    if isinstance(context, FieldSplit):
+        return _levels(chosen, context.inner)
     found = []
     for what, dofs, level in context.levels if isinstance(context, PMG) else []:
         p, q = level.vectors.empty(), level.vectors.empty()

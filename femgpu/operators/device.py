@@ -18,7 +18,7 @@ def on_device(vec: PETSc.Vec) -> bool:
 
 
 def choose_runtime(settings: Settings, vectors: Iterable[PETSc.Vec], mpi: Any) -> Runtime:
-    """The runtime of this process, which dumps kernels where the options say; collective.
+    """The runtime of this process, which dumps kernels where the options say; PETSc times its events for the view; collective.
 
     Args:
         settings: the options.
@@ -32,6 +32,8 @@ def choose_runtime(settings: Settings, vectors: Iterable[PETSc.Vec], mpi: Any) -
     runtime = for_comm(settings.device, mpi) if shared is None else _of_petsc(shared, mpi)
     runtime.programs.dump_folder = settings.kernel_dump
     runtime.debug(settings.debug)
+    if settings.view:
+        PETSc.Log.begin()
     return runtime
 
 

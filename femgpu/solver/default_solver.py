@@ -108,6 +108,6 @@ def _refusal(snes: PETSc.SNES, operator: GlobalOperator, vec: PETSc.Vec) -> str:
         return f"-{prefix}snes_type {nonlinear} has its demands on them"
     if settings.jacobian == "assembled" or settings.pmat == "assembled":
         return "an assembled matrix was asked for"
-    if on_device(vec):
-        return "vectors are PETSc's on the device"
+    if on_device(vec) and vec.comm.size > 1:
+        return "vectors are PETSc's on the device, on several ranks"
     return ""

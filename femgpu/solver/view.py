@@ -6,12 +6,15 @@ import numpy as np
 from mpi4py import MPI
 from petsc4py import PETSc
 
+from femgpu import log
 from femgpu.forms import StateSplit
 from femgpu.operators.application import Application
 from femgpu.operators.device import on_device
 from femgpu.runtime.rates import peak_bandwidth
+from femgpu.solver.field_split import FieldSplit
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.krylov_base import KrylovType
+from femgpu.solver.pmg import PMG
 
 
 def view(operator: GlobalOperator, vec: PETSc.Vec, assembled: bool, ksp: PETSc.KSP, chosen: str) -> str:
@@ -37,6 +40,7 @@ def view(operator: GlobalOperator, vec: PETSc.Vec, assembled: bool, ksp: PETSc.K
     ]
     lines += ["  debug: memory that nobody has written is NaN, kernels check their indices"] if runtime.checks else []
     lines.append(f"  linear solver: {chosen or 'as the options or the program say'}")
+    lines += [f"  {phase}" for phase in _phases(operator)] + [f"    {level}" for level in _levels(ksp.getPC())]
     lines.append(f"  on the host: {_host_work(vec, assembled, ksp)}")
     lines += [f"  note: {note}" for note in local.form.notes]
     for applications in local.applications.values():
@@ -48,6 +52,29 @@ def view(operator: GlobalOperator, vec: PETSc.Vec, assembled: bool, ksp: PETSc.K
     memory = f"device memory: {runtime.allocated_bytes / 2**20:.1f} MiB in {runtime.num_allocations} allocations so far"
     lines.append(f"  {memory}; {copies} copies, {fills} fills")
     return "\n".join(lines)
+
+
+def _phases(operator: GlobalOperator) -> list[str]:
+    """Where the time of the process's solves went, on the slowest rank; nothing where PETSc records no events."""
+    if not log.is_active():
+        return []
+    mpi, found = operator.local.space.mesh.mpi, {}
+    for name in ("SNESSolve", "PCSetUp", "KSPSolve", "FGBuild"):
+        record = PETSc.Log.Event(name).getPerfInfo()
+        found[name] = record["count"], mpi.allreduce(record["time"], op=MPI.MAX)
+    (_, total), (_, setup), (count, solve), (_, build) = found.values()
+    rate = f", {1e-6 * operator.local.space.num_dofs * count / solve:.3g} M dofs/s" if solve else ""
+    waits = f"waits for compilers {build:.3g} s"
+    return [f"solves so far, SNESSolve {total:.3g} s: PCSetUp {setup:.3g} s, {count} KSPSolve {solve:.3g} s{rate}; {waits}"]
+
+
+def _levels(pc: PETSc.PC) -> list[str]:
+    """The levels of `femgpu.PMG`, also of that for a field, from the finest down."""
+    context = pc.getPythonContext() if pc.getType() == PETSc.PC.Type.PYTHON else None
+    if isinstance(context, FieldSplit):
+        return [] if context.inner is None else _levels(context.inner)
+    levels = context.levels if isinstance(context, PMG) else []
+    return [f"{what}: {dofs} dofs, largest eigenvalue {level.largest:.4g}" for what, dofs, level in levels]
 
 
 def _rows(operator: GlobalOperator) -> str:

@@ -58,11 +58,12 @@ def solved(program, options, num_ranks=1, **variables):
     [
         (f"{SQUARE} -pc_type jacobi", 1.1e-5),
         (f"{SQUARE} -pc_type jacobi {OWN}CG", 1.1e-5),
+        (f"{SQUARE} -pc_type python -pc_python_type femgpu.PMG", 1.1e-5),
         (f"{CUBE} {ASSEMBLED}", 1.2e-4),
         (f"{CUBE} {ASSEMBLED} {OWN}GMRES", 1.2e-4),
         (f"{PART} -pc_type jacobi", 4.3e-8),
     ],
-    ids=["square-jacobi", "square-own-cg", "cube-assembled", "cube-own-gmres", "part-jacobi"],
+    ids=["square-jacobi", "square-own-cg", "square-multigrid", "cube-assembled", "cube-own-gmres", "part-jacobi"],
 )
 def test_newton_solves_the_linear_problem_in_one_step(program, options, expected):
     # The residual is PETSc's own, so this holds for PETSc's Jacobian only; the program itself checks the count.

@@ -1,5 +1,7 @@
 """The linear solver of problems whose options name none: what is chosen, and that it solves what users bring."""
 
+import re
+
 import numpy as np
 import pytest
 import ufl
@@ -140,6 +142,10 @@ def test_the_view_and_errors_say_it():
     solved = problem(laplace(u, v), u)
     solved.solve()
     assert f"linear solver: {CG}: the Jacobian is symmetric and elliptic" in solved.report()
+    assert f"\n    degree 2: {V.num_dofs} dofs, largest eigenvalue " in solved.report()
+    seen = problem(laplace(u, v), u, femgpu_view=True)
+    seen.solve()
+    assert re.search(r"SNESSolve \S+ s: PCSetUp \S+ s, \d+ KSPSolve \S+ s, \S+ M dofs/s; waits for compilers", seen.report())
     u.vec.set(0.0)
     with pytest.raises(SolverError, match="no option names the linear solver, which is femgpu.CG with femgpu.PMG: .*-ksp_type"):
         problem(laplace(u, v), u, ksp_max_it=1, ksp_rtol=1e-14, snes_linesearch_type="basic").solve()

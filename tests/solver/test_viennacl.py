@@ -63,6 +63,17 @@ def test_host_vectors_are_copied_in_every_iteration():
     assert iterations[10][3] - iterations[9][3] >= 2
 
 
+def test_the_form_decides_the_solver_there_too():
+    """10 609 dofs, enough for femgpu's own methods."""
+    options = "-dm_plex_box_faces 51,51 -petscspace_degree 2 -dm_vec_type viennacl -femgpu_view"
+    driver = SCRIPT.parents[2] / "drivers" / "poisson.py"
+    command = ["mpiexec", "-n", "1", sys.executable, str(driver), *options.split()]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SCRIPT.parents[2]), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "linear solver: femgpu.CG with femgpu.PMG" in done.stdout and "on the host: nothing but scalars" in done.stdout
+
+
 def test_assembled_preconditioners():
     expected = solve("-ksp_type cg -pc_type jacobi")
     device = "-dm_vec_type viennacl -ksp_type gmres"

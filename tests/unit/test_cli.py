@@ -228,6 +228,17 @@ def test_bench_of_solves(capsys, tmp_path):
         assert 0 < timing["kernels"]
 
 
+def test_bench_of_solves_by_fields(capsys, tmp_path):
+    """Levels are the velocity's; solvers that are not for saddle points are left out."""
+    given = ["--cell", "tetrahedron", "--dofs", "200", "--problems", "stokes", "--solvers", "femgpu", "jacobi"]
+    assert main(["bench", "solve", *given, "--degrees", "2", "--out", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("*.json")
+    (timing,) = json.loads(path.read_text())["timings"]
+    assert (timing["dofs"], timing["levels"][0]["dofs"]) == (402, 375) and 0 < timing["iterations"] < 60
+    assert main(["bench", "solve", *given, "--degrees", "1", "--out", str(tmp_path)]) == 1
+    assert "the pressure's degree is one less" in capsys.readouterr().err
+
+
 def test_bench_of_launches_on_a_queue_of_another_library(monkeypatch):
     chosen = runtime.current()
     other = runtime.Runtime(chosen.device, chosen.context, chosen.queue)
