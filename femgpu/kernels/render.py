@@ -116,7 +116,8 @@ def _macros(plan: Plan, steps: tuple[Step, ...]) -> list[str]:
     if plan.scatter == "atomic" and (work.sums or work.place):
         bits = 64 if work.place else plan.itemsize("scalar") * 8
         lines.append(f"#define ATOMIC_{plan.atomics.upper()}{bits}")
-    if plan.atomics == "ptx" and plan.ctype("real") == "double":
+    # PTX inverts scalars only, not the vectors that cells stand side by side in.
+    if plan.atomics == "ptx" and plan.ctype("real") == "double" and plan.adapted("real") == "real":
         lines.append("#define RECIPROCAL_PTX64")
     return lines
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Any
 
@@ -164,3 +165,19 @@ def check(code: int, what: str) -> None:
     if code:
         name = cl.status_code.to_string(code, "error %d")
         raise DeviceError(f"the driver refuses {what}: {name}; {_REMEDIES.get(name, _BUG)}")
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """Around what waits for the queue, where it shows that a kernel has failed: says what that means.
+
+    Raises:
+        DeviceError: with the driver's error and the remedy.
+    """
+    try:
+        yield
+    except cl.RuntimeError as error:
+        raise DeviceError(
+            f"a kernel that was launched has failed on the device ({error}), as where it reads or writes outside of its memory; "
+            "the device does nothing more for this process. Run with -femgpu_debug, which waits for each kernel and names the one"
+        ) from None

@@ -16,7 +16,7 @@ from femgpu import forks
 from femgpu.errors import DeviceError
 from femgpu.runtime.bindings import Bindings, Holds
 from femgpu.runtime.buffers import allocate
-from femgpu.runtime.calls import Calls
+from femgpu.runtime.calls import Calls, waiting
 from femgpu.runtime.checks import checked
 from femgpu.runtime.device import Device
 from femgpu.runtime.fills import Fills
@@ -200,6 +200,7 @@ class Runtime:
         array, _ = cl.enqueue_map_buffer(self.queue, buffer, access, 0, (max(count, 1),), np.float64)
         return array[:count]
 
+    @waiting()
     def write(self, buffer: Any, array: np.ndarray) -> None:
         """Copies a contiguous array into the buffer; returns when the array may be reused."""
         forks.refuse()
@@ -209,6 +210,7 @@ class Runtime:
             cl.enqueue_copy(self.queue, buffer, array, is_blocking=True)
         self.num_copies += bool(array.nbytes)
 
+    @waiting()
     def read(self, buffer: Any, array: np.ndarray) -> np.ndarray:
         """Copies the buffer's first bytes into a contiguous array; returns it when done."""
         forks.refuse()
@@ -248,6 +250,7 @@ class Runtime:
             fill = partial(self._fills.event, buffer, num_bytes, first // 16 * 16)
             return float(np.median([self.seconds(fill) for _ in range(10)]))
 
+    @waiting()
     def finish(self) -> None:
         """Waits until the queue is empty."""
         forks.refuse()

@@ -69,7 +69,10 @@ class Watch:
             KernelError: naming the kernel, its plan and form, the argument, the index, and how many entries there are.
         """
         found = np.empty_like(self._record)
-        cl.enqueue_copy(queue, found, self.buffer)
+        try:
+            cl.enqueue_copy(queue, found, self.buffer)
+        except cl.RuntimeError as error:
+            raise self._error(f"has failed on the device ({error}), as where it leaves its local memory") from None
         # The kind is a 32-bit word, of which the driver's byte order makes the lower half.
         kind, position, entry = (int(word) for word in found[:_HEAD])
         if kind:

@@ -73,6 +73,7 @@ BATCHES = {**TRANSPOSED, "num_blocks": 1, "num_batches": 2}
 MATRIX = {"targets": ("matrix",), "quadrature": 4}
 SUMFACT = {"targets": ("residual", "action"), "quadrature": 4}
 TILED = {"targets": ("residual", "action"), "quadrature": 4, "scatter": "atomic"}
+REBUILT = {"geometry": "recomputed", "precision": "mixed"}
 PENCILS = {**SUMFACT, "schedule": "sumfact:pencils=2"}
 PLANES = {**SUMFACT, "schedule": "sumfact:planes=2"}
 SLICES = {**SUMFACT, "schedule": "sumfact:slices=2"}
@@ -101,9 +102,9 @@ CASES = {
     "matrix": make("nonlinear", "triangle", 5, num_comp=2, **MATRIX, schedule="matrix:rows=2,columns=2,cells=3,points=2"),
     "matrix, CPU": make("nonlinear", "quadrilateral", 3, gpu=False, **MATRIX, schedule="matrix:rows=3,cells=2,points=5"),
     "matrix, parts": make("stiffness", "triangle", 2, degree=3, num_comp=2, **MATRIX, schedule="matrix:rows=1,columns=1,points=4"),
-    # Two passes, points in the place of coefficients, and eight parts of four items together.
+    # Two passes; points in the place of coefficients, four words of tables at a time; eight parts of four items together.
     "tiled": make("nonlinear", "triangle", 5, num_comp=2, masked=True, **TILED, schedule="tiled:cells=4,width=2,parts=2,points=2"),
-    "tiled, one pass": make("inputs", "tetrahedron", 3, geometry="recomputed", **TILED, schedule="tiled:cells=2,parts=4,points=4"),
+    "tiled, one pass": make("inputs", "tetrahedron", 3, **REBUILT, **TILED, schedule="tiled:cells=2,parts=4,points=4"),
     "tiled, mma": make("nonlinear", "triangle", 9, degree=2, **TILED, schedule="tiled:cells=8,parts=1,mma=1", **STORE),
     "sumfact": make("nonlinear", "quadrilateral", 3, degree=2, gpu=False, **SUMFACT, schedule="sumfact:lanes=2,group_size=2"),
     "sumfact, groups": make("nonlinear", "hexahedron", 3, **SUMFACT, schedule="sumfact:items=4,cells=2"),
@@ -253,6 +254,7 @@ BARRIER, GUARD, MASK = (
 )
 ADD = "#define atomic_add_scalar(p, x) *(p) += (x)\n"
 RACE, OUT_OF_BOUNDS = "data race at local memory", "Invalid read of size 4 at global memory"
+UNALIGNED = "not aligned to the pointed type"
 FAULTS = {
     "no barrier between directions": Fault("sumfact, pencils", f"{BARRIER}\n  if (g < 3 && h < 2)", "if (g < 3 && h < 2)", RACE),
     "no barrier before the rows of pencils": Fault("sumfact, pencils", f"{BARRIER}\n  if (inside) {{", "if (inside) {", RACE),
@@ -267,6 +269,7 @@ FAULTS = {
     "no guard": Fault("cell", GUARD, "", OUT_OF_BOUNDS),
     "no guard, CPU": Fault("cell, CPU", "min(begin + lane, last)", "begin + lane", OUT_OF_BOUNDS),
     "no mask": Fault("transposed, batches", MASK, "CELLS", OUT_OF_BOUNDS),
+    "tables out of step": Fault("tiled", "(d_tables + TILE_", "(d_tables + 1 + TILE_", UNALIGNED),
     "sum that starts anywhere": Fault("cell", "r_f0_e[i] = 0;", ";", "Uninitialized value written to global memory"),
     "adds that are not atomic": Fault("cell, atomic", "__kernel", ADD + "__kernel", "Write-write data race at global memory"),
 }

@@ -7,9 +7,10 @@ import pyopencl as cl
 import pytest
 
 from femgpu import runtime as package
-from femgpu.errors import DeviceError
+from femgpu.errors import DeviceError, KernelError
 from femgpu.runtime import Device, Kernel, Runtime, Scalars, calls, current
 from femgpu.runtime.host_copies import HostCopies
+from femgpu.runtime.watch import Watch
 
 SOURCE = """
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -363,6 +364,23 @@ def test_errors_of_the_driver_name_kernel_and_remedy(runtime):
     kernel()
     with pytest.raises(DeviceError, match="something: error -9999; "):
         calls.check(-9999, "something")
+
+
+def test_a_kernel_that_fails_on_the_device_is_told(runtime, monkeypatch):
+    """As a GPU does, at the next command that waits; a kernel that watches itself is named."""
+
+    def refuse(*_, **__):
+        raise cl.RuntimeError("clEnqueueReadBuffer failed: OUT_OF_RESOURCES")
+
+    runtime.debug(True)
+    watched, _, y = axpy(runtime)
+    begin = Watch.begin
+    monkeypatch.setattr(Watch, "begin", lambda *given: (begin(*given), monkeypatch.setattr(cl, "enqueue_copy", refuse)))
+    with pytest.raises(KernelError, match="kernel axpy has failed on the device .*OUT_OF_RESOURCES"):
+        watched()
+    for wait in (runtime.read, runtime.write):
+        with pytest.raises(DeviceError, match="a kernel .* has failed .*OUT_OF_RESOURCES.* -femgpu_debug"):
+            wait(y, np.zeros(N))
 
 
 def test_scalars_in_a_buffer(runtime):

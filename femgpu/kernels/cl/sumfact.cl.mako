@@ -9,13 +9,15 @@ typedef ${type} ${kind};
 typedef ${plan.ctype(type)}${plan.lanes} ${kind};
 % endif
 </%def>\
+## Where registers do not hold a cell's numbers a GPU's compiler is told to leave loops alone: it unrolls all of them, for minutes.
+<% ROLLED = '_Pragma("unroll 1") ' if plan.unroll and not plan.fits_registers else "" %>\
 ## target[a, r, b] (+)= sum_c matrix[r * row_step + c * column_step] source[a, c, b]
 <%def name="contraction(name, type, vectors)">\
 inline void ${name}(const int rows, const int columns, const int row_step, const int column_step, const int above, const int below,
                     __constant const real *matrix, const ${vectors} *source, ${vectors} *target, const int adds) {
-  for (int r = 0; r < rows; ++r)
-    for (int a = 0; a < above; ++a)
-      for (int b = 0; b < below; ++b) {
+  ${ROLLED}for (int r = 0; r < rows; ++r)
+    ${ROLLED}for (int a = 0; a < above; ++a)
+      ${ROLLED}for (int b = 0; b < below; ++b) {
         ${vectors} sum = adds ? target[(a * rows + r) * below + b] : (${vectors})(0);
         _Pragma("unroll")
         for (int c = 0; c < columns; ++c)
@@ -92,7 +94,7 @@ ${steps("evaluate", "real", sums, sums.evaluation())}\
 % if work.target == "functional":
   accums r_sums = (accums)(0);
 % endif
-  for (int place = 0; place < NUM_QPTS; ++place) {
+  ${ROLLED}for (int place = 0; place < NUM_QPTS; ++place) {
     const int q = place;
     for (int lane = 0; lane < LANES; ++lane) {
       const int cell = min(begin + lane, last);

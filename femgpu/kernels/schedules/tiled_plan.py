@@ -222,9 +222,9 @@ class TiledPlan(Plan):
         return max(1, min(_READS // tile.num_comp, -(-tile.num_basis * self.cells // self.items))) if self.unroll else 1
 
     def abreast(self, tile: Tile) -> int:
-        """Basis functions, or points, of a tile that a loop takes at a time: the next words come while sums are made."""
+        """Basis functions or points of a tile that a loop takes at a time, the next words coming by then; not 3 (docs/notes.md)."""
         count = tile.num_comp * self.width * tile.size * len(tile.kinds)
-        return max(1, min(4, _SUMS // max(count, 1)))
+        return next((turns for turns in (4, 2) if turns * count <= _SUMS), 1)
 
     @property
     def items(self) -> int:
