@@ -80,15 +80,16 @@ class Programs:
         if found is None:
             forks.refuse()
             with log.event("FGBuild"):
-                found, compiled = self._take(key, self._builder(source, name, key))
-            self._known[key] = found
-            self.num_programs += 1
-            self.num_compiled += compiled
-        self._last[key] = found
-        self._last.move_to_end(key)
-        if len(self._last) > PROGRAMS:
-            self._last.popitem(last=False)
+                found = self._count(key, *self._take(key, self._builder(source, name, key)))
+        self._keep(key, found)
         return found
+
+    def finish(self) -> None:
+        """Waits for all that was begun ahead, as if it had been asked for; what was refused is told by `get`."""
+        for key, (future, _) in list(self._ahead.items()):
+            if future.exception() is None:
+                self._keep(key, self._count(key, *future.result()))
+                del self._ahead[key]
 
     def start(self, programs: Iterable[tuple[str, str]]) -> None:
         """Starts to build programs in threads; `get` takes them from there, and raises what went wrong.
@@ -119,6 +120,18 @@ class Programs:
     def release(self) -> None:
         """Says that nothing more is to be built ahead for now: processes that compile end when they are done."""
         self._compilers.release()
+
+    def _count(self, key: str, found: cl.Program, compiled: bool) -> cl.Program:
+        self._known[key] = found
+        self.num_programs += 1
+        self.num_compiled += compiled
+        return found
+
+    def _keep(self, key: str, found: cl.Program) -> None:
+        self._last[key] = found
+        self._last.move_to_end(key)
+        if len(self._last) > PROGRAMS:
+            self._last.popitem(last=False)
 
     def _builder(self, source: str, name: str, key: str, ask: program.Ask | None = None) -> Callable[[], _Built]:
         return partial(program.build, self._context, self._device, source, name, key, self.dump_folder, ask)

@@ -161,6 +161,7 @@ class NonlinearProblem:
             BuildError: when the device's compiler refuses one.
         """
         self._pair.build(self.snes.getKSP())
+        self.runtime.programs.finish()
 
     def residual(self, x: PETSc.Vec, f: PETSc.Vec) -> None:
         """F = residual at x, both T-vectors; collective."""
