@@ -15,7 +15,7 @@ _REGISTER_WORDS = 64
 _SPARE = 0.1
 # Points per direction with which an H200 takes less time for a scalar field than with pencils: where the points are the nodes, and
 # where not. Planes take less still where registers hold them.
-_WIDTHS = ((6,), (6, 7))
+_WIDTHS = ((5, 6, 7), (6, 7))
 # Points per direction up to which lines are multiplied by whole 1D matrices: parts of theirs take as many operations.
 _WHOLE = 5
 
