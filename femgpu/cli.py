@@ -216,8 +216,9 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument(
         "--plans", type=_count, help="of each schedule, that the bake-off problems time besides the choice; default 0"
     )
-    bench.add_argument("--ways", nargs="+", choices=("default", "rebuilt", "stored"), help="geometry as femgpu chooses, rebuilt "
-                       "from the vertices, stored at the points; default all three, tets: default")  # fmt: skip
+    bench.add_argument("--ways", nargs="+", choices=("default", "rebuilt", "stored", "rounded"), help="geometry as femgpu "
+                       "chooses, rebuilt from the vertices, stored at the points, stored in single precision; default the first "
+                       "three, tets: default")  # fmt: skip
     # Not --tune, which mpiexec of Open MPI 4 takes for its own wherever it stands.
     bench.add_argument("--tuned", action="store_true", help="of ufl: times the plan, too, that -femgpu_tune measure chooses")
     bench.add_argument("--exhaustive", action="store_true", help="of ufl: times all plans of all schedules")

@@ -68,8 +68,9 @@ OPTIONS = (
     Option("femgpu_geometry", str, "auto", "inverse Jacobians from memory or rebuilt", ("auto", "stored", "recomputed")),
     Option("femgpu_scatter", str, "auto", "how cells add into vectors and matrices", ("auto", "gather", "atomic")),
     Option("femgpu_deterministic", bool, False, "forbid what depends on the order of execution (atomic scatter)"),
-    Option("femgpu_qdata", str, "auto", "what of the Jacobian is kept at quadrature points; auto: by the device's ceilings",
-           ("auto", "store", "recompute")),
+    Option("femgpu_qdata", str, "auto", "what of the Jacobian is kept at quadrature points; auto: by the device's ceilings; "
+           "single: as store, in single precision, which leaves seven digits of its products",
+           ("auto", "store", "single", "recompute")),
     Option("femgpu_tune", str, "off", "the choice among all plans: by a model, or by measurements, once for a form on a device",
            ("off", "model", "measure")),
     Option("femgpu_tune_best", int, 9, "plans that are measured for each term, the best by the model", minimum=1, maximum=_MOST),
@@ -136,6 +137,11 @@ class Settings:
     num_blocks: int = 0
     num_batches: int = 0
     default_quadrature_order: int = -1
+
+    @property
+    def stores(self) -> bool:
+        """Whether an action is asked to keep something at the points."""
+        return self.qdata in ("store", "single")
 
     @property
     def schedule_name(self) -> str:

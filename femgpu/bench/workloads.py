@@ -111,7 +111,7 @@ def _petsc(chosen: Runtime, arguments: Namespace) -> petsc_residual.Result:
 def _bakeoff(chosen: Runtime, arguments: Namespace) -> bakeoff.Result:
     gpu = chosen.device.is_gpu
     degrees, sizes = arguments.degrees or (bakeoff.DEGREES if gpu else _CPU_DEGREES), arguments.dofs or DOFS[gpu]
-    given = arguments.schedules or ("auto",), arguments.ways or tuple(bakeoff.WAYS), arguments.precision or "double"
+    given = arguments.schedules or ("auto",), arguments.ways or bakeoff.USUAL, arguments.precision or "double"
     return bakeoff.run(chosen, arguments.workload, degrees, sizes, *given, plans=int(arguments.plans or 0))
 
 

@@ -110,11 +110,11 @@ def result_arrays(plan: Layouts) -> list[Array]:
     vectors = [field.masked and field.num_comp > 1 for field in work.fields]
     if any(vectors) or any(row.masked and row.num_comp > 1 for row in work.rows):
         arrays.append(Array("d_prescribed", "uchar", ("prescribed",)))
-    storing = work.target == "state"
+    storing, kept = work.target == "state", "float" if work.rounded else "real"
     if work.num_state:
-        arrays.append(Array("d_state", "real", ("state",), work.num_qpts * work.num_state, layout, written=storing))
+        arrays.append(Array("d_state", kept, ("state",), work.num_qpts * work.num_state, layout, written=storing))
     if work.num_cell_state:
-        arrays.append(Array("d_cell_state", "real", ("cell_state",), work.num_cell_state, layout, written=storing))
+        arrays.append(Array("d_cell_state", kept, ("cell_state",), work.num_cell_state, layout, written=storing))
     if work.target == "matrix":
         arrays.append(Array("d_out", "double", ("out",), work.num_rows**2, Layout(), written=True, chunk=True))
     elif work.target == "functional":

@@ -290,8 +290,9 @@ class Plan(ABC):
         rows = " + ".join(f"{row.num_basis} basis x {row.num_comp} comp" for row in work.rows)
         where = "" if not work.facet else " on facets" if len(work.sides) == 1 else " on facets between two cells"
         parts = [f"{work.target}{where}: {self.schedule} ({self.shape})", rows, f"{work.num_qpts} points"]
-        parts += [f"{work.num_state} stored numbers per point"] if work.num_state else []
-        parts += [f"{work.num_cell_state} stored numbers per cell"] if work.num_cell_state else []
+        rounded = " in single precision" if work.rounded else ""
+        parts += [f"{work.num_state} stored numbers per point{rounded}"] if work.num_state else []
+        parts += [f"{work.num_cell_state} stored numbers per cell{rounded}"] if work.num_cell_state else []
         kind = "per cell" if work.affine else "per point"
         parts += [self.precision, f"geometry {self.geometry} {kind}" if work.maps else "no geometry"]
         parts += [f"scatter {self.scatter}"] if work.sums else ["into the sparse matrix"] if work.place else []

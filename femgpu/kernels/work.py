@@ -73,9 +73,7 @@ class FieldWork:
         table: number of the tabulation it uses.
         num_basis: basis functions per cell.
         num_comp: components.
-        value: whether values are needed.
-        gradient: whether gradients are needed.
-        hessian: whether second derivatives are needed.
+        value, gradient, hessian: whether values, gradients, second derivatives are needed.
         masked: whether entries may be prescribed, which are read as zero.
         side: 1 for the second cell of a facet, else 0.
     """
@@ -161,7 +159,7 @@ class Work:
         reference: whether the pointwise function works on reference coordinates: gradients go in and fluxes come out as they are
             there, weights and inverse Jacobians are its own business.
         num_state: stored numbers per point that are read (action) or written (state).
-        num_cell_state: the same, once per cell.
+        num_cell_state, rounded: the same, once per cell; whether both are kept in single precision, whatever the arithmetic.
         facet: whether the integral is over facets: one facet of a cell takes the place of a cell.
         affine: whether the cells' maps are affine.
         tensor: 1D factors of the elements, in the order of `tables`, and of the rule; None where there are none.
@@ -197,6 +195,7 @@ class Work:
     products: bool = False
     fresh: bool = False
     other_coord_table: int = -1
+    rounded: bool = False
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:

@@ -91,7 +91,8 @@ class Planner:
             fresh = first_terms(self._terms).get(term.block.index) is term
             work = make_work(term, "matrix", pointwise, place=SUMMED[target], fresh=fresh)
         else:
-            work = make_work(term, target, pointwise, self._masked and target != "matrix")
+            rounded = self._settings.qdata == "single"
+            work = make_work(term, target, pointwise, self._masked and target != "matrix", rounded=rounded)
         return choose_plan(work, term, self._settings, limits)
 
     def parts(self, term: Term, action: Pointwise, candidate: Candidate) -> list[tuple[Pointwise, Choice]]:

@@ -173,7 +173,7 @@ def listed(tools: Tools, target: str) -> tuple[Term, Pointwise, dict[Offer, Cand
 
 def _in_order(tools: Tools, term: Term, offers: dict[Offer, Candidate]) -> list[Offer]:
     """Those that memory holds, the fastest by the model first."""
-    room = math.inf if tools.settings.qdata == "store" else tools.runtime.available_bytes / 2
+    room = math.inf if tools.settings.stores else tools.runtime.available_bytes / 2
     fitting = [offer for offer in offers if sum(state_bytes(term, offer.plan).values()) <= room] or list(offers)
     return ranked(fitting, tools.runtime.device.limits.ceiling)
 

@@ -157,7 +157,7 @@ def alternatives(
     Args:
         term: the term.
         action: its action, or that of the transpose.
-        settings: `qdata` is `store`, `recompute` or `auto`.
+        settings: `qdata` is `store`, `single`, `recompute` or `auto`.
         limits: of the device.
         mpi: mpi4py communicator.
         masked: whether entries of the direction may be prescribed.
@@ -170,9 +170,10 @@ def alternatives(
     """
 
     def planned(action: Pointwise) -> Choice:
-        return choose_plan(make_work(term, "action", action, masked), term, settings, limits)
+        work = make_work(term, "action", action, masked, rounded=settings.qdata == "single")
+        return choose_plan(work, term, settings, limits)
 
-    in_question = splits(term, action, settings.qdata)
+    in_question = splits(term, action, "store" if settings.stores else settings.qdata)
     with collective(mpi):
         found = [(Candidate(split, planned(split.action)), mark) for split, mark in in_question.items()]
         return found or [(Candidate(None, planned(action)), True)]
@@ -182,17 +183,17 @@ def candidates(term: Term, found: list[tuple[Candidate, bool]], settings: Settin
     """Those of the `alternatives` that come into question with the memory that is free now; collective.
 
     Returns:
-        The one that takes the least time by the model: of all for `auto`, of those that store something for `store`. On a GPU those
-        that store at the usual price, in physical and in reference coordinates, and for `auto` the one that stores nothing besides,
-        among which a measurement decides: what a kernel spills when it holds too much is beyond the model. `auto` leaves out what
-        the device's memory does not hold.
+        The one that takes the least time by the model: of all for `auto`, of those that store something for `store` and `single`.
+        On a GPU those that store at the usual price, in physical and in reference coordinates, and for `auto` the one that stores
+        nothing besides, among which a measurement decides: what a kernel spills when it holds too much is beyond the model. `auto`
+        leaves out what the device's memory does not hold.
     """
     if len(found) < 2:
         return [entry for entry, _ in found]
     room = runtime.available_bytes / len(found)  # several ways that store may be compared
     sizes = [sum(state_bytes(term, entry.choice.plan).values()) for entry, _ in found]
     # Asked to store, it stores, whether there is room or not: the error then says so.
-    must = settings.qdata == "store"
+    must = settings.stores
     seconds = [
         entry.choice.plan.seconds(runtime.device.limits.ceiling) if must or size <= room else math.inf
         for (entry, _), size in zip(found, sizes, strict=True)

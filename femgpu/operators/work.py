@@ -19,6 +19,7 @@ def make_work(
     source: str = "lvector",
     place: str = "",
     fresh: bool = False,
+    rounded: bool = False,
 ) -> Work:
     """The work of one term for one target.
 
@@ -30,6 +31,7 @@ def make_work(
         source: fields are read from an `lvector`, or from an `evector` of each cell's own coefficients.
         place: element matrices go into a sparse matrix with places of this C type.
         fresh: they are the first on these cells.
+        rounded: what is kept at points and in cells is kept in single precision.
     """
     fields = term.fields(pointwise)
     outputs = frozenset(name for name, _ in pointwise.writes)
@@ -42,6 +44,7 @@ def make_work(
     coords = [(i, side.coord_element) for i, side in enumerate(term.sides)]
     if second and not term.affine:
         second |= set(coords)
+    stored, stored_once = (_count(pointwise, array) for array in "sc")
     return Work(
         target=target,
         cell=term.block.cell,
@@ -58,8 +61,8 @@ def make_work(
         pointwise_size=pointwise.size,
         num_aux=term.form.coefficient_offsets[-1] * len(term.sides),
         reference=pointwise.reference,
-        num_state=_count(pointwise, "s"),
-        num_cell_state=_count(pointwise, "c"),
+        num_state=stored,
+        num_cell_state=stored_once,
         facet=term.facets is not None,
         affine=term.affine,
         tensor=tensor_factors(term.quadrature, tuple(element for _, element in elements)) if term.other is None else None,
@@ -67,6 +70,7 @@ def make_work(
         couples=term.couples if place else frozenset(),
         place=place,
         fresh=fresh,
+        rounded=rounded and stored + stored_once > 0,
     )
 
 

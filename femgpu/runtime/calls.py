@@ -48,10 +48,11 @@ class RawKernel:
     """
 
     def __init__(self, library: ctypes.CDLL, handle: int):
-        self.int_ptr, self._release = handle, library.clReleaseKernel
+        # At the interpreter's end modules are gone before the last kernels.
+        self.int_ptr, self._release = handle, partial(library.clReleaseKernel, ctypes.c_void_p(handle))
 
     def __del__(self) -> None:
-        self._release(ctypes.c_void_p(self.int_ptr))
+        self._release()
 
     @cached_property
     def full(self) -> cl.Kernel:

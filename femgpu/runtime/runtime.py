@@ -272,15 +272,12 @@ class Runtime:
 
     def build(self, source: str, name: str) -> cl.Program:
         """The program of a source, as `Programs.get`; one that watches itself where kernels do."""
-        return self.programs.get(self._text(source), name)
+        return self.programs.get(checked(source).text if self.checks else source, name)
 
     def build_ahead(self, programs: Iterable[tuple[str, str]]) -> None:
         """Starts to build programs that are going to be asked for, as `Programs.start`."""
-        self.programs.start([*self._fills.programs, *((self._text(source), name) for source, name in programs)])
-
-    def _text(self, source: str) -> str:
-        """What is built for a source: where kernels watch themselves, one that does."""
-        return checked(source).text if self.checks else source
+        given = [(checked(source).text, name) for source, name in programs] if self.checks else programs
+        self.programs.start([*self._fills.programs, *given])
 
     def debug(self, on: bool) -> None:
         """Says whether buffers made from now on are poisoned and guarded, and kernels made from now on watch themselves."""

@@ -106,7 +106,8 @@ def _jacobian(known: bool, kind: str, assembled: bool) -> str:
 
 def _split(application: Application, split: StateSplit) -> str:
     """What the action keeps at the points."""
-    size, work = application.plan.itemsize("real"), application.plan.work
+    work = application.plan.work
+    size = application.plan.itemsize("float" if work.rounded else "real")
     total = size * (work.num_state * work.num_qpts + work.num_cell_state)
     return f"state: {split}" + (f"; {total} bytes per cell" if total else "")
 

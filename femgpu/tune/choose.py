@@ -97,7 +97,7 @@ def fastest(
     for number, offer in enumerate(offers, 1):
         try:
             error, seconds = trial(offer)
-            if error <= TOLERANCE[offer.plan.precision]:
+            if error <= TOLERANCE["mixed" if offer.plan.work.rounded else offer.plan.precision]:
                 found[offer] = seconds()
             else:
                 warnings.warn(

@@ -119,7 +119,8 @@ class Bounds:
 
     def states(self, pointwise, vectors, constants):
         """Numbers stored at the points (`s`) and in the cells (`c`), Bounded (num_cells, num_qpts, count) by name."""
-        return self.points.evaluate(pointwise, vectors, constants, None)
+        found, unit = self.points.evaluate(pointwise, vectors, constants, None), self.arithmetic.stored_unit
+        return {name: Bounded(array.value, array.error + unit * np.abs(array.value)) for name, array in found.items()}
 
     def state_results(self, states):
         """The same as a kernel's results: `s` (num_cells, num_qpts, count), `c` (num_cells, count)."""

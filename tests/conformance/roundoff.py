@@ -23,11 +23,18 @@ class Arithmetic:
         geometry: "stored", the host's, rounded once; or "recomputed" from the coordinates, which loses as many digits as cells are
             smaller than their distance from the origin.
         lines: whether it works with 1D tabulations, one direction after the other.
+        rounded: whether what is stored at points and in cells is rounded to single precision.
     """
 
     precision: str
     geometry: str = "stored"
     lines: bool = False
+    rounded: bool = False
+
+    @property
+    def stored_unit(self):
+        """What storing a number loses of it, in units of the roundoff at the points."""
+        return ROUNDOFF["single"] / self.unit if self.rounded else 0.0
 
     @property
     def unit(self):
@@ -42,7 +49,7 @@ class Arithmetic:
     @property
     def floor(self):
         """What a number may lose where a factor of it underflows: the smallest normal number, times factors of up to 2^26."""
-        return 2.0**-996 if self.precision == "double" else 2.0**-100
+        return 2.0**-996 if self.precision == "double" and not self.rounded else 2.0**-100
 
     @property
     def both(self):

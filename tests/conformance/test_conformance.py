@@ -167,7 +167,8 @@ def is_asked(sample, term):
 
 def make_tasks(runtime, schedules, sample, term, problem, rng):
     """What the sample is about, for some schedules; of what stores something two tasks, one after the other."""
-    arithmetic = Arithmetic(sample.precision, sample.geometry, MUST[schedules[0].name].lines)
+    rounded = sample.kind.startswith("stored") and bool(rng.random() < 0.4)
+    arithmetic = Arithmetic(sample.precision, sample.geometry, MUST[schedules[0].name].lines, rounded)
     prescribed = None
     if sample.masked and problem.form.space is not None:
         prescribed = (rng.random(problem.form.space.num_local) < 0.3).astype(np.uint8)
@@ -182,7 +183,7 @@ def make_tasks(runtime, schedules, sample, term, problem, rng):
         return
     storing, action = found
     yield storing
-    work, limits = make_work(term, "state", storing.pointwise), limits_of(runtime, sample.limits)
+    work, limits = make_work(term, "state", storing.pointwise, rounded=rounded), limits_of(runtime, sample.limits)
     schedule = next(schedule for schedule in schedules if not schedule.refuses(work, limits))
     plan = next(iter(schedule.plans(work, limits, make_wish(sample))))
     trial = Trial(runtime, storing, plan, range(term.num_cells))
@@ -197,7 +198,7 @@ def make_wish(sample, parameters=()):
 def check_schedule(runtime, schedule, task, sample, rng, drawn):
     """One schedule's default plan, and some of the others; returns whether it serves the task."""
     limits = limits_of(runtime, sample.limits)
-    work = make_work(task.term, task.target, task.pointwise, task.prescribed is not None, task.source)
+    work = make_work(task.term, task.target, task.pointwise, task.prescribed is not None, task.source, rounded=task.rounded)
     refusal = schedule.refuses(work, limits)
     if refusal:
         assert not MUST[schedule.name].must(work, sample.element[1]), refusal

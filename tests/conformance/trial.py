@@ -29,6 +29,7 @@ class Task:
         prescribed: (num_local,) uint8, prescribed entries of the L-vectors of the test space; None: none.
         stored: (num_cells, words) by role, what is stored at points and in cells, where the function reads such.
         source: as `Work` has it.
+        rounded: as `Work` has it.
     """
 
     target: str
@@ -40,6 +41,7 @@ class Task:
     prescribed: np.ndarray | None = None
     stored: dict = field(default_factory=dict)
     source: str = "lvector"
+    rounded: bool = False
 
 
 def make_task(kind, term, problem, arithmetic, prescribed=None, source="lvector"):
@@ -98,9 +100,10 @@ def stored_tasks(pulled, term, problem, arithmetic, price, prescribed=None):
     results = {roles[name]: result.reshape(count, -1) for name, result in bounds.state_results(states).items()}
     vectors = zeroed(problem.vectors, prescribed)
     rows = bounds.element_vectors(split.action, vectors, problem.constants, states, exact)
+    given = problem.vectors, problem.constants
     return (
-        Task("state", term, split.state, problem.vectors, problem.constants, results),
-        Task("action", term, split.action, problem.vectors, problem.constants, {("rows",): rows}, prescribed),
+        Task("state", term, split.state, *given, results, rounded=arithmetic.rounded),
+        Task("action", term, split.action, *given, {("rows",): rows}, prescribed, rounded=arithmetic.rounded),
     )
 
 

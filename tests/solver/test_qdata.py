@@ -9,7 +9,7 @@ import pytest
 import ufl
 from ufl import dx, grad, inner
 
-from femgpu import Constant, Function, FunctionSpace, NonlinearProblem, mesh
+from femgpu import Constant, DirichletBC, Function, FunctionSpace, NonlinearProblem, mesh
 from femgpu.forms import lower_form
 from femgpu.operators import form_operator, make_terms, planner, splits, ways
 from femgpu.options import Settings
@@ -104,6 +104,35 @@ def test_ranks_have_the_same_ways(gpu):
         found = mpi.allgather(candidates(Settings(), gpu, room))
         assert all(entry == found[0] for entry in found)
     assert found[0] == [0]
+
+
+def test_what_is_kept_in_single_precision_is_rounded_and_nothing_else(set_options, rng):
+    """Half of the bytes, products seven digits; the residual is what it was, and so is what Newton converges to."""
+    F, u = p_laplace()
+    F -= F.arguments()[0] * dx
+    direction, products, residuals, solutions, sizes = u.vec.duplicate(), [], [], [], []
+    direction.setArray(rng.uniform(-1, 1, u.vec.getLocalSize()))
+    state = rng.uniform(-1, 1, u.vec.getLocalSize())
+    bcs = [DirichletBC(u.space, 0.0)]
+    for qdata in ("store", "single"):
+        set_options("q_", femgpu_qdata=qdata, snes_rtol=1e-13, ksp_rtol=1e-8, pc_type="none", ksp_type="cg")
+        problem, out = NonlinearProblem(F, u, bcs, options_prefix="q_"), u.vec.duplicate()
+        u.vec.setArray(state)
+        problem.linearise(u.vec)
+        problem.jacobian.mult(direction, out)
+        products.append(out.array_r.copy())
+        problem.residual(u.vec, out)
+        residuals.append(out.array_r.copy())
+        (storing,) = problem.operator.local.applications["state"]
+        sizes.append(ways.state_bytes(storing.term, storing.plan)["state",])
+        assert ("in single precision" in problem.report()) == (qdata == "single")
+        u.vec.set(0)
+        problem.solve()
+        solutions.append(u.vec.array_r.copy())
+    off = np.abs(products[1] - products[0]).max() / np.abs(products[0]).max()
+    assert 1e-11 < off < 1e-6 and sizes[0] == 2 * sizes[1]
+    assert (residuals[1] == residuals[0]).all()
+    assert np.abs(solutions[1] - solutions[0]).max() < 1e-9 * np.abs(solutions[0]).max()
 
 
 @pytest.mark.parametrize("qdata", ["store", "recompute"])

@@ -145,7 +145,7 @@ def test_models_are_those_of_the_paper():
 
 
 def test_peers_are_known_by_degree():
-    assert set(PROBLEMS) <= set(cli._WORKLOADS) and set(bakeoff.WAYS) == {"default", "rebuilt", "stored"}
+    assert set(PROBLEMS) <= set(cli._WORKLOADS) and set(bakeoff.WAYS) == {*bakeoff.USUAL, "rounded"}
     assert peers.peer("bp5", 3) == 21.72 and peers.goal("bp1", 6) == 51
     assert np.isnan([peers.peer("bp5", 9), peers.peer("bp2", 1), peers.goal("bp35", 2)]).all()
 
