@@ -272,13 +272,13 @@ class Runtime:
 
     def build(self, source: str, name: str) -> cl.Program:
         """The program of a source, as `Programs.get`; one that watches itself where kernels do."""
-        return self.programs.get(self._text(source), name)
+        return self.programs.get(self.text(source), name)
 
     def build_ahead(self, programs: Iterable[tuple[str, str]]) -> None:
         """Starts to build programs that are going to be asked for, as `Programs.start`."""
-        self.programs.start([*self._fills.programs, *((self._text(source), name) for source, name in programs)])
+        self.programs.start([*self._fills.programs, *((self.text(source), name) for source, name in programs)])
 
-    def _text(self, source: str) -> str:
+    def text(self, source: str) -> str:
         """What is built for a source: where kernels watch themselves, one that does."""
         return checked(source).text if self.checks else source
 
