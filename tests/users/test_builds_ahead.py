@@ -457,17 +457,19 @@ def test_an_error_ahead_is_that_of_all_ranks_at_its_first_use(threaded_process):
 
 @pytest.mark.timeout(60)
 @pytest.mark.parallel([2])
-def test_what_one_rank_cannot_build_is_told_on_all(threaded_process, monkeypatch):
-    """Of what is launched first inside of a cycle of multigrid; the next solve builds it."""
+@pytest.mark.parametrize(("lacking", "pc"), [("prolong", "python"), ("krylov", "jacobi")])
+def test_what_one_rank_cannot_build_is_told_on_all(threaded_process, monkeypatch, lacking, pc):
+    """Of what is launched first inside of a cycle of multigrid, or of an iteration; the next solve builds it."""
     plain, fails = program.build, [WORLD.rank == 1]
 
     def build(context, device, source, name, *others):
-        if name == "prolong" and fails[0]:
+        if name == lacking and fails[0]:
             raise BuildError("no memory is left for the compiler")
         return plain(context, device, source, name, *others)
 
     monkeypatch.setattr(program, "build", build)
-    problem = p_laplace(2, **{name: value.replace("%s", "CG") for name, value in OWN.items()})
+    options = {name: value.replace("%s", "CG") for name, value in OWN.items() if pc == "python" or name[:2] == "ks"}
+    problem = p_laplace(2, **options | {"pc_type": pc, "femgpu_qdata": "recompute"})
     with pytest.raises(BuildError, match="no memory is left"):
         problem.solve()
     fails[0] = False
