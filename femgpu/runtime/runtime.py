@@ -57,7 +57,7 @@ class Runtime:
         self.context = context
         self._may_switch = queue is None
         self.queue = cl.CommandQueue(context) if queue is None else queue
-        self._queues = {_records(self.queue): self.queue}
+        self._queues = {bool(self.queue.properties & _PROFILING): self.queue}
         self.calls = Calls(self.queue)
         self.holds = Holds()
         self._bindings: weakref.WeakSet[Bindings] = weakref.WeakSet()
@@ -297,7 +297,3 @@ def _forget(known: dict[tuple[int, int], Any], key: tuple[int, int], dead: weakr
     """Forgets an entry whose buffer is gone."""
     if key in known and known[key][1] is dead:
         del known[key]
-
-
-def _records(queue: cl.CommandQueue) -> bool:
-    return bool(queue.properties & _PROFILING)
