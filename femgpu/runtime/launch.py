@@ -157,7 +157,8 @@ class Kernel:
         self.arguments = list(arguments)
         self.group_size = group_size
         self.global_size = -(-global_size // group_size) * group_size
-        self._source, self._name = source, name
+        # As kernels watch themselves now, or do not: another problem may have that changed before the first launch.
+        self._text, self._name = runtime.text(source), name
         self._watch = runtime.watch(source, name, self.label, about)
         self._tally = Tally()
         self._bindings = runtime.bindings(BINDINGS)
@@ -254,7 +255,7 @@ class Kernel:
     def _launch(self, arguments: list[Any], global_size: int, kept: Any) -> Launch:
         runtime, sizes = self.runtime, (global_size, self.group_size)
         if self._program is None:
-            self._program = runtime.build(self._source, self.label)
+            self._program = runtime.programs.get(self._text, self.label)
         # Kernels of one program differ in their arguments only; launches do not refer back to this object, so that it and the
         # buffers it holds are freed when its owner goes.
         make = partial(runtime.calls.kernel, self._program, self._name)

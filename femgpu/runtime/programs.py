@@ -86,10 +86,11 @@ class Programs:
 
     def finish(self) -> None:
         """Waits for all that was begun ahead, as if it had been asked for; what was refused is told by `get`."""
-        for key, (future, _) in list(self._ahead.items()):
-            if future.exception() is None:
-                self._keep(key, self._count(key, *future.result()))
-                del self._ahead[key]
+        with log.event("FGBuild"):
+            for key, (future, _) in list(self._ahead.items()):
+                if future.exception() is None:
+                    self._keep(key, self._count(key, *future.result()))
+                    del self._ahead[key]
 
     def start(self, programs: Iterable[tuple[str, str]]) -> None:
         """Starts to build programs in threads; `get` takes them from there, and raises what went wrong.

@@ -57,7 +57,7 @@ class Runtime:
         self.context = context
         self._may_switch = queue is None
         self.queue = cl.CommandQueue(context) if queue is None else queue
-        self._queues = {_records(self.queue): self.queue}
+        self._queues = {bool(self.queue.properties & _PROFILING): self.queue}
         self.calls = Calls(self.queue)
         self.holds = Holds()
         self._bindings: weakref.WeakSet[Bindings] = weakref.WeakSet()
@@ -272,12 +272,15 @@ class Runtime:
 
     def build(self, source: str, name: str) -> cl.Program:
         """The program of a source, as `Programs.get`; one that watches itself where kernels do."""
-        return self.programs.get(checked(source).text if self.checks else source, name)
+        return self.programs.get(self.text(source), name)
 
     def build_ahead(self, programs: Iterable[tuple[str, str]]) -> None:
         """Starts to build programs that are going to be asked for, as `Programs.start`."""
-        given = [(checked(source).text, name) for source, name in programs] if self.checks else programs
-        self.programs.start([*self._fills.programs, *given])
+        self.programs.start([*self._fills.programs, *((self.text(source), name) for source, name in programs)])
+
+    def text(self, source: str) -> str:
+        """What is built for a source: where kernels watch themselves, one that does."""
+        return checked(source).text if self.checks else source
 
     def debug(self, on: bool) -> None:
         """Says whether buffers made from now on are poisoned and guarded, and kernels made from now on watch themselves."""
@@ -294,7 +297,3 @@ def _forget(known: dict[tuple[int, int], Any], key: tuple[int, int], dead: weakr
     """Forgets an entry whose buffer is gone."""
     if key in known and known[key][1] is dead:
         del known[key]
-
-
-def _records(queue: cl.CommandQueue) -> bool:
-    return bool(queue.properties & _PROFILING)

@@ -10,7 +10,7 @@ import numpy as np
 from petsc4py import PETSc
 
 from femgpu import krylov, options, petsc_ksp
-from femgpu.errors import SolverError
+from femgpu.errors import SolverError, collective
 from femgpu.krylov import Operator, Outcome, Preconditioner, Vectors
 from femgpu.mesh.garbage import keep_aside
 from femgpu.runtime import Device, current
@@ -95,6 +95,8 @@ class KrylovType(Ahead, ABC):
     _dot: Any
     _take_out: Any
     _null: tuple[Any, list[Any]]
+    # Whether programs may still be under way.
+    _waits: bool
 
     def __init__(self) -> None:
         self._let_go()
@@ -157,6 +159,7 @@ class KrylovType(Ahead, ABC):
         alone = runtime.device.is_gpu and ksp.comm.size == 1 and works_on_device(ksp.getPC())
         self._check = options.read(ksp.getOptionsPrefix() or "").ksp_check or (0 if alone else 1)
         self.method = self.make(ksp, vectors, self._check)
+        self._waits = bool(runtime.programs.threads)
 
     def solve(self, ksp: PETSc.KSP, b: PETSc.Vec, x: PETSc.Vec) -> None:
         """Solves A x = b as PETSc's options say."""
@@ -164,6 +167,12 @@ class KrylovType(Ahead, ABC):
         if petsc_ksp.has_failed(pc):
             ksp.setConvergedReason(Reason.DIVERGED_PCSETUP_FAILED)
             return
+        if self._waits:
+            # By now the preconditioner is set up. What one rank cannot build is told on all, not inside of an iteration.
+            with collective(ksp.comm.tompi4py()):
+                for program in self.programs(ksp, runtime.device):
+                    runtime.build(*program)
+            self._waits = False
         # Whoever looks at each iteration sees it when it is the last.
         self.method.check = 1 if petsc_ksp.has_monitor(ksp) or ksp.getConvergenceTest() is not None else self._check
         guess = ksp.getInitialGuessNonzero()

@@ -10,7 +10,7 @@ from typing import Any
 from petsc4py import PETSc
 
 from femgpu import multigrid
-from femgpu.errors import DataError, FormError, SolverError
+from femgpu.errors import DataError, FormError, SolverError, collective
 from femgpu.kernels import entry_kernels, list_kernels, nesting_kernels, vector_kernels
 from femgpu.krylov import Operator, Vectors, programs
 from femgpu.mesh.garbage import keep_aside
@@ -169,7 +169,7 @@ class PMG(Ahead):
             self._assembled.mat.destroy()
             keep_aside((self._operator, self._followers, self._assembled, self._meshes, self._below))
         self.inner, self._bends = None, -1
-        self._single, self._objection, self._definite = False, "", False
+        self._single, self._definite, self._objection, self._refusal = False, False, "", ""
         self._applied, self._reference, self._age = 0, 0, 0
         self._operator: GlobalOperator | None = None
         self._operators: list[GlobalOperator] = []
@@ -178,7 +178,6 @@ class PMG(Ahead):
         self._levels: list[Level] = []
         self._assembled: AssembledJacobian | MeshLevels | None = None
         self._meshes: MeshLevels | None = None
-        self._refusal = ""
         self._cycle: Any = None
         self._below: AlgebraicLevels | None = None
         self._given = self._found = None
@@ -216,8 +215,7 @@ class PMG(Ahead):
         return Level(vectors, operator, self._options.kind, self._options.steps, first, self._options.estimate)
 
     def _create_inner(self, pc: PETSc.PC, near: PETSc.NullSpace, prefix: str, steps: Ladder) -> None:
-        linear = self._operators[-1]
-        space = linear.local.space
+        space = (linear := self._operators[-1]).local.space
         if steps:
             self._assembled = self._meshes = MeshLevels(linear, steps, self._single, self._level)
         else:
@@ -273,7 +271,9 @@ class PMG(Ahead):
             prolong: list[Bind] = [coarse.transfer.bind_prolong for coarse in self._coarse]
             for part in parts:
                 restrict, prolong = restrict + part.restrict, prolong + part.prolong
-            self._cycle = Cycle(levels, restrict, prolong, self._below.solve, self._below.coarsest)
+            with collective(self._operators[0].local.space.mesh.mpi):
+                cycle = Cycle(levels, restrict, prolong, self._below.solve, self._below.coarsest)
+            self._cycle = cycle
         return ""
 
     def _renew(self) -> None:

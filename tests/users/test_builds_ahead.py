@@ -109,6 +109,18 @@ def test_a_kernel_waits_for_its_program_where_it_is_launched(threaded):
             launch()
 
 
+def test_a_kernel_watches_itself_or_not_as_when_it_was_made(threaded):
+    """Another problem, with `-femgpu_debug` or without, may come before its first launch."""
+    made = threaded()
+    for debug in (False, True):
+        made.debug(debug)
+        x = made.upload(np.zeros(1))
+        kernel = runtime.Kernel(made, SOURCE % 3, "put", [x], 1, 1)
+        made.debug(not debug)
+        kernel()
+        assert made.read(x, np.empty(1))[0] == 3
+
+
 def test_threads_end_when_nothing_is_left(threaded, monkeypatch):
     builds, made = Builds(monkeypatch), threaded()
     made.build_ahead([(SOURCE % 1, "put")])
@@ -441,6 +453,28 @@ def test_an_error_ahead_is_that_of_all_ranks_at_its_first_use(threaded_process):
     for _ in range(2):
         with pytest.raises(BuildError, match="nothing_like_that"):
             problem.solve()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parallel([2])
+@pytest.mark.parametrize(("lacking", "pc"), [("prolong", "python"), ("krylov", "jacobi")])
+def test_what_one_rank_cannot_build_is_told_on_all(threaded_process, monkeypatch, lacking, pc):
+    """Of what is launched first inside of a cycle of multigrid, or of an iteration; the next solve builds it."""
+    plain, fails = program.build, [WORLD.rank == 1]
+
+    def build(context, device, source, name, *others):
+        if name == lacking and fails[0]:
+            raise BuildError("no memory is left for the compiler")
+        return plain(context, device, source, name, *others)
+
+    monkeypatch.setattr(program, "build", build)
+    options = {name: value.replace("%s", "CG") for name, value in OWN.items() if pc == "python" or name[:2] == "ks"}
+    problem = p_laplace(2, **options | {"pc_type": pc, "femgpu_qdata": "recompute"})
+    with pytest.raises(BuildError, match="no memory is left"):
+        problem.solve()
+    fails[0] = False
+    problem.solve()
+    assert problem.snes.getConvergedReason() > 0
 
 
 @pytest.mark.parametrize("how", ["end", "error"])
