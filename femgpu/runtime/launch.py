@@ -255,7 +255,7 @@ class Kernel:
     def _launch(self, arguments: list[Any], global_size: int, kept: Any) -> Launch:
         runtime, sizes = self.runtime, (global_size, self.group_size)
         if self._program is None:
-            self._program = runtime.programs.get(self._text, self.label)
+            self._program = runtime.build(self._text, self.label)
         # Kernels of one program differ in their arguments only; launches do not refer back to this object, so that it and the
         # buffers it holds are freed when its owner goes.
         make = partial(runtime.calls.kernel, self._program, self._name)

@@ -270,9 +270,9 @@ class Runtime:
         for bindings in self._bindings:
             bindings.drop_dead()
 
-    def build(self, source: str, name: str) -> cl.Program:
-        """The program of a source, as `Programs.get`; one that watches itself where kernels do."""
-        return self.programs.get(self.text(source), name)
+    def build(self, text: str, name: str) -> cl.Program:
+        """The program of a text, see `text`, as `Programs.get`."""
+        return self.programs.get(text, name)
 
     def build_ahead(self, programs: Iterable[tuple[str, str]]) -> None:
         """Starts to build programs that are going to be asked for, as `Programs.start`."""

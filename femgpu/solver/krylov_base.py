@@ -170,8 +170,8 @@ class KrylovType(Ahead, ABC):
         if self._waits:
             # By now the preconditioner is set up. What one rank cannot build is told on all, not inside of an iteration.
             with collective(ksp.comm.tompi4py()):
-                for program in self.programs(ksp, runtime.device):
-                    runtime.build(*program)
+                for source, name in self.programs(ksp, runtime.device):
+                    runtime.build(runtime.text(source), name)
             self._waits = False
         # Whoever looks at each iteration sees it when it is the last.
         self.method.check = 1 if petsc_ksp.has_monitor(ksp) or ksp.getConvergenceTest() is not None else self._check

@@ -14,12 +14,12 @@ def replace_text(setattr, text, fault):
     Returns:
         A function that says in how many sources the text was found.
     """
-    build, found = Runtime.build, []
+    given, found = Runtime.text, set()
 
-    def changed(runtime, source, name):
+    def changed(runtime, source):
         if text in source:
-            found.append(name)
-        return build(runtime, source.replace(text, fault), name)
+            found.add(source)
+        return given(runtime, source.replace(text, fault))
 
-    setattr(Runtime, "build", changed)
+    setattr(Runtime, "text", changed)
     return lambda: len(found)
