@@ -17,7 +17,7 @@ from femgpu.operators.ways import Candidate
 from femgpu.runtime.rates import launch_seconds
 
 # How far an action may be from the numpy twin's, relative to its largest entry.
-TOLERANCE = {"double": 1e-12, "single": 1e-4, "mixed": 1e-4}
+TOLERANCE = {"double": 1e-12, "rounded": 1e-6, "single": 1e-4, "mixed": 1e-4}
 
 
 @contextmanager

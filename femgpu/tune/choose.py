@@ -13,7 +13,7 @@ from femgpu.model import Ceiling, Limits
 
 # How far a plan's result may be from the plain kernel's, of its largest entry: roundings of sums in another order, and more where
 # a function of the user cancels.
-TOLERANCE = {"double": 1e-9, "single": 1e-3, "mixed": 1e-3}
+TOLERANCE = {"double": 1e-9, "rounded": 1e-6, "single": 1e-3, "mixed": 1e-3}
 # What each place counts that a schedule gives a plan behind its best one, and of how many places schedules are thought that `auto`
 # does not take: their bytes and operations tell little of what registers and caches hold.
 _PLACE, _OTHERS = 0.05, 3
@@ -97,7 +97,8 @@ def fastest(
     for number, offer in enumerate(offers, 1):
         try:
             error, seconds = trial(offer)
-            if error <= TOLERANCE["mixed" if offer.plan.work.rounded else offer.plan.precision]:
+            rounded = offer.plan.work.rounded and offer.plan.precision == "double"
+            if error <= TOLERANCE["rounded" if rounded else offer.plan.precision]:
                 found[offer] = seconds()
             else:
                 warnings.warn(
