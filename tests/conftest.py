@@ -203,3 +203,29 @@ def run_ranks():
         return json.loads(done.stdout.splitlines()[-1])
 
     return run
+
+
+@pytest.fixture
+def threaded(monkeypatch, tmp_path):
+    """Makes a runtime as on a GPU, whose driver keeps no programs: they are built ahead in threads."""
+    from femgpu.runtime import Device, Runtime, current
+
+    monkeypatch.setattr(Device, "caches_programs", False)
+    monkeypatch.setenv("FEMGPU_CACHE_DIR", PETSc.COMM_WORLD.tompi4py().bcast(str(tmp_path)))
+
+    def make():
+        made = Runtime(current().device, current().context)
+        made.programs.threads = 4
+        return made
+
+    return make
+
+
+@pytest.fixture
+def threaded_process(threaded, monkeypatch):
+    """Makes such a runtime that of the process."""
+    from femgpu.runtime import process
+
+    made = threaded()
+    monkeypatch.setattr(process, "_current", made)
+    return made
