@@ -43,7 +43,9 @@ def test_the_history_is_that_of_petsc(name):
                 options = pc | RANGE | {option: value for option, value in given.items() if value} | {"ksp_max_it": 40}
                 mine, native = both(name, problem, b, options)
                 nudged = solve(problem, nudge(b), {**options, "ksp_type": "bcgs"})[1] if name == "BiCGStab" else None
-                check_same(mine, native, converged=native[2] > 0, nudged=nudged)
+                # |b - A x| itself has the roundings of A x: PETSc's moves by as much where a last digit of b changes.
+                floor = 1e-14 if (name, norm) == ("MINRES", "unpreconditioned") else 2e-15
+                check_same(mine, native, converged=native[2] > 0, nudged=nudged, floor=floor)
                 if pc is ASSEMBLED and name != "Chebyshev":
                     assert mine[2] > 0
 
@@ -83,7 +85,9 @@ def test_gmres_with_restarts(options):
 @pytest.mark.parametrize("name", ["MINRES", "GMRES"])
 def test_indefinite_operators(name):
     problem = jacobian(shift=-60.0, degree=1)
-    b, options = random_vec(problem), {"pc_type": "none", "ksp_gmres_restart": 300, "ksp_rtol": 1e-4}
+    # With norms that are read together a solve goes beyond the last iteration, which shows at so large a tolerance.
+    options = {"pc_type": "none", "ksp_gmres_restart": 300, "ksp_rtol": 1e-4, "femgpu_ksp_check": 1}
+    b = random_vec(problem)
     mine, native = both(name, problem, b, options)
     other = solve(problem, nudge(b), {**options, "ksp_type": NATIVE[name]})
     check_same(mine, native, rounding=np.abs(native[0] - other[0]).max())

@@ -74,8 +74,12 @@ class SumfactPlanePlan(SumfactPencilPlan):
         Items count along the first direction, along which numbers are neighbours: at the points where numbers are stored there,
         else at the nodes, whose dofs are neighbours more often than those of other cells. Both at once where nodes are the points.
         """
-        stores = self.work.num_state or (self.geometry == "stored" and not self.work.affine)
-        return (1, 2, 0) if self.turns and not stores else (1, 0, 2)
+        return (1, 2, 0) if self.turns and not self.reads_points else (1, 0, 2)
+
+    @property
+    def reads_points(self) -> bool:
+        """Whether numbers are read that are stored at the points."""
+        return self.work.num_state > 0 or (self.geometry == "stored" and not self.work.affine)
 
     def along_axes(self, width: int, *places: str) -> str:
         """The number, on a lattice of so many places per direction, of places along the axes, in C."""

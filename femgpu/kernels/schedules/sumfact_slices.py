@@ -47,9 +47,9 @@ class SumfactSlicePlan(SumfactPlanePlan):
 
     @property
     def beats_pencils(self) -> bool:
-        """Whether it should take less time than pencils, as far as that was measured."""
+        """Whether it should take less time than pencils, as far as that was measured; not where memory bounds both."""
         scalar = max(sum(sums.sizes.num_comp for sums in group) for group in (self.lattices, self.rows)) == 1
-        return scalar and self.q1d in _WIDTHS[not self.collocated]
+        return scalar and not self.reads_points and self.q1d in _WIDTHS[not self.collocated]
 
     @property
     def splits(self) -> bool:
