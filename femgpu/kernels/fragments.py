@@ -1,8 +1,8 @@
 """1D matrices cut into what the items of a GPU hold of them, that multiply lines by a matrix together.
 
 Four items have a line: item t the numbers t, t + 4, t + 8, ... of it, of what is multiplied and of the products alike. A matrix
-instruction multiplies eight such lines, or sixteen, by four columns and eight rows of a matrix, of which each of its 32 items brings
-one number: item 4 g + t that of column t and of the row whose product the instruction leaves where column g of its result is.
+instruction multiplies eight such lines, or sixteen, by four columns and eight rows of a matrix, of which each of its 32 items
+brings one number: item 4 g + t that of column t and of the row whose product the instruction leaves in column g of its result.
 """
 
 from __future__ import annotations

@@ -54,9 +54,8 @@ class Serves:
         targets = set(self.reference if work.reference else self.targets)
         # 1D matrices have no squares of second derivatives.
         targets -= {"diagonal"} if self.lines and work.second else set()
-        return work.target in targets and work.cell in self.cells and degree <= self.degree and (self.facets or not work.facet) and (
-            self.second or not work.second
-        )
+        served = (self.facets or not work.facet) and (self.second or not work.second)
+        return work.target in targets and work.cell in self.cells and degree <= self.degree and served
 
 
 MUST = {
@@ -85,9 +84,10 @@ MUST = {
         ("quadrilateral", "hexahedron"),
         False,
         15,
-        {"cells": range(1, 9), "items": range(1, 65), "tile": (1, 2, 4, 8), "mma": (0, 1)},
+        {"cells": range(1, 9), "items": range(1, 65), "tile": (1, 2, 4, 8), "mma": (1,)},
         lines=True,
         second=False,
+        instead=(("tile",), ("mma",)),
     ),
     "cell": Serves(
         tuple(target for target in TARGETS if target != "matrix"),

@@ -31,16 +31,16 @@ class Gemm:
             return f"schedule gemm computes residuals and actions, not a {work.target}; use schedule sumfact or cell"
         if work.tensor is None or not work.tensor.ordered or work.dim == 1:
             return (
-                "schedule gemm needs quadrilaterals or hexahedra, elements and a rule that are products of 1D ones, numbered alike, "
-                f"which those of this {work.cell} are not; use schedule cell"
+                "schedule gemm needs cells, elements and a rule that are products of 1D ones of two or three directions, numbered "
+                f"alike, which those of this {work.cell} are not; use schedule cell"
             )
         if not GemmPlan(work).serves:
             return "schedule gemm serves first derivatives over cells; use schedule sumfact or cell"
         plan = GemmPlan(work, geometry="recomputed")
         if plan.needed_bytes > limits.local_bytes:
             return (
-                f"schedule gemm needs {plan.needed_bytes} bytes of local memory for one cell; the device has {limits.local_bytes} per "
-                "work-group: use -femgpu_schedule sumfact"
+                f"schedule gemm needs {plan.needed_bytes} bytes of local memory for one cell; the device has {limits.local_bytes} "
+                "per work-group: use -femgpu_schedule sumfact"
             )
         return ""
 
@@ -51,19 +51,19 @@ class Gemm:
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[GemmPlan]:
         """By matrix instructions where the device has them, then each item by itself."""
         for name, value in wish.parameters:
-            if value < (name != "mma"):
+            if value < 1:
                 raise PlanError(f"-femgpu_schedule gemm:{name}={value}: expected at least 1")
         given = dict(wish.parameters)
+        if {"tile", "mma"} <= set(given):
+            raise PlanError("-femgpu_schedule gemm:tile=N,mma=N: items have lines, or multiply them together; give one of these")
         # Kernels with PTX in them have the instructions written out; others hand numbers from item to item.
         lines = limits.mma or EIGHT * (limits.atomics != "ptx")
-        wanted = given.get("mma", limits.mma and limits.unroll > 0) and lines and wish.precision == "double"
-        found = []
-        if wanted:
-            found += [self._together(work, limits, wish, lines, cells, warps) for cells in _CELLS for warps in _WARPS]
-        if not wanted or "mma" not in given:
-            found += [self._alone(work, limits, wish, tile) for tile in _TILES[not limits.unroll]]
-        legal = [plan for plan in dict.fromkeys(found) if plan is not None]
-        yield from legal or [GemmPlan.wished(work, limits, wish, block=1)]
+        legal: list[GemmPlan | None] = []
+        if ("mma" in given or (limits.mma and limits.unroll and "tile" not in given)) and lines and wish.precision == "double":
+            legal += [self._together(work, limits, wish, lines, cells, warps) for cells in _CELLS for warps in _WARPS]
+        if "mma" not in given or not any(legal):
+            legal += [self._alone(work, limits, wish, tile) for tile in _TILES[not limits.unroll]]
+        yield from (plan for plan in dict.fromkeys(legal) if plan is not None)
 
     def _together(self, work: Work, limits: Limits, wish: Wish, lines: int, cells: int, warps: int) -> GemmPlan | None:
         """By matrix instructions; None where a group does not fit. Items are rounded to whole warps."""

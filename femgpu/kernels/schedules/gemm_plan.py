@@ -52,8 +52,8 @@ class GemmPlan(SumfactPencilPlan):
         super().__post_init__()
         if self.mma and (self.precision != "double" or self.tile != self.mma // EIGHT or self.items * self.cells % WARP):
             raise PlanError(
-                f"gemm by instructions of {self.mma} lines: expected double precision, groups of a multiple of {WARP} items and tiles "
-                f"of {self.mma // EIGHT} lines, not {self.precision}, {self.items * self.cells} and {self.tile}"
+                f"gemm by instructions of {self.mma} lines: expected double precision, a multiple of {WARP} items in a group and "
+                f"tiles of {self.mma // EIGHT} lines, not {self.precision}, {self.items * self.cells} and {self.tile}"
             )
 
     def steps(self) -> tuple[Step, ...]:
@@ -127,7 +127,8 @@ class GemmPlan(SumfactPencilPlan):
 
     def places(self, sums: Sums) -> dict[Order, int]:
         """The lattices of a component: for the derivatives along the first directions, the first of what one gives in its place."""
-        found, count = {(): 0}, 1
+        found: dict[Order, int] = {(): 0}
+        count = 1
         for axis in range(self.work.dim - 1):
             for start in sorted({order[: axis + 1] for order in sums.orders}):
                 taken = any(other[:-1] == start[:-1] for other in found if len(other) == axis + 1)
@@ -171,7 +172,7 @@ class GemmPlan(SumfactPencilPlan):
         """All of them."""
         found = [
             self.product(sums, order[axis], back)
-            for back, group in enumerate((self.lattices, self.rows))
+            for back, group in ((False, self.lattices), (True, self.rows))
             for sums in group
             for order in sums.orders
             for axis in range(self.work.dim)
@@ -226,8 +227,8 @@ class GemmPlan(SumfactPencilPlan):
     def instructions(self) -> float:
         """Matrix instructions of one cell, of all lines of its group."""
         return sum(
-            self.product_count(sums, axis, times, bool(back)) * np.prod(self.ends(axis, sums)) / self.mma
-            for back, group in enumerate((self.lattices, self.rows))
+            self.product_count(sums, axis, times, back) * np.prod(self.ends(axis, sums)) / self.mma
+            for back, group in ((False, self.lattices), (True, self.rows))
             for sums in group
             for axis in range(self.work.dim)
             for _, branch in self.branches(sums, axis)
