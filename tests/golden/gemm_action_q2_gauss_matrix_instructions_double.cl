@@ -335,11 +335,11 @@ void action(const int first, const int count, __global const scalar *restrict d_
     int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const int line = min(LINE(turn, i), CELLS * 9 - 1);
+      inside[i] = LINE(turn, i) < CELLS * 9;
       const int rest = line % 9;
       owner[i] = line / 9;
       g[i] = rest / 3, h[i] = rest % 3;
       at[i] = owner[i] * CELL + g[i] * STRIDE1 + h[i] * STRIDE2;
-      inside[i] = LINE(turn, i) < CELLS * 9;
     }
     int offsets[1 * TILE];
     SHORT for (int j = 0; j < 1; ++j)
@@ -390,18 +390,18 @@ void action(const int first, const int count, __global const scalar *restrict d_
     int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const int line = min(LINE(turn, i), CELLS * 12 - 1);
+      inside[i] = LINE(turn, i) < CELLS * 12;
       const int rest = line / CELLS;
       owner[i] = line % CELLS;
       g[i] = rest / 3, h[i] = rest % 3;
       at[i] = owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE2;
-      inside[i] = LINE(turn, i) < CELLS * 12;
     }
     SHORT for (int c = 0; c < 1; ++c) {
       {
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + NUMBER(j) * STRIDE1] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + NUMBER(j) * STRIDE1] : (real)0;
         {
           real products[2 * TILE];
           SHORT for (int j = 0; j < 2 * TILE; ++j) products[j] = 0;
@@ -427,7 +427,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + NUMBER(j) * STRIDE1] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + NUMBER(j) * STRIDE1] : (real)0;
         {
           real products[2 * TILE];
           SHORT for (int j = 0; j < 2 * TILE; ++j) products[j] = 0;
@@ -455,12 +455,12 @@ void action(const int first, const int count, __global const scalar *restrict d_
   for (int turn = 0; turn < 1; ++turn) {
     int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
-      const int line = min(LINE(turn, i), CELLS * 16 - 1);
+      const int line = LINE(turn, i);
+      inside[i] = 1;
       const int rest = line / CELLS;
       owner[i] = line % CELLS;
       g[i] = rest / 4, h[i] = rest % 4;
       at[i] = owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE1;
-      inside[i] = LINE(turn, i) < CELLS * 16;
     }
     real r_w_q[4 * 2 * TILE];
     SHORT for (int j = 0; j < 4 * 2 * TILE; ++j) r_w_q[j] = 0;
@@ -469,7 +469,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + NUMBER(j) * STRIDE2] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + NUMBER(j) * STRIDE2] : (real)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(r_w_q + c * 2 * TILE + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
@@ -481,7 +481,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + NUMBER(j) * STRIDE2] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + NUMBER(j) * STRIDE2] : (real)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(r_w_q + (2 + c * DIM) * 2 * TILE + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
@@ -490,7 +490,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + NUMBER(j) * STRIDE2] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + NUMBER(j) * STRIDE2] : (real)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(r_w_q + (1 + c * DIM) * 2 * TILE + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
@@ -524,7 +524,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         r_x_line[(2 * DIM + d) * 2 + n] = sum2;
       }
       SHORT for (int j = 0; j < 1; ++j)
-        if (NUMBER(j) < 4) {
+        if (inside[i] && NUMBER(j) < 4) {
       const int n = NUMBER(j);
       const int place = g * 1 + h * 4 + n * 16, q = place;
       real r_w_e[4];
@@ -647,11 +647,11 @@ void action(const int first, const int count, __global const scalar *restrict d_
     int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const int line = min(LINE(turn, i), CELLS * 12 - 1);
+      inside[i] = LINE(turn, i) < CELLS * 12;
       const int rest = line / CELLS;
       owner[i] = line % CELLS;
       g[i] = rest / 3, h[i] = rest % 3;
       at[i] = owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE2;
-      inside[i] = LINE(turn, i) < CELLS * 12;
     }
     SHORT for (int c = 0; c < 1; ++c) {
       {
@@ -661,7 +661,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + NUMBER(j) * STRIDE1] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + NUMBER(j) * STRIDE1] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[n * 1 + s])
@@ -670,7 +670,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + NUMBER(j) * STRIDE1] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + NUMBER(j) * STRIDE1] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, D0_back[n * 1 + s])
@@ -686,7 +686,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + NUMBER(j) * STRIDE1] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + NUMBER(j) * STRIDE1] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[n * 1 + s])
@@ -712,11 +712,11 @@ void action(const int first, const int count, __global const scalar *restrict d_
     int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const int line = min(LINE(turn, i), CELLS * 9 - 1);
+      inside[i] = LINE(turn, i) < CELLS * 9;
       const int rest = line % 9;
       owner[i] = line / 9;
       g[i] = rest / 3, h[i] = rest % 3;
       at[i] = owner[i] * CELL + g[i] * STRIDE1 + h[i] * STRIDE2;
-      inside[i] = LINE(turn, i) < CELLS * 9;
     }
     int offsets[1 * TILE];
     SHORT for (int j = 0; j < 1; ++j)
@@ -731,7 +731,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + NUMBER(j) * STRIDE0] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + NUMBER(j) * STRIDE0] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[n * 1 + s])
@@ -740,7 +740,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + NUMBER(j) * STRIDE0] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + NUMBER(j) * STRIDE0] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, D0_back[n * 1 + s])

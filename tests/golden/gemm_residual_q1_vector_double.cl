@@ -283,11 +283,11 @@ void residual(const int first, const int count, __global const scalar *restrict 
     int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const int line = min(LINE(turn, i), CELLS * 2 - 1);
+      inside[i] = LINE(turn, i) < CELLS * 2;
       const int rest = line % 2;
       owner[i] = line / 2;
       g[i] = rest, h[i] = 0;
       at[i] = owner[i] * CELL + g[i] * STRIDE1;
-      inside[i] = LINE(turn, i) < CELLS * 2;
     }
     int offsets[2 * TILE];
     SHORT for (int j = 0; j < 2; ++j)
@@ -336,11 +336,11 @@ void residual(const int first, const int count, __global const scalar *restrict 
     int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const int line = min(LINE(turn, i), CELLS * 2 - 1);
+      inside[i] = LINE(turn, i) < CELLS * 2;
       const int rest = line / CELLS;
       owner[i] = line % CELLS;
       g[i] = rest, h[i] = 0;
       at[i] = owner[i] * CELL + g[i] * STRIDE0;
-      inside[i] = LINE(turn, i) < CELLS * 2;
     }
     real r_u_q[6 * 2 * TILE];
     SHORT for (int j = 0; j < 6 * 2 * TILE; ++j) r_u_q[j] = 0;
@@ -349,7 +349,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = NUMBER(j) < 2 ? (real)s_lattices[at[i] + (0 + c * 2 + 0) * SLAB + NUMBER(j) * STRIDE1] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 2 ? (real)s_lattices[at[i] + (0 + c * 2 + 0) * SLAB + NUMBER(j) * STRIDE1] : (real)0;
         SHORT for (int r = 0; r < 2; ++r)
           SHORT for (int m = 0; m < 2; ++m)
             SHORT for (int i = 0; i < TILE; ++i)
@@ -363,7 +363,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = NUMBER(j) < 2 ? (real)s_lattices[at[i] + (0 + c * 2 + 1) * SLAB + NUMBER(j) * STRIDE1] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 2 ? (real)s_lattices[at[i] + (0 + c * 2 + 1) * SLAB + NUMBER(j) * STRIDE1] : (real)0;
         SHORT for (int r = 0; r < 2; ++r)
           SHORT for (int m = 0; m < 2; ++m)
             SHORT for (int i = 0; i < TILE; ++i)
@@ -377,7 +377,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
       const int g = row, h = plane; // in place of the arrays
       const real plane_weight = LINE_W[g];
       SHORT for (int j = 0; j < 2; ++j)
-        if (NUMBER(j) < 2) {
+        if (inside[i] && NUMBER(j) < 2) {
       const int n = NUMBER(j);
       const int place = g * 1 + n * 2, q = place;
       real r_u_e[6];
@@ -469,11 +469,11 @@ void residual(const int first, const int count, __global const scalar *restrict 
     int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const int line = min(LINE(turn, i), CELLS * 2 - 1);
+      inside[i] = LINE(turn, i) < CELLS * 2;
       const int rest = line % 2;
       owner[i] = line / 2;
       g[i] = rest, h[i] = 0;
       at[i] = owner[i] * CELL + g[i] * STRIDE1;
-      inside[i] = LINE(turn, i) < CELLS * 2;
     }
     SHORT for (int c = 0; c < 2; ++c) {
         accum sums[2 * TILE];
@@ -482,7 +482,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = NUMBER(j) < 2 ? (accum)s_lattices[at[i] + (0 + c * 2 + 0) * SLAB + NUMBER(j) * STRIDE0] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 2 ? (accum)s_lattices[at[i] + (0 + c * 2 + 0) * SLAB + NUMBER(j) * STRIDE0] : (accum)0;
         SHORT for (int r = 0; r < 2; ++r)
           SHORT for (int m = 0; m < 2; ++m)
             SHORT for (int i = 0; i < TILE; ++i)
@@ -492,7 +492,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = NUMBER(j) < 2 ? (accum)s_lattices[at[i] + (0 + c * 2 + 1) * SLAB + NUMBER(j) * STRIDE0] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 2 ? (accum)s_lattices[at[i] + (0 + c * 2 + 1) * SLAB + NUMBER(j) * STRIDE0] : (accum)0;
         SHORT for (int r = 0; r < 2; ++r)
           SHORT for (int m = 0; m < 2; ++m)
             SHORT for (int i = 0; i < TILE; ++i)

@@ -47,7 +47,13 @@ start = " + ".join(f"{name}[i] * STRIDE{other}" for name, other in across)
   for (int turn = 0; turn < ${plan.turns(count)}; ++turn) {
     int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
+% if plan.fills(count):
+      const int line = LINE(turn, i);
+      inside[i] = 1;
+% else:
       const int line = min(LINE(turn, i), CELLS * ${count} - 1);
+      inside[i] = LINE(turn, i) < CELLS * ${count};
+% endif
 % if cells_first:
       const int rest = line / CELLS;
       owner[i] = line % CELLS;
@@ -61,14 +67,13 @@ start = " + ".join(f"{name}[i] * STRIDE{other}" for name, other in across)
       g[i] = rest, h[i] = 0;
 % endif
       at[i] = owner[i] * CELL + ${start};
-      inside[i] = LINE(turn, i) < CELLS * ${count};
     }
 </%def>\
-## Numbers of lines between registers and a lattice; zeros past the last one.
+## Numbers of lines between registers and a lattice; zeros past the last line and the last number.
 <%def name="read(n, axis, lattice, numbers, type)">\
 SHORT for (int j = 0; j < ${plan.own(n)}; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            ${numbers}[j * TILE + i] = NUMBER(j) < ${n} ? (${type})s_lattices[at[i] + ${lattice} * SLAB + NUMBER(j) * STRIDE${axis}] : (${type})0;
+            ${numbers}[j * TILE + i] = inside[i] && NUMBER(j) < ${n} ? (${type})s_lattices[at[i] + ${lattice} * SLAB + NUMBER(j) * STRIDE${axis}] : (${type})0;
 </%def>\
 <%def name="write(n, axis, numbers, lattice)">\
 SHORT for (int j = 0; j < ${plan.own(n)}; ++j)
@@ -264,7 +269,7 @@ ${multiply(plan.product(sums, times, False), q, f"r_{sums.name}_q + {number} * {
       const real plane_weight = LINE_W[g]${" * LINE_W[h]" if last == 2 else ""};
 <%include file="line_map.mako"/>\
       SHORT for (int j = 0; j < ${plan.own(q)}; ++j)
-        if (NUMBER(j) < ${q}) {
+        if (inside[i] && NUMBER(j) < ${q}) {
       const int n = NUMBER(j);
       const int place = ${plan.place_of(last, q)}, q = place;
 % for sums in plan.lattices:

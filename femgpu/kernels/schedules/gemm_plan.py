@@ -117,9 +117,18 @@ class GemmPlan(SumfactPencilPlan):
         """Numbers of a line of so many that an item has."""
         return -(-count // 4) if self.mma else count
 
+    @property
+    def abreast(self) -> int:
+        """Lines that all items take at a time."""
+        return self.items * self.cells * self.tile // (4 if self.mma else 1)
+
     def turns(self, lines: int) -> int:
         """How often all items take lines, of which a cell has so many."""
-        return -(-lines * self.cells // (self.items * self.cells * self.tile // (4 if self.mma else 1)))
+        return -(-lines * self.cells // self.abreast)
+
+    def fills(self, lines: int) -> bool:
+        """Whether they all have lines then."""
+        return lines * self.cells % self.abreast == 0
 
     def ends(self, axis: int, sums: Sums) -> tuple[int, ...]:
         """Lines of a cell along a direction, by the directions across: those before it are at the points, others at the nodes."""
