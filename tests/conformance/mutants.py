@@ -357,7 +357,7 @@ MUTANTS = {
         text("* SLAB + NUMBER(j) * STRIDE1] = (accum)", "* 0 + NUMBER(j) * STRIDE1] = (accum)"), "gemm"
     ),
     "a line too many": of_grids(
-        text("inside[i] = LINE(turn, i) < CELLS", "inside[i] = LINE(turn, i) <= CELLS"), "gemm:cells=3,items=5,tile=1"
+        text("inside[i] = LINE(turn, i) < CELLS", "inside[i] = LINE(turn, i) <= CELLS"), "gemm:cells=3,items=5,tile=2"
     ),
     "tiles of the first pass in all": of_plans(text("+ (pass * PARTS + part) *", "+ part *"), points="many"),
     "last point of a pass": of_plans(text("points = min(PARTS * POINTS, NUM_QPTS - begin)", "points = PARTS * POINTS - 1")),

@@ -200,9 +200,9 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define CELLS 4
 #define ITEMS 32
 #define TILE 2
-#define SLAB 48
-#define CELL 148
-#define STRIDE0 12
+#define SLAB 52
+#define CELL 156
+#define STRIDE0 13
 #define STRIDE1 3
 #define STRIDE2 1
 #define POINTS_UNROLL
@@ -214,10 +214,12 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
 #define SHORT _Pragma("unroll")
+// Of numbers below 2^16 / n; compilers take more operations for a division of numbers that they know to be short.
+#define QUOTIENT(a, n) ((a) * (65536u / (n) + 1) >> 16)
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 // Four items have a line; 32 have eight, or sixteen, which they multiply together.
 #define NUMBER(j) (4 * (j) + quarter)
-#define LINE(turn, i) ((((turn) * (GROUP_SIZE / 32) + id / 32) * TILE + (i)) * 8 + id % 32 / 4)
+#define LINE(turn, i) ((((turn) * (GROUP_SIZE / 32u) + id / 32u) * TILE + (i)) * 8u + id % 32u / 4u)
 #define MULTIPLY(sums, numbers, entry)   {     double s0 = (sums)[0], s1 = (sums)[1], s2 = (sums)[2], s3 = (sums)[3];     asm volatile("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"                  : "+d"(s0), "+d"(s2), "+d"(s1), "+d"(s3) : "d"((numbers)[0]), "d"((numbers)[1]), "d"(entry));     (sums)[0] = s0; (sums)[1] = s1; (sums)[2] = s2; (sums)[3] = s3;   }
 // What `basis.cl` computes from tables at a point is read and written here as sums over the lattice: word `slot` of place p of one cell
 // is e[(slot * NUM_QPTS + p) * LANES]; slots as in `contractions.py`.
@@ -312,7 +314,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
   const int id = (int)get_local_id(0), item = id % ITEMS, own = id / ITEMS;
   const int quarter = id % 4;
   const int base = (int)get_group_id(0) * CELLS, cell = first + min(base + own, count - 1);
-  __local accum s_lattices[592]; // 4736 bytes
+  __local accum s_lattices[624]; // 4992 bytes
   __local real s_x[96]; // 768 bytes
   __local real *l_x = s_x + own * (NUM_COORD_BASIS * DIM);
   int x_offsets[1];
@@ -332,28 +334,27 @@ void action(const int first, const int count, __global const scalar *restrict d_
   double D0[1];
   SHORT for (int k = 0; k < 1; ++k) D0[k] = d_fragments[32 + k * 32 + id % 32];
   for (int turn = 0; turn < 1; ++turn) {
+    if (LINE(turn, 0) / 8 * 8 >= CELLS * 9) break; // no line for any of 32 items
     int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
-      const int line = min(LINE(turn, i), CELLS * 9 - 1);
+      const uint line = min(LINE(turn, i), (uint)(CELLS * 9 - 1));
       inside[i] = LINE(turn, i) < CELLS * 9;
-      const int rest = line % 9;
-      owner[i] = line / 9;
-      g[i] = rest / 3, h[i] = rest % 3;
+      owner[i] = line % CELLS;
+      g[i] = QUOTIENT(line / CELLS, 3), h[i] = line / CELLS - g[i] * 3;
       at[i] = owner[i] * CELL + g[i] * STRIDE1 + h[i] * STRIDE2;
     }
     int offsets[1 * TILE];
     SHORT for (int j = 0; j < 1; ++j)
       SHORT for (int i = 0; i < TILE; ++i) {
-        const int cell = first + min(base + owner[i], count - 1), number = min(NUMBER(j), 2);
-        offsets[j * TILE + i] = d_w_offsets[AT_d_w_offsets(cell, number * 1 + g[i] * 3 + h[i] * 9)];
+        const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
+        offsets[j * TILE + i] = number < 3 ? d_w_offsets[AT_d_w_offsets(cell, number * 1 + g[i] * 3 + h[i] * 9)] : 0;
       }
     SHORT for (int c = 0; c < 1; ++c) {
       real numbers[2 * TILE];
       SHORT for (int j = 0; j < 1; ++j)
         SHORT for (int i = 0; i < TILE; ++i) {
-          const int cell = first + min(base + owner[i], count - 1), number = min(NUMBER(j), 2);
-          const real value = (real)d_w[offsets[j * TILE + i] + c];
-          numbers[j * TILE + i] = NUMBER(j) < 3 ? value : R(0);
+          const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
+          numbers[j * TILE + i] = number < 3 ? (real)d_w[offsets[j * TILE + i] + c] : R(0);
         }
         {
           real products[2 * TILE];
@@ -387,13 +388,13 @@ void action(const int first, const int count, __global const scalar *restrict d_
   double D0[1];
   SHORT for (int k = 0; k < 1; ++k) D0[k] = d_fragments[32 + k * 32 + id % 32];
   for (int turn = 0; turn < 1; ++turn) {
+    if (LINE(turn, 0) / 8 * 8 >= CELLS * 12) break; // no line for any of 32 items
     int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
-      const int line = min(LINE(turn, i), CELLS * 12 - 1);
+      const uint line = min(LINE(turn, i), (uint)(CELLS * 12 - 1));
       inside[i] = LINE(turn, i) < CELLS * 12;
-      const int rest = line / CELLS;
       owner[i] = line % CELLS;
-      g[i] = rest / 3, h[i] = rest % 3;
+      g[i] = QUOTIENT(line / CELLS, 3), h[i] = line / CELLS - g[i] * 3;
       at[i] = owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE2;
     }
     SHORT for (int c = 0; c < 1; ++c) {
@@ -455,11 +456,10 @@ void action(const int first, const int count, __global const scalar *restrict d_
   for (int turn = 0; turn < 1; ++turn) {
     int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
-      const int line = LINE(turn, i);
+      const uint line = LINE(turn, i);
       inside[i] = 1;
-      const int rest = line / CELLS;
       owner[i] = line % CELLS;
-      g[i] = rest / 4, h[i] = rest % 4;
+      g[i] = QUOTIENT(line / CELLS, 4), h[i] = line / CELLS - g[i] * 4;
       at[i] = owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE1;
     }
     real r_w_q[4 * 2 * TILE];
@@ -644,13 +644,13 @@ void action(const int first, const int count, __global const scalar *restrict d_
   double D0_back[1];
   SHORT for (int k = 0; k < 1; ++k) D0_back[k] = d_fragments[96 + k * 32 + id % 32];
   for (int turn = 0; turn < 1; ++turn) {
+    if (LINE(turn, 0) / 8 * 8 >= CELLS * 12) break; // no line for any of 32 items
     int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
-      const int line = min(LINE(turn, i), CELLS * 12 - 1);
+      const uint line = min(LINE(turn, i), (uint)(CELLS * 12 - 1));
       inside[i] = LINE(turn, i) < CELLS * 12;
-      const int rest = line / CELLS;
       owner[i] = line % CELLS;
-      g[i] = rest / 3, h[i] = rest % 3;
+      g[i] = QUOTIENT(line / CELLS, 3), h[i] = line / CELLS - g[i] * 3;
       at[i] = owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE2;
     }
     SHORT for (int c = 0; c < 1; ++c) {
@@ -709,20 +709,20 @@ void action(const int first, const int count, __global const scalar *restrict d_
   double D0_back[1];
   SHORT for (int k = 0; k < 1; ++k) D0_back[k] = d_fragments[96 + k * 32 + id % 32];
   for (int turn = 0; turn < 1; ++turn) {
+    if (LINE(turn, 0) / 8 * 8 >= CELLS * 9) break; // no line for any of 32 items
     int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
-      const int line = min(LINE(turn, i), CELLS * 9 - 1);
+      const uint line = min(LINE(turn, i), (uint)(CELLS * 9 - 1));
       inside[i] = LINE(turn, i) < CELLS * 9;
-      const int rest = line % 9;
-      owner[i] = line / 9;
-      g[i] = rest / 3, h[i] = rest % 3;
+      owner[i] = line % CELLS;
+      g[i] = QUOTIENT(line / CELLS, 3), h[i] = line / CELLS - g[i] * 3;
       at[i] = owner[i] * CELL + g[i] * STRIDE1 + h[i] * STRIDE2;
     }
     int offsets[1 * TILE];
     SHORT for (int j = 0; j < 1; ++j)
       SHORT for (int i = 0; i < TILE; ++i) {
-        const int cell = first + min(base + owner[i], count - 1), number = min(NUMBER(j), 2);
-        offsets[j * TILE + i] = d_test0_offsets[AT_d_test0_offsets(cell, number * 1 + g[i] * 3 + h[i] * 9)];
+        const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
+        offsets[j * TILE + i] = number < 3 ? d_test0_offsets[AT_d_test0_offsets(cell, number * 1 + g[i] * 3 + h[i] * 9)] : 0;
       }
     SHORT for (int c = 0; c < 1; ++c) {
         accum sums[2 * TILE];

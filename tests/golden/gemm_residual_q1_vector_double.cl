@@ -167,9 +167,9 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define CELLS 4
 #define ITEMS 2
 #define TILE 4
-#define SLAB 8
-#define CELL 36
-#define STRIDE0 4
+#define SLAB 6
+#define CELL 28
+#define STRIDE0 3
 #define STRIDE1 1
 #define POINTS_UNROLL
 // Schedule gemm: the lines of the lattices of CELLS cells along one direction are the columns of a matrix, which all items of the work-group
@@ -180,9 +180,11 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
 #define SHORT
+// Of numbers below 2^16 / n; compilers take more operations for a division of numbers that they know to be short.
+#define QUOTIENT(a, n) ((a) * (65536u / (n) + 1) >> 16)
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 #define NUMBER(j) (j)
-#define LINE(turn, i) (((turn) * TILE + (i)) * GROUP_SIZE + id)
+#define LINE(turn, i) (((turn) * TILE + (i)) * (uint)GROUP_SIZE + id)
 // What `basis.cl` computes from tables at a point is read and written here as sums over the lattice: word `slot` of place p of one cell
 // is e[(slot * NUM_QPTS + p) * LANES]; slots as in `contractions.py`.
 // LATTICE is the address space.
@@ -275,33 +277,32 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void residual(const int first, const int count, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global scalar *restrict d_out0) {
   const int id = (int)get_local_id(0), item = id % ITEMS, own = id / ITEMS;
   const int base = (int)get_group_id(0) * CELLS, cell = first + min(base + own, count - 1);
-  __local accum s_lattices[144]; // 1152 bytes
+  __local accum s_lattices[112]; // 896 bytes
 
   // gather, and tabulate along the first direction
   {
   for (int turn = 0; turn < 1; ++turn) {
+    if (LINE(turn, 0) >= CELLS * 2) break;
     int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
-      const int line = min(LINE(turn, i), CELLS * 2 - 1);
+      const uint line = min(LINE(turn, i), (uint)(CELLS * 2 - 1));
       inside[i] = LINE(turn, i) < CELLS * 2;
-      const int rest = line % 2;
-      owner[i] = line / 2;
-      g[i] = rest, h[i] = 0;
+      owner[i] = line % CELLS;
+      g[i] = line / CELLS, h[i] = 0;
       at[i] = owner[i] * CELL + g[i] * STRIDE1;
     }
     int offsets[2 * TILE];
     SHORT for (int j = 0; j < 2; ++j)
       SHORT for (int i = 0; i < TILE; ++i) {
-        const int cell = first + min(base + owner[i], count - 1), number = min(NUMBER(j), 1);
-        offsets[j * TILE + i] = d_u_offsets[AT_d_u_offsets(cell, number * 1 + g[i] * 2)];
+        const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
+        offsets[j * TILE + i] = number < 2 ? d_u_offsets[AT_d_u_offsets(cell, number * 1 + g[i] * 2)] : 0;
       }
     SHORT for (int c = 0; c < 2; ++c) {
       real numbers[2 * TILE];
       SHORT for (int j = 0; j < 2; ++j)
         SHORT for (int i = 0; i < TILE; ++i) {
-          const int cell = first + min(base + owner[i], count - 1), number = min(NUMBER(j), 1);
-          const real value = (real)d_u[offsets[j * TILE + i] + c];
-          numbers[j * TILE + i] = NUMBER(j) < 2 ? value : R(0);
+          const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
+          numbers[j * TILE + i] = number < 2 ? (real)d_u[offsets[j * TILE + i] + c] : R(0);
         }
         {
           real products[2 * TILE];
@@ -333,13 +334,13 @@ void residual(const int first, const int count, __global const scalar *restrict 
   // tabulate along the others
   {
   for (int turn = 0; turn < 1; ++turn) {
+    if (LINE(turn, 0) >= CELLS * 2) break;
     int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
-      const int line = min(LINE(turn, i), CELLS * 2 - 1);
+      const uint line = min(LINE(turn, i), (uint)(CELLS * 2 - 1));
       inside[i] = LINE(turn, i) < CELLS * 2;
-      const int rest = line / CELLS;
       owner[i] = line % CELLS;
-      g[i] = rest, h[i] = 0;
+      g[i] = line / CELLS, h[i] = 0;
       at[i] = owner[i] * CELL + g[i] * STRIDE0;
     }
     real r_u_q[6 * 2 * TILE];
@@ -466,13 +467,13 @@ void residual(const int first, const int count, __global const scalar *restrict 
   // integrate along the first direction, and scatter
   {
   for (int turn = 0; turn < 1; ++turn) {
+    if (LINE(turn, 0) >= CELLS * 2) break;
     int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
-      const int line = min(LINE(turn, i), CELLS * 2 - 1);
+      const uint line = min(LINE(turn, i), (uint)(CELLS * 2 - 1));
       inside[i] = LINE(turn, i) < CELLS * 2;
-      const int rest = line % 2;
-      owner[i] = line / 2;
-      g[i] = rest, h[i] = 0;
+      owner[i] = line % CELLS;
+      g[i] = line / CELLS, h[i] = 0;
       at[i] = owner[i] * CELL + g[i] * STRIDE1;
     }
     SHORT for (int c = 0; c < 2; ++c) {

@@ -11,14 +11,16 @@ fields = [(sums, field) for sums, field in zip(plan.lattices, work.fields) if su
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
 #define SHORT${' _Pragma("unroll")' if plan.unroll else ""}
+// Of numbers below 2^16 / n; compilers take more operations for a division of numbers that they know to be short.
+#define QUOTIENT(a, n) ((a) * (65536u / (n) + 1) >> 16)
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 % if plan.mma:
 // Four items have a line; 32 have eight, or sixteen, which they multiply together.
 #define NUMBER(j) (4 * (j) + quarter)
-#define LINE(turn, i) ((((turn) * (GROUP_SIZE / 32) + id / 32) * TILE + (i)) * 8 + id % 32 / 4)
+#define LINE(turn, i) ((((turn) * (GROUP_SIZE / 32u) + id / 32u) * TILE + (i)) * 8u + id % 32u / 4u)
 % else:
 #define NUMBER(j) (j)
-#define LINE(turn, i) (((turn) * TILE + (i)) * GROUP_SIZE + id)
+#define LINE(turn, i) (((turn) * TILE + (i)) * (uint)GROUP_SIZE + id)
 % endif
 % if plan.mma and not plan.exchanges:
 #define MULTIPLY(sums, numbers, entry) \
@@ -37,34 +39,31 @@ fields = [(sums, field) for sums, field in zip(plan.lattices, work.fields) if su
   }
 % endif
 ## The head of a loop in which all items take lines along a direction, `ends` of them in the directions across: cells, places there and
-## where the lines begin. Lines side by side belong to one cell, or to neighbouring cells.
-<%def name="lines(axis, ends, cells_first)">\
+## where the lines begin. Lines side by side belong to neighbouring cells.
+<%def name="lines(axis, ends)">\
 <%
 count = ends[0] * (ends[1] if last == 2 else 1)
 across = [(name, other) for name, other in zip("gh", (other for other in range(work.dim) if other != axis))]
 start = " + ".join(f"{name}[i] * STRIDE{other}" for name, other in across)
 %>\
   for (int turn = 0; turn < ${plan.turns(count)}; ++turn) {
+% if not (plan.fills(count) or plan.exchanges):
+    if (LINE(turn, 0)${" / 8 * 8" if plan.mma else ""} >= CELLS * ${count}) break;${" // no line for any of 32 items" if plan.mma else ""}
+% endif
     int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
 % if plan.fills(count):
-      const int line = LINE(turn, i);
+      const uint line = LINE(turn, i);
       inside[i] = 1;
 % else:
-      const int line = min(LINE(turn, i), CELLS * ${count} - 1);
+      const uint line = min(LINE(turn, i), (uint)(CELLS * ${count} - 1));
       inside[i] = LINE(turn, i) < CELLS * ${count};
 % endif
-% if cells_first:
-      const int rest = line / CELLS;
       owner[i] = line % CELLS;
-% else:
-      const int rest = line % ${count};
-      owner[i] = line / ${count};
-% endif
 % if last == 2:
-      g[i] = rest / ${ends[1]}, h[i] = rest % ${ends[1]};
+      g[i] = QUOTIENT(line / CELLS, ${ends[1]}), h[i] = line / CELLS - g[i] * ${ends[1]};
 % else:
-      g[i] = rest, h[i] = 0;
+      g[i] = line / CELLS, h[i] = 0;
 % endif
       at[i] = owner[i] * CELL + ${start};
     }
@@ -169,22 +168,21 @@ ${nodes.keep_coords(plan)}\
 <% p = sums.sizes.p1d; place = "NUMBER(j)", "g[i]", "h[i]"; node = " + ".join(f"{name} * {p**axis}" for axis, name in enumerate(("number", "g[i]", "h[i]")[: work.dim])) %>\
   {
 ${fragments([sums], 0, False)}\
-${lines(0, plan.ends(0, sums), False)}\
+${lines(0, plan.ends(0, sums))}\
 % if work.source != "evector":
     int offsets[${plan.own(p)} * TILE];
     SHORT for (int j = 0; j < ${plan.own(p)}; ++j)
       SHORT for (int i = 0; i < TILE; ++i) {
-        const int cell = first + min(base + owner[i], count - 1), number = min(NUMBER(j), ${p - 1});
-        offsets[j * TILE + i] = ${nodes.offset(work, field.name, node)};
+        const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
+        offsets[j * TILE + i] = number < ${p} ? ${nodes.offset(work, field.name, node)} : 0;
       }
 % endif
     SHORT for (int c = 0; c < ${field.num_comp}; ++c) {
       real numbers[${plan.held(p)} * TILE];
       SHORT for (int j = 0; j < ${plan.own(p)}; ++j)
         SHORT for (int i = 0; i < TILE; ++i) {
-          const int cell = first + min(base + owner[i], count - 1), number = min(NUMBER(j), ${p - 1});
-          const real value = ${nodes.value(work, field, "offsets[j * TILE + i]", node)};
-          numbers[j * TILE + i] = NUMBER(j) < ${p} ? value : R(0);
+          const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
+          numbers[j * TILE + i] = number < ${p} ? ${nodes.value(work, field, "offsets[j * TILE + i]", node)} : R(0);
         }
 % for _, branch in plan.branches(sums, 0):
 ${spread(sums, 0, None, branch)}\
@@ -217,7 +215,7 @@ ${spread(sums, 0, None, branch)}\
 % for sums, field in fields:
   {
 ${fragments([sums], 1, False)}\
-${lines(1, plan.ends(1, sums), True)}\
+${lines(1, plan.ends(1, sums))}\
     SHORT for (int c = 0; c < ${field.num_comp}; ++c) {
 % for place, branch in plan.branches(sums, 1):
       {
@@ -237,7 +235,7 @@ ${spread(sums, 1, place, branch)}\
   {
 ${fragments([sums for sums, _ in fields], last, False)}\
 ${fragments(plan.rows, last, True)}\
-${lines(last, (q, q), True)}\
+${lines(last, (q, q))}\
 % for sums, field in fields:
     real r_${sums.name}_q[${plan.slots(sums)} * ${plan.held(q)} * TILE];
     ${clear(f"r_{sums.name}_q", f"{plan.slots(sums)} * {plan.held(q)}")}
@@ -332,7 +330,7 @@ ${multiply(plan.product(sums, times, True), q, "sums", "numbers", "accum")}\
 % for sums in plan.rows:
   {
 ${fragments([sums], 1, True)}\
-${lines(1, plan.ends(1, sums), True)}\
+${lines(1, plan.ends(1, sums))}\
     SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
 % for place, branch in plan.branches(sums, 1):
       {
@@ -356,13 +354,13 @@ ${collect(sums, 1, branch)}\
 <% p = sums.sizes.p1d; node = " + ".join(f"{name} * {p**axis}" for axis, name in enumerate(("number", "g[i]", "h[i]")[: work.dim])) %>\
   {
 ${fragments([sums], 0, True)}\
-${lines(0, plan.ends(0, sums), False)}\
+${lines(0, plan.ends(0, sums))}\
 % if plan.scatter == "atomic":
     int offsets[${plan.own(p)} * TILE];
     SHORT for (int j = 0; j < ${plan.own(p)}; ++j)
       SHORT for (int i = 0; i < TILE; ++i) {
-        const int cell = first + min(base + owner[i], count - 1), number = min(NUMBER(j), ${p - 1});
-        offsets[j * TILE + i] = ${nodes.offset(work, f"test{k}", node)};
+        const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
+        offsets[j * TILE + i] = number < ${p} ? ${nodes.offset(work, f"test{k}", node)} : 0;
       }
 % endif
     SHORT for (int c = 0; c < ${row.num_comp}; ++c) {

@@ -11,8 +11,9 @@ from femgpu.kernels.step import Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
 
-# Of a work-group where matrix instructions are: cells, whose lines then come from different banks, and warps; the default first.
-_CELLS, _WARPS = (4, 8, 12, 16), (4, 2, 8)
+# Of a work-group where matrix instructions are, the default first: cells, eight of which have the lines of an instruction at the
+# same place, and warps.
+_CELLS, _WARPS = (8, 4, 16), (4, 2, 8)
 # Lines of an item without them, where loops are unrolled and where not.
 _TILES = ((2, 1, 4), (4, 8, 1))
 
@@ -63,7 +64,9 @@ class Gemm:
             legal += [self._together(work, limits, wish, lines, cells, warps) for cells in _CELLS for warps in _WARPS]
         if "mma" not in given or not any(legal):
             legal += [self._alone(work, limits, wish, tile) for tile in _TILES[not limits.unroll]]
-        yield from (plan for plan in dict.fromkeys(legal) if plan is not None)
+        found = [plan for plan in dict.fromkeys(legal) if plan is not None]
+        # Two groups at a time fill each other's waits at barriers.
+        yield from sorted(found, key=lambda plan: plan.mma > 0 and 2 * plan.local_bytes > limits.local_bytes)
 
     def _together(self, work: Work, limits: Limits, wish: Wish, lines: int, cells: int, warps: int) -> GemmPlan | None:
         """By matrix instructions; None where a group does not fit. Items are rounded to whole warps."""

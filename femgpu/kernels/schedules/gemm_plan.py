@@ -202,12 +202,11 @@ class GemmPlan(SumfactPencilPlan):
     def strides(self) -> tuple[int, ...]:
         """Numbers between neighbours along each direction, and between cells.
 
-        Of a matrix instruction four lines are read together, four neighbouring numbers of each. Along the first direction these are
-        lines side by side, whose numbers are so far apart that those of four lines fit between; along the others lines of four
-        cells, which are as far apart, with numbers an odd distance apart.
+        Of a matrix instruction four lines are read together, of four cells, and four neighbouring numbers of each. They are in
+        different banks where numbers are an odd distance apart, and cells four times an odd one.
         """
         nodes = max(sums.sizes.p1d for sums in (*self.lattices, *self.rows))
-        inner = (_odd_four((nodes | 1) * self.width), nodes | 1, 1) if self.work.dim == 3 else (_odd_four(nodes), 1)
+        inner = ((nodes | 1) * self.width | 1, nodes | 1, 1) if self.work.dim == 3 else (nodes | 1, 1)
         return (*inner, _odd_four(self.num_lattices * inner[0] * self.q1d))
 
     @property
@@ -235,6 +234,8 @@ class GemmPlan(SumfactPencilPlan):
     @property
     def instructions(self) -> float:
         """Matrix instructions of one cell, of all lines of its group."""
+        if not self.mma:
+            return 0.0
         return sum(
             self.product_count(sums, axis, times, back) * np.prod(self.ends(axis, sums)) / self.mma
             for back, group in ((False, self.lattices), (True, self.rows))
