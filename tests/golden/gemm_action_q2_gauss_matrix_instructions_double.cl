@@ -745,15 +745,23 @@ void action(const int first, const int count, __global const scalar *restrict d_
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, D0_back[n * 1 + s])
         }
-      SHORT for (int j = 0; j < 1; ++j)
-        SHORT for (int i = 0; i < TILE; ++i)
-          if (inside[i] && base + owner[i] < count && NUMBER(j) < 3) {
-            const int cell = first + base + owner[i], number = NUMBER(j);
-            if (d_dots) r_dot += (double)sums[j * TILE + i] * ((real)d_w[offsets[j * TILE + i] + c]);
-            const int stores = d_stores != 0;
-            if (stores && number > 0 && number < 2 && g[i] > 0 && g[i] < 2 && h[i] > 0 && h[i] < 2) { d_out[offsets[j * TILE + i] + c] = (scalar)sums[j * TILE + i] * r_scale; }
+      SHORT for (int i = 0; i < TILE; ++i)
+        if (inside[i] && base + owner[i] < count) {
+          const int cell = first + base + owner[i];
+          if (d_dots)
+            SHORT for (int j = 0; j < 1; ++j) {
+              const int number = NUMBER(j);
+              if (number < 3) r_dot += (double)sums[j * TILE + i] * ((real)d_w[offsets[j * TILE + i] + c]);
+            }
+          const int stores = d_stores && g[i] > 0 && g[i] < 2 && h[i] > 0 && h[i] < 2;
+          SHORT for (int j = 0; j < 1; ++j) {
+            const int number = NUMBER(j);
+            if (number < 3) {
+              if (stores && number > 0 && number < 2) { d_out[offsets[j * TILE + i] + c] = (scalar)sums[j * TILE + i] * r_scale; }
         else atomic_add_scalar(d_out + offsets[j * TILE + i] + c, (scalar)sums[j * TILE + i] * r_scale);
+            }
           }
+        }
     }
   }
   }

@@ -499,12 +499,16 @@ void residual(const int first, const int count, __global const scalar *restrict 
             SHORT for (int i = 0; i < TILE; ++i)
               (sums)[r * TILE + i] += (accum)LINE_D0[m * 2 + r] * numbers[m * TILE + i];
         }
-      SHORT for (int j = 0; j < 2; ++j)
-        SHORT for (int i = 0; i < TILE; ++i)
-          if (inside[i] && base + owner[i] < count && NUMBER(j) < 2) {
-            const int cell = first + base + owner[i], number = NUMBER(j);
-            d_out0[AT_d_out0(cell, (number * 1 + g[i] * 2) * 2 + c)] = (scalar)sums[j * TILE + i];
+      SHORT for (int i = 0; i < TILE; ++i)
+        if (inside[i] && base + owner[i] < count) {
+          const int cell = first + base + owner[i];
+          SHORT for (int j = 0; j < 2; ++j) {
+            const int number = NUMBER(j);
+            if (number < 2) {
+              d_out0[AT_d_out0(cell, (number * 1 + g[i] * 2) * 2 + c)] = (scalar)sums[j * TILE + i];
+            }
           }
+        }
     }
   }
   }

@@ -367,18 +367,26 @@ ${lines(0, plan.ends(0, sums))}\
 % for _, branch in plan.branches(sums, 0) or [(0, [])]:
 ${collect(sums, 0, branch)}\
 % endfor
-      SHORT for (int j = 0; j < ${plan.own(p)}; ++j)
-        SHORT for (int i = 0; i < TILE; ++i)
-          if (inside[i] && base + owner[i] < count && NUMBER(j) < ${p}) {
-            const int cell = first + base + owner[i], number = NUMBER(j);
+      SHORT for (int i = 0; i < TILE; ++i)
+        if (inside[i] && base + owner[i] < count) {
+          const int cell = first + base + owner[i];
 % if plan.sums_dots:
-            if (d_dots) r_dot += (double)sums[j * TILE + i] * (${nodes.value(work, plan.direction(k, row), "offsets[j * TILE + i]", node)});
+          if (d_dots)
+            SHORT for (int j = 0; j < ${plan.own(p)}; ++j) {
+              const int number = NUMBER(j);
+              if (number < ${p}) r_dot += (double)sums[j * TILE + i] * (${nodes.value(work, plan.direction(k, row), "offsets[j * TILE + i]", node)});
+            }
 % endif
 % if plan.stores_inside:
-            const int stores = d_stores != 0;
+          const int stores = d_stores${"".join(f" && {name}[i] > 0 && {name}[i] < {p - 1}" for name in "gh"[:last])};
 % endif
-            ${nodes.add(plan, k, row, "offsets[j * TILE + i]", node, "sums[j * TILE + i]", " && ".join(f"{name} > 0 && {name} < {p - 1}" for name in ("number", "g[i]", "h[i]")[: work.dim]))}
+          SHORT for (int j = 0; j < ${plan.own(p)}; ++j) {
+            const int number = NUMBER(j);
+            if (number < ${p}) {
+              ${nodes.add(plan, k, row, "offsets[j * TILE + i]", node, "sums[j * TILE + i]", f"number > 0 && number < {p - 1}")}
+            }
           }
+        }
     }
   }
   }

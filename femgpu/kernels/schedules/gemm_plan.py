@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
-
-import numpy as np
 
 from femgpu.errors import PlanError
 from femgpu.kernels.array import Array
 from femgpu.kernels.contractions import Order
 from femgpu.kernels.fragments import LineProduct
-from femgpu.kernels.plan import BESIDE_WORDS, SHARE_BYTES
+from femgpu.kernels.plan import BESIDE_WORDS, SHARE_BYTES, SHARE_FLOPS
 from femgpu.kernels.schedules.sumfact_item import Sums
 from femgpu.kernels.schedules.sumfact_pencils import SumfactPencilPlan
 from femgpu.kernels.step import Step
@@ -20,10 +19,9 @@ from femgpu.model import Ceiling
 
 # Items of a matrix instruction, and lines that it multiplies at least.
 WARP, EIGHT = 32, 8
-# Share of the peaks of arithmetic and of local memory that kernels reach of the sum of all times: an estimate, that of pencils and
-# slices. A GPU's local memory hands out about a byte for each operation in double precision (H200: 32.8 TB/s, 33 Tflop/s); matrix
-# instructions take as long as so many operations, of eight lines or of sixteen.
-_SHARE, _BYTES_PER_FLOP, _INSTRUCTION = 0.6, 1.0, 512
+# A GPU's local memory hands out about a byte for each operation in double precision (H200: 32.8 TB/s, 33 Tflop/s); a matrix
+# instruction takes as long as so many operations, of eight lines or of sixteen.
+_BYTES_PER_FLOP, _INSTRUCTION = 1.0, 512
 
 
 @dataclass(frozen=True)
@@ -231,30 +229,41 @@ class GemmPlan(SumfactPencilPlan):
         words = self.items * self.cells * self.tile * self.own(self.width)
         return (Array("s_exchange", "real", ("exchange",), words),) if self.exchanges else ()
 
-    @property
-    def instructions(self) -> float:
-        """Matrix instructions of one cell, of all lines of its group."""
-        if not self.mma:
-            return 0.0
-        return sum(
-            self.product_count(sums, axis, times, back) * np.prod(self.ends(axis, sums)) / self.mma
+    @cached_property
+    def multiplied(self) -> list[tuple[LineProduct, int]]:
+        """All products of a cell, and of how many lines."""
+        found = [
+            (self.product(sums, times, back), sums.sizes.num_comp * math.prod(self.ends(axis, sums)))
             for back, group in ((False, self.lattices), (True, self.rows))
             for sums in group
             for axis in range(self.work.dim)
             for _, branch in self.branches(sums, axis)
             for times, _ in branch
-        )
+        ]
+        return [(product, lines) for product, lines in found if product is not None]
 
-    def product_count(self, sums: Sums, axis: int, times: int, back: bool) -> int:
-        """Instructions for each line that a product takes, all components."""
-        product = self.product(sums, times, back)
-        return 0 if product is None else product.instructions * sums.sizes.num_comp
+    @property
+    def instructions(self) -> float:
+        """Matrix instructions of one cell, of all lines of its group."""
+        return sum(product.instructions * lines for product, lines in self.multiplied) / self.mma if self.mma else 0.0
+
+    @property
+    def point_flops(self) -> int:
+        """Operations of one cell but for its products."""
+        steps = [step for sums in self.lattices for step in sums.evaluation()]
+        steps += [step for sums in self.rows for step in sums.integration()]
+        return super().flops - sum(step.flops for step in steps)
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of one cell."""
+        return self.point_flops + sum(2 * product.p1d * product.q1d * lines for product, lines in self.multiplied)
 
     def crossings(self, sums: Sums, rows: bool | int) -> int:
         """Numbers of a component that are read or written in local memory: each lattice once by each of its neighbours."""
         dim, count = self.work.dim, 0
         for axis in range(dim):
-            lines = int(np.prod(self.ends(axis, sums)))
+            lines = math.prod(self.ends(axis, sums))
             for _, branch in self.branches(sums, axis):
                 count += lines * (sums.sizes.p1d * (axis > 0) + sums.sizes.q1d * len(branch) * (axis < dim - 1))
         return count
@@ -263,11 +272,8 @@ class GemmPlan(SumfactPencilPlan):
         """The time that one cell takes by bytes, or by operations, matrix instructions and local memory one after the other."""
         if not self.mma:
             return super().seconds(ceiling)
-        products = sum(step.flops for sums in self.lattices for step in sums.evaluation())
-        products += sum(step.flops for sums in self.rows for step in sums.integration())
-        operations = self.flops - products + _INSTRUCTION * self.instructions
-        busy = (operations + self.local_traffic / _BYTES_PER_FLOP) / (_SHARE * ceiling.double)
-        return max(self.bytes / (SHARE_BYTES * ceiling.copy), busy)
+        busy = self.point_flops + _INSTRUCTION * self.instructions + self.local_traffic / _BYTES_PER_FLOP
+        return max(self.bytes / (SHARE_BYTES * ceiling.copy), busy / (SHARE_FLOPS * ceiling.double))
 
     @property
     def private_bytes(self) -> int:
