@@ -115,9 +115,8 @@ class Array:
             ("geometry",), ("coords",), ("coord_offsets",), ("facets",), ("other", "facets") and so on of second cells of facets,
             ("constants",), ("tables", "full", side), ("prescribed",),
             ("state",), ("cell_state",), ("work", 0), ("out",) an L-vector, ("dots",) `DOT_WORDS` shares
-            of direction times result, or null, ("lines",) parts of 1D matrices, by value, ("fragments",) their
-            numbers as items of matrix instructions hold them, ("stores",) anything where results inside
-            of cells are to be stored, or null, ("out", 0) entries of the first field's rows; of a sparse matrix ("cells",) the
+            of direction times result, or null, ("lines",) parts of 1D matrices, by value, ("fragments", products) numbers of 1D
+            matrices as items of matrix instructions hold them, ("stores",) anything where results inside of cells are to be stored, or null, ("out", 0) entries of the first field's rows; of a sparse matrix ("cells",) the
             cells' numbers in their block, or null for all, ("parts", 0) the part of the cell that each node of the first field is
             on, ("places", 0, 1) `Pattern.places`, ("dofs",) `Pattern.dofs`, ("values",) its values.
         words: words per cell that a kernel touches.

@@ -10,7 +10,6 @@ from typing import ClassVar, Self
 from femgpu.errors import PlanError
 from femgpu.kernels.arguments import input_arrays, result_arrays, shared_arrays
 from femgpu.kernels.array import Array, Layout
-from femgpu.kernels.fragments import LineProduct
 from femgpu.kernels.products import product_words
 from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.tiles import Tile
@@ -111,11 +110,6 @@ class Plan(ABC):
     @property
     def table_tiles(self) -> tuple[Tile, ...]:
         """The tabulations cut into tiles, which kernels read in place of the tabulations themselves; empty: they do not."""
-        return ()
-
-    @property
-    def line_products(self) -> tuple[LineProduct, ...]:
-        """1D matrices whose numbers are an argument as items of matrix instructions hold them."""
         return ()
 
     @property

@@ -159,7 +159,7 @@ class CellArrays:
             return (id(term), kind), lambda: _packed(layout, term.facets[:, None])  # type: ignore[index]
         if kind == "fragments":
             assert plan.work.tensor is not None
-            packed = pack_fragments(plan.line_products, plan.work.tensor)
+            packed = pack_fragments(array.role[1], plan.work.tensor)
             return (kind, dtype, packed.tobytes()), lambda: packed.astype(dtype)
         if array.role[:2] != ("tables", "full"):
             raise PlanError(f"argument {array.name} has the role {array.role}, which nothing fills")

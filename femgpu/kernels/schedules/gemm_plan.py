@@ -73,7 +73,7 @@ class GemmPlan(SumfactPencilPlan):
     def arguments(self) -> tuple[Array, ...]:
         """Numbers of 1D matrices besides."""
         found = super().arguments()
-        return (*found, Array("d_fragments", "real", ("fragments",))) if self.mma else found
+        return (*found, Array("d_fragments", "real", ("fragments", self.line_products))) if self.mma else found
 
     @property
     def num_barriers(self) -> int:
