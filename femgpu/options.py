@@ -59,8 +59,9 @@ _MOST = 65536
 
 OPTIONS = (
     Option("femgpu_schedule", str, "auto", "how work is laid out on the device",
-           ("auto", "sumfact", "tiled", "cell", "transposed", "matrix"),
+           ("auto", "sumfact", "gemm", "tiled", "cell", "transposed", "matrix"),
            parameters=(("sumfact", ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "derivatives")),
+                       ("gemm", ("cells", "items", "tile", "mma")),
                        ("tiled", ("cells", "width", "parts", "points", "mma")),
                        ("cell", ("group_size", "lanes")), ("transposed", ("blocks", "batches")),
                        ("matrix", ("rows", "columns", "cells", "points")))),

@@ -1,6 +1,7 @@
 """Kernels as text and numbers: what is computed (`Work`), how (`Plan`), and its rendering into OpenCL C. No device, no mesh."""
 
 from femgpu.kernels.array import Array, Layout
+from femgpu.kernels.fragments import pack_fragments
 from femgpu.kernels.plan import DOT_SLOTS, DOT_WORDS, TYPES, Plan
 from femgpu.kernels.render import render
 from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule_named
@@ -47,6 +48,7 @@ __all__ = [
     "krylov_kernels",
     "list_kernels",
     "nesting_kernels",
+    "pack_fragments",
     "pack_tables",
     "parity_lines",
     "render",

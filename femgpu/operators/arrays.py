@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from femgpu.element import LagrangeElement
 from femgpu.errors import PlanError
-from femgpu.kernels import TYPES, Array, Layout, Plan, parity_lines
+from femgpu.kernels import TYPES, Array, Layout, Plan, pack_fragments, parity_lines
 from femgpu.operators.columns import node_parts
 from femgpu.operators.lists import pack
 from femgpu.operators.term import Term
@@ -157,6 +157,10 @@ class CellArrays:
             return (kind, id(element)), lambda: node_parts(element)
         if kind == "facets":
             return (id(term), kind), lambda: _packed(layout, term.facets[:, None])  # type: ignore[index]
+        if kind == "fragments":
+            assert plan.work.tensor is not None
+            packed = pack_fragments(array.role[1], plan.work.tensor)
+            return (kind, dtype, packed.tobytes()), lambda: packed.astype(dtype)
         if array.role[:2] != ("tables", "full"):
             raise PlanError(f"argument {array.name} has the role {array.role}, which nothing fills")
         table = tables[array.role[2]]

@@ -347,6 +347,18 @@ MUTANTS = {
     "a slice forgets what comes along its rows": of_grids(text("(at)[r * 1] = back[r];", "(at)[r * 1] = 0;"), "sumfact:slices=3"),
     "fluxes are not divided by the determinant": of_grids(text("TABLE_W(q) * inverse_det,", "TABLE_W(q),"), "sumfact:pencils=3"),
     "derivatives are not divided by the determinant": of_grids(text("*= inverse_det;", "*= 1;"), "sumfact:pencils=3", "bp30"),
+    "columns of a matrix instruction": of_grids(
+        text("id - quarter + m % 4]", "id - quarter + (m + 1) % 4]"), "gemm:mma=1", "bp3", "unrolled"
+    ),
+    "rows of a matrix instruction": of_grids(
+        text("(2 * quarter + j % 2) * 4", "(quarter + 4 * (j % 2)) * 4"), "gemm:mma=1", "bp5", "unrolled"
+    ),
+    "derivatives in the place of values": of_grids(
+        text("* SLAB + NUMBER(j) * STRIDE1] = (accum)", "* 0 + NUMBER(j) * STRIDE1] = (accum)"), "gemm"
+    ),
+    "a line too many": of_grids(
+        text("inside[i] = LINE(turn, i) < CELLS", "inside[i] = LINE(turn, i) <= CELLS"), "gemm:cells=3,items=5,tile=2"
+    ),
     "tiles of the first pass in all": of_plans(text("+ (pass * PARTS + part) *", "+ part *"), points="many"),
     "last point of a pass": of_plans(text("points = min(PARTS * POINTS, NUM_QPTS - begin)", "points = PARTS * POINTS - 1")),
     "coefficients of a neighbour's cell": of_plans(

@@ -22,6 +22,7 @@ class Serves:
         degree: up to which.
         parameters: values of its parameters, increasing.
         lines: whether its plans work with 1D tabulations.
+        second: whether second derivatives.
         instead: sets of parameters of which one is given.
     """
 
@@ -32,6 +33,7 @@ class Serves:
     degree: int
     parameters: dict[str, Sequence[int]]
     lines: bool = False
+    second: bool = True
     instead: tuple[tuple[str, ...], ...] = ()
 
     def drawn(self, rng):
@@ -52,7 +54,8 @@ class Serves:
         targets = set(self.reference if work.reference else self.targets)
         # 1D matrices have no squares of second derivatives.
         targets -= {"diagonal"} if self.lines and work.second else set()
-        return work.target in targets and work.cell in self.cells and degree <= self.degree and (self.facets or not work.facet)
+        served = (self.facets or not work.facet) and (self.second or not work.second)
+        return work.target in targets and work.cell in self.cells and degree <= self.degree and served
 
 
 MUST = {
@@ -74,6 +77,17 @@ MUST = {
         },
         lines=True,
         instead=(("group_size", "lanes"), ("items", "cells"), ("pencils",), ("planes",), ("slices",)),
+    ),
+    "gemm": Serves(
+        ("residual", "action"),
+        ("residual", "action"),
+        ("quadrilateral", "hexahedron"),
+        False,
+        15,
+        {"cells": range(1, 9), "items": range(1, 65), "tile": (1, 2, 4, 8), "mma": (1,)},
+        lines=True,
+        second=False,
+        instead=(("tile",), ("mma",)),
     ),
     "cell": Serves(
         tuple(target for target in TARGETS if target != "matrix"),

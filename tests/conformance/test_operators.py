@@ -49,6 +49,10 @@ GRIDS = [
     ("bp3", 4, "sumfact:slices=3"),
     ("bp5", 3, "sumfact:slices=3"),
     ("bp5", 2, "sumfact:slices=8", "unrolled"),
+    ("bp2", 2, "gemm:cells=3,items=5,tile=2"),
+    ("bp3", 3, "gemm", "unrolled"),
+    ("bp4", 2, "gemm:cells=4,items=8,mma=1", "unrolled"),
+    ("bp5", 7, "gemm:cells=2,items=16,mma=1", "unrolled"),
 ]
 # What takes the place of forms with integrals over facets.
 WITHOUT_FACETS = {

@@ -31,6 +31,7 @@ FAMILIES = {
     "pencils": ("sumfact", dict(pencils=2), "pencils"),
     "planes": ("sumfact", dict(planes=2), "planes"),
     "slices": ("sumfact", dict(slices=2), "slices"),
+    "gemm": ("gemm", dict(cells=2, items=2), "2 cells of 2 items"),
     "matrix": ("matrix", {}, "matrix"),
 }
 # Text that leaves local memory unwritten, by family.
@@ -41,6 +42,7 @@ UNWRITTEN = {
     "pencils": ("(l_fields + (0 + c) * SLAB + at)[r * 1] =", "if (r > 0) (l_fields + (0 + c) * SLAB + at)[r * 1] ="),
     "planes": ("plane[m * ROW + n] = values[", "if (m > 0) plane[m * ROW + n] = values["),
     "slices": ("(plane + l)[r * ROW] = values[r]", "if (l > 0) (plane + l)[r * ROW] = values[r]"),
+    "gemm": ("if (inside[i] && NUMBER(j) < 3)", "if (inside[i] && NUMBER(j) > 0)"),
     "matrix": ("s_out[j] = words[j]", "s_out[j] += words[j]"),
 }
 

@@ -62,6 +62,8 @@ def penalty():
         (cube, "sumfact:pencils=2"),
         (cube, "sumfact:planes=2"),
         (cube, "sumfact:slices=2"),
+        (stokes, "gemm"),
+        (cube, "gemm:cells=3"),
         (robin, "auto"),
         (penalty, "auto"),
     ],

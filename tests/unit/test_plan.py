@@ -256,6 +256,10 @@ def test_refused_plans(make, changes, said):
         ("sumfact", {"target": "diagonal", "reference": True}, Limits(), "a diagonal of first derivatives in physical coordinates"),
         ("sumfact", {"facet": True}, Limits(), "serves cells, not facets; use schedule cell"),
         ("sumfact", {"tensor": None}, Limits(), "numbered alike, which those of this triangle are not; use schedule cell"),
+        ("gemm", {"target": "functional"}, Limits(), "schedule gemm computes residuals and actions, not a functional"),
+        ("gemm", {"tensor": None}, Limits(), "numbered alike, which those of this triangle are not; use schedule cell"),
+        ("gemm", {"facet": True}, Limits(), "serves first derivatives over cells"),
+        ("gemm", {}, Limits(local_bytes=64), "needs .* bytes of local memory for one cell; the device has 64"),
         ("sumfact", {}, Limits(stack_bytes=64), "needs .* bytes for one cell; a stack has 64: use schedule cell"),
     ],
 )
@@ -268,7 +272,7 @@ def test_refusals(name, changes, limits, said):
 
 
 def test_schedules_by_name():
-    with pytest.raises(PlanError, match="schedule 'sideways': expected one of sumfact, tiled, cell, transposed"):
+    with pytest.raises(PlanError, match="schedule 'sideways': expected one of sumfact, gemm, tiled, cell, transposed"):
         schedule_named("sideways")
     with pytest.raises(PlanError, match="cell:group_size=2048: the device allows 1 to 1024"):
         next(schedule_named("cell").plans(residual(), Limits(), Wish(parameters=(("group_size", 2048),))))

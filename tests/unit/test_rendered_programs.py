@@ -17,6 +17,7 @@ from femgpu import runtime
 from femgpu.kernels import RowsWork, Table, render, vector_kernels
 from femgpu.kernels.schedules import (
     CellLanesPlan,
+    GemmPlan,
     SumfactGroupPlan,
     SumfactPencilPlan,
     SumfactPlanePlan,
@@ -328,6 +329,44 @@ CASES = {
             cells=8,
         ),
         "f0[0] = w[0];\nfor (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
+    ),
+    "gemm_action_q2_gauss_matrix_instructions_double": (
+        sumfact(
+            3,
+            4,
+            3,
+            2,
+            plan=GemmPlan,
+            target="action",
+            coord_table=1,
+            affine=False,
+            geometry="recomputed",
+            scatter="atomic",
+            atomics="ptx",
+            fields=(field("w", "w", 27),),
+            rows=(RowsWork(0, 0, 27, 1, beside="w"),),
+            unroll=2048,
+            cells=4,
+            items=32,
+            tile=2,
+            mma=16,
+        ),
+        "f0[0] = w[0];\nfor (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
+    ),
+    "gemm_residual_q1_vector_double": (
+        sumfact(
+            2,
+            2,
+            2,
+            plan=GemmPlan,
+            fields=(field("u", "u", 4, 2),),
+            rows=(RowsWork(0, 0, 4, 2),),
+            scatter="evector",
+            cells=4,
+            items=2,
+            tile=4,
+        ),
+        "for (int i = 0; i < 4; ++i) f1[i] = u_x[i];",
     ),
     "tiled_action_p2_vector_gpu_single": (
         tiled(

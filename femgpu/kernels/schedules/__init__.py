@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from femgpu.errors import PlanError
 from femgpu.kernels.schedules.cell import Cell, CellLanesPlan, CellPlan
+from femgpu.kernels.schedules.gemm import Gemm
+from femgpu.kernels.schedules.gemm_plan import GemmPlan
 from femgpu.kernels.schedules.matrix import Matrix, MatrixPlan
 from femgpu.kernels.schedules.schedule import Schedule
 from femgpu.kernels.schedules.sumfact import Sumfact
@@ -17,7 +19,7 @@ from femgpu.kernels.schedules.tiled_plan import TiledPlan
 from femgpu.kernels.schedules.transposed import Transposed, TransposedPlan
 
 # In the order in which `auto` asks them.
-SCHEDULES: tuple[Schedule, ...] = (Sumfact(), Tiled(), Cell(), Transposed(), Matrix())
+SCHEDULES: tuple[Schedule, ...] = (Sumfact(), Gemm(), Tiled(), Cell(), Transposed(), Matrix())
 
 
 def schedule_named(name: str) -> Schedule:
@@ -37,6 +39,8 @@ __all__ = [
     "Cell",
     "CellLanesPlan",
     "CellPlan",
+    "Gemm",
+    "GemmPlan",
     "Matrix",
     "MatrixPlan",
     "Schedule",

@@ -1,0 +1,397 @@
+<%namespace name="nodes" file="nodes.mako"/>\
+// Schedule gemm: the lines of the lattices of CELLS cells along one direction are the columns of a matrix, which all items of the work-group
+// multiply by the 1D matrices of values and derivatives; a barrier, then the next direction. Products along the last direction stay in
+// registers for the pointwise function, which leaves there what is multiplied back. Line by line an item has the same numbers of
+// what is multiplied, of products and in local memory, which so are read and written by one item between two barriers.
+// Index space: local id = (cell, item) for what a cell has once. Past the last cell of the launch items repeat it and write nothing.
+<%
+last, q = work.dim - 1, plan.q1d
+fields = [(sums, field) for sums, field in zip(plan.lattices, work.fields) if sums.orders]
+%>\
+#define LATTICE
+#define AT_POINT(slot, p) (slot)
+#define SHORT${' _Pragma("unroll")' if plan.unroll else ""}
+// Of numbers below 2^16 / n; compilers take more operations for a division of numbers that they know to be short.
+#define QUOTIENT(a, n) ((a) * (65536u / (n) + 1) >> 16)
+#define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
+% if plan.mma:
+// Four items have a line; 32 have eight, or sixteen, which they multiply together.
+#define NUMBER(j) (4 * (j) + quarter)
+#define LINE(turn, i) ((((turn) * (GROUP_SIZE / 32u) + id / 32u) * TILE + (i)) * 8u + id % 32u / 4u)
+% else:
+#define NUMBER(j) (j)
+#define LINE(turn, i) (((turn) * TILE + (i)) * (uint)GROUP_SIZE + id)
+% endif
+% if plan.mma and not plan.exchanges:
+#define MULTIPLY(sums, numbers, entry) \
+  { \
+% if plan.mma == 16:
+    double s0 = (sums)[0], s1 = (sums)[1], s2 = (sums)[2], s3 = (sums)[3]; \
+    asm volatile("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};" \
+                 : "+d"(s0), "+d"(s2), "+d"(s1), "+d"(s3) : "d"((numbers)[0]), "d"((numbers)[1]), "d"(entry)); \
+    (sums)[0] = s0; (sums)[1] = s1; (sums)[2] = s2; (sums)[3] = s3; \
+% else:
+    double s0 = (sums)[0], s1 = (sums)[1]; \
+    asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};" \
+                 : "+d"(s0), "+d"(s1) : "d"((numbers)[0]), "d"(entry)); \
+    (sums)[0] = s0; (sums)[1] = s1; \
+% endif
+  }
+% endif
+## The head of a loop in which all items take lines along a direction, `ends` of them in the directions across: cells, places there and
+## where the lines begin. Lines side by side belong to neighbouring cells.
+<%def name="lines(axis, ends)">\
+<%
+count = ends[0] * (ends[1] if last == 2 else 1)
+across = [(name, other) for name, other in zip("gh", (other for other in range(work.dim) if other != axis))]
+start = " + ".join(f"{name}[i] * STRIDE{other}" for name, other in across)
+%>\
+  for (int turn = 0; turn < ${plan.turns(count)}; ++turn) {
+% if not (plan.fills(count) or plan.exchanges):
+    if (LINE(turn, 0)${" / 8 * 8" if plan.mma else ""} >= CELLS * ${count}) break;${" // no line for any of 32 items" if plan.mma else ""}
+% endif
+    int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
+    SHORT for (int i = 0; i < TILE; ++i) {
+% if plan.fills(count):
+      const uint line = LINE(turn, i);
+      inside[i] = 1;
+% else:
+      const uint line = min(LINE(turn, i), (uint)(CELLS * ${count} - 1));
+      inside[i] = LINE(turn, i) < CELLS * ${count};
+% endif
+      owner[i] = line % CELLS;
+% if last == 2:
+      g[i] = QUOTIENT(line / CELLS, ${ends[1]}), h[i] = line / CELLS - g[i] * ${ends[1]};
+% else:
+      g[i] = line / CELLS, h[i] = 0;
+% endif
+      at[i] = owner[i] * CELL + ${start};
+    }
+</%def>\
+## Numbers of lines between registers and a lattice; zeros past the last line and the last number.
+<%def name="read(n, axis, lattice, numbers, type)">\
+SHORT for (int j = 0; j < ${plan.own(n)}; ++j)
+          SHORT for (int i = 0; i < TILE; ++i)
+            ${numbers}[j * TILE + i] = inside[i] && NUMBER(j) < ${n} ? (${type})s_lattices[at[i] + ${lattice} * SLAB + NUMBER(j) * STRIDE${axis}] : (${type})0;
+</%def>\
+<%def name="write(n, axis, numbers, lattice)">\
+SHORT for (int j = 0; j < ${plan.own(n)}; ++j)
+          SHORT for (int i = 0; i < TILE; ++i)
+            if (inside[i] && NUMBER(j) < ${n}) s_lattices[at[i] + ${lattice} * SLAB + NUMBER(j) * STRIDE${axis}] = (accum)${numbers}[j * TILE + i];
+</%def>\
+<%def name="clear(numbers, count)">SHORT for (int j = 0; j < ${count} * TILE; ++j) ${numbers}[j] = 0;</%def>\
+## An item's numbers of the matrices that lines are multiplied by along a direction.
+<%def name="fragments(group, axis, back)">\
+% if plan.mma and not plan.exchanges:
+% for product in dict.fromkeys(plan.product(sums, order[axis], back) for sums in group for order in sums.orders):
+% if product:
+  double ${product.name}[${product.instructions}];
+  SHORT for (int k = 0; k < ${product.instructions}; ++k) ${product.name}[k] = d_fragments[${plan.start(product)} + k * 32 + id % 32];
+% endif
+% endfor
+% endif
+</%def>\
+## sums[r] += sum_m matrix[r, m] numbers[m] for an item's lines
+<%def name="multiply(product, count, sums, numbers, type)">\
+% if product is None:
+        SHORT for (int j = 0; j < ${plan.own(count)} * TILE; ++j) (${sums})[j] += ${numbers}[j];
+% elif plan.exchanges:
+        for (int j = 0; j < ${plan.own(product.columns)} * TILE; ++j) s_exchange[j * GROUP_SIZE + id] = ${numbers}[j];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int j = 0; j < ${plan.own(product.rows)}; ++j)
+          for (int m = 0; m < ${product.columns}; ++m) {
+            const real entry = d_fragments[${plan.start(product)} + (j / 2 * ${product.fours} + m / 4) * 32 + (2 * quarter + j % 2) * 4 + m % 4];
+            for (int i = 0; i < TILE; ++i)
+              (${sums})[j * TILE + i] += entry * s_exchange[(m / 4 * TILE + i) * GROUP_SIZE + id - quarter + m % 4];
+          }
+        barrier(CLK_LOCAL_MEM_FENCE);
+% elif plan.mma:
+        SHORT for (int n = 0; n < ${product.eights}; ++n)
+          SHORT for (int s = 0; s < ${product.fours}; ++s)
+            MULTIPLY(${sums} + 2 * n * TILE, ${numbers} + s * TILE, ${product.name}[n * ${product.fours} + s])
+% else:
+        SHORT for (int r = 0; r < ${product.rows}; ++r)
+          SHORT for (int m = 0; m < ${product.columns}; ++m)
+            SHORT for (int i = 0; i < TILE; ++i)
+              (${sums})[r * TILE + i] += (${type})${product.matrix}[${f"m * {product.p1d} + r" if product.back else f"r * {product.p1d} + m"}] * ${numbers}[m * TILE + i];
+% endif
+</%def>\
+## Products of what is in `numbers`, component c, each into its lattice.
+<%def name="spread(sums, axis, place, branch)">\
+% for times, target in branch:
+<% product = plan.product(sums, times, False) %>\
+% if product or place is None or str(place) != target:
+        {
+          real products[${plan.held(q)} * TILE];
+          ${clear("products", plan.held(q))}
+${multiply(product, q, "products", "numbers", "real")}\
+          ${write(q, axis, "products", plan.lattice_of(sums, target))}\
+        }
+% endif
+% endfor
+</%def>\
+## The sum over derivatives of what lattices give back to the nodes, component c, in `sums`.
+<%def name="collect(sums, axis, branch)">\
+        accum sums[${plan.held(sums.sizes.p1d)} * TILE];
+        ${clear("sums", plan.held(sums.sizes.p1d))}
+% for times, source in branch:
+        {
+          accum numbers[${plan.held(q)} * TILE];
+          ${read(q, axis, plan.lattice_of(sums, source), "numbers", "accum")}\
+${multiply(plan.product(sums, times, True), q, "sums", "numbers", "accum")}\
+        }
+% endfor
+</%def>\
+<%include file="points.cl"/>
+<%include file="measure.mako"/>\
+#undef TABLE_W
+#define TABLE_W(q) (plane_weight * LINE_W[n])
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+void ${step.name}(${arguments}) {
+  const int id = (int)get_local_id(0), item = id % ITEMS, own = id / ITEMS;
+% if plan.mma:
+  const int quarter = id % 4;
+% endif
+  const int base = (int)get_group_id(0) * CELLS, cell = first + min(base + own, count - 1);
+% for array in step.local:
+  __local ${array.ctype} ${array.name}[${array.words}]; // ${plan.itemsize(array.ctype) * array.words} bytes
+% endfor
+% if plan.needs_coords:
+  __local real *l_x = s_x + own * (NUM_COORD_BASIS * DIM);
+${nodes.coord_offsets(plan)}\
+${nodes.coord_values(plan)}\
+${nodes.keep_coords(plan)}\
+% endif
+
+  // gather, and tabulate along the first direction
+% for sums, field in fields:
+<% p = sums.sizes.p1d; place = "NUMBER(j)", "g[i]", "h[i]"; node = " + ".join(f"{name} * {p**axis}" for axis, name in enumerate(("number", "g[i]", "h[i]")[: work.dim])) %>\
+  {
+${fragments([sums], 0, False)}\
+${lines(0, plan.ends(0, sums))}\
+% if work.source != "evector":
+    int offsets[${plan.own(p)} * TILE];
+    SHORT for (int j = 0; j < ${plan.own(p)}; ++j)
+      SHORT for (int i = 0; i < TILE; ++i) {
+        const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
+        offsets[j * TILE + i] = number < ${p} ? ${nodes.offset(work, field.name, node)} : 0;
+      }
+% endif
+    SHORT for (int c = 0; c < ${field.num_comp}; ++c) {
+      real numbers[${plan.held(p)} * TILE];
+      SHORT for (int j = 0; j < ${plan.own(p)}; ++j)
+        SHORT for (int i = 0; i < TILE; ++i) {
+          const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
+          numbers[j * TILE + i] = number < ${p} ? ${nodes.value(work, field, "offsets[j * TILE + i]", node)} : R(0);
+        }
+% for _, branch in plan.branches(sums, 0):
+${spread(sums, 0, None, branch)}\
+% endfor
+    }
+  }
+  }
+% endfor
+  barrier(CLK_LOCAL_MEM_FENCE);
+
+  // tabulate along the others
+% if plan.maps_in_local:
+  __local real *l_map = s_map + own * ${next(array.words for array in plan.cell_local if array.name == "s_map")};
+% endif
+% if plan.maps_once:
+  if (item == 0) {
+    real J[DIM * DIM], inverse[DIM * DIM];
+    for (int d = 0; d < DIM; ++d)
+      for (int k = 0; k < DIM; ++k) {
+        real sum = 0;
+        for (int n = 0; n < NUM_COORD_BASIS; ++n) sum += LINE_MAP[n * DIM + k] * l_x[d * NUM_COORD_BASIS + n];
+        J[d * DIM + k] = sum;
+      }
+    l_map[DIM * DIM] = invert(J, inverse);
+    for (int i = 0; i < DIM * DIM; ++i) l_map[i] = inverse[i];
+  }
+% endif
+<%include file="multilinear.mako"/>\
+% if last == 2:
+% for sums, field in fields:
+  {
+${fragments([sums], 1, False)}\
+${lines(1, plan.ends(1, sums))}\
+    SHORT for (int c = 0; c < ${field.num_comp}; ++c) {
+% for place, branch in plan.branches(sums, 1):
+      {
+        real numbers[${plan.held(sums.sizes.p1d)} * TILE];
+        ${read(sums.sizes.p1d, 1, plan.lattice_of(sums, place), "numbers", "real")}\
+${spread(sums, 1, place, branch)}\
+      }
+% endfor
+    }
+  }
+  }
+% endfor
+% endif
+% if last == 2 or plan.maps_in_local:
+  barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+  {
+${fragments([sums for sums, _ in fields], last, False)}\
+${fragments(plan.rows, last, True)}\
+${lines(last, (q, q))}\
+% for sums, field in fields:
+    real r_${sums.name}_q[${plan.slots(sums)} * ${plan.held(q)} * TILE];
+    ${clear(f"r_{sums.name}_q", f"{plan.slots(sums)} * {plan.held(q)}")}
+    SHORT for (int c = 0; c < ${field.num_comp}; ++c) {
+% for place, branch in plan.branches(sums, last):
+      {
+        real numbers[${plan.held(sums.sizes.p1d)} * TILE];
+        ${read(sums.sizes.p1d, last, plan.lattice_of(sums, place), "numbers", "real")}\
+% for times, number in branch:
+${multiply(plan.product(sums, times, False), q, f"r_{sums.name}_q + {number} * {plan.held(q)} * TILE", "numbers", "real")}\
+% endfor
+      }
+% endfor
+    }
+% endfor
+% for sums in plan.rows:
+    accum r_${sums.name}_q[${plan.slots(sums)} * ${plan.held(q)} * TILE];
+    ${clear(f"r_{sums.name}_q", f"{plan.slots(sums)} * {plan.held(q)}")}
+% endfor
+    SHORT for (int i = 0; i < TILE; ++i) {
+      const int own = owner[i], cell = first + min(base + own, count - 1), row = g[i], plane = h[i];
+      const int g = row, h = plane; // in place of the arrays
+% if plan.needs_coords:
+      const __local real *l_x = s_x + own * (NUM_COORD_BASIS * DIM);
+% endif
+% if plan.maps_in_local:
+      const __local real *l_map = s_map + own * ${next(array.words for array in plan.cell_local if array.name == "s_map")};
+% endif
+      const real plane_weight = LINE_W[g]${" * LINE_W[h]" if last == 2 else ""};
+<%include file="line_map.mako"/>\
+      SHORT for (int j = 0; j < ${plan.own(q)}; ++j)
+        if (inside[i] && NUMBER(j) < ${q}) {
+      const int n = NUMBER(j);
+      const int place = ${plan.place_of(last, q)}, q = place;
+% for sums in plan.lattices:
+      real r_${sums.name}_e[${plan.slots(sums)}];
+% if sums.orders:
+      SHORT for (int k = 0; k < ${plan.slots(sums)}; ++k) r_${sums.name}_e[k] = r_${sums.name}_q[(k * ${plan.held(q)} + j) * TILE + i];
+% endif
+% endfor
+<%include file="line_point.mako"/>\
+% for sums in plan.rows:
+      accum r_${sums.name}_e[${plan.slots(sums)}];
+% endfor
+% if work.num_cell_state:
+      real r_c[NUM_CELL_STATE];
+      for (int k = 0; k < NUM_CELL_STATE; ++k) r_c[k] = d_cell_state[AT_d_cell_state(cell, k)];
+% endif
+% if work.maps:
+      real J_inv[DIM * DIM], det_J;
+% if work.affine and plan.geometry == "stored":
+      for (int k = 0; k < DIM * DIM; ++k) J_inv[k] = d_geometry[AT_d_geometry(cell, k)];
+      det_J = d_geometry[AT_d_geometry(cell, DIM * DIM)];
+% elif work.affine:
+      for (int k = 0; k < DIM * DIM; ++k) J_inv[k] = l_map[k];
+      det_J = l_map[DIM * DIM];
+% endif
+% endif
+<%include file="point.mako"/>
+% for sums in plan.rows:
+% for begin, end in plan.written(sums):
+      SHORT for (int k = ${begin}; k < ${end}; ++k) r_${sums.name}_q[(k * ${plan.held(q)} + j) * TILE + i] = r_${sums.name}_e[k];
+% endfor
+% endfor
+        }
+    }
+
+    // integrate along the last direction
+% for sums in plan.rows:
+    SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+% for place, branch in plan.branches(sums, last):
+      {
+        accum sums[${plan.held(sums.sizes.p1d)} * TILE];
+        ${clear("sums", plan.held(sums.sizes.p1d))}
+% for times, number in branch:
+        {
+          const accum *numbers = r_${sums.name}_q + ${number} * ${plan.held(q)} * TILE;
+${multiply(plan.product(sums, times, True), q, "sums", "numbers", "accum")}\
+        }
+% endfor
+        ${write(sums.sizes.p1d, last, "sums", plan.lattice_of(sums, place))}\
+      }
+% endfor
+    }
+% endfor
+  }
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+
+  // integrate along the others
+% if last == 2:
+% for sums in plan.rows:
+  {
+${fragments([sums], 1, True)}\
+${lines(1, plan.ends(1, sums))}\
+    SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+% for place, branch in plan.branches(sums, 1):
+      {
+${collect(sums, 1, branch)}\
+        ${write(sums.sizes.p1d, 1, "sums", plan.lattice_of(sums, place))}\
+      }
+% endfor
+    }
+  }
+  }
+% endfor
+  barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+
+  // integrate along the first direction, and scatter
+% if plan.sums_dots:
+  const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
+  double r_dot = 0;
+% endif
+% for k, (sums, row) in enumerate(zip(plan.rows, work.rows)):
+<% p = sums.sizes.p1d; node = " + ".join(f"{name} * {p**axis}" for axis, name in enumerate(("number", "g[i]", "h[i]")[: work.dim])) %>\
+  {
+${fragments([sums], 0, True)}\
+${lines(0, plan.ends(0, sums))}\
+% if plan.scatter == "atomic":
+    int offsets[${plan.own(p)} * TILE];
+    SHORT for (int j = 0; j < ${plan.own(p)}; ++j)
+      SHORT for (int i = 0; i < TILE; ++i) {
+        const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
+        offsets[j * TILE + i] = number < ${p} ? ${nodes.offset(work, f"test{k}", node)} : 0;
+      }
+% endif
+    SHORT for (int c = 0; c < ${row.num_comp}; ++c) {
+% for _, branch in plan.branches(sums, 0) or [(0, [])]:
+${collect(sums, 0, branch)}\
+% endfor
+      SHORT for (int i = 0; i < TILE; ++i)
+        if (inside[i] && base + owner[i] < count) {
+          const int cell = first + base + owner[i];
+% if plan.sums_dots:
+          if (d_dots)
+            SHORT for (int j = 0; j < ${plan.own(p)}; ++j) {
+              const int number = NUMBER(j);
+              if (number < ${p}) r_dot += (double)sums[j * TILE + i] * (${nodes.value(work, plan.direction(k, row), "offsets[j * TILE + i]", node)});
+            }
+% endif
+% if plan.stores_inside:
+          const int stores = d_stores${"".join(f" && {name}[i] > 0 && {name}[i] < {p - 1}" for name in "gh"[:last])};
+% endif
+          SHORT for (int j = 0; j < ${plan.own(p)}; ++j) {
+            const int number = NUMBER(j);
+            if (number < ${p}) {
+              ${nodes.add(plan, k, row, "offsets[j * TILE + i]", node, "sums[j * TILE + i]", f"number > 0 && number < {p - 1}")}
+            }
+          }
+        }
+    }
+  }
+  }
+% endfor
+% if plan.sums_dots:
+  if (d_dots) add_dot(d_dots, r_dot);
+% endif
+}

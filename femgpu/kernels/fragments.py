@@ -1,0 +1,91 @@
+"""1D matrices cut into what the items of a GPU hold of them, that multiply lines by a matrix together.
+
+Four items have a line: item t the numbers t, t + 4, t + 8, ... of it, of what is multiplied and of the products alike. A matrix
+instruction multiplies eight such lines, or sixteen, by four columns and eight rows of a matrix, of which each of its 32 items
+brings one number: item 4 g + t that of column t and of the row whose product the instruction leaves in column g of its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from femgpu.element import Tensor
+
+
+@dataclass(frozen=True)
+class LineProduct:
+    """A 1D matrix that lines are multiplied by.
+
+    Attributes:
+        letter: `B` values or `D` derivatives.
+        table: number of the tabulation.
+        p1d: basis functions per direction.
+        q1d: points per direction.
+        back: whether from points to nodes: by the transposed matrix.
+    """
+
+    letter: str
+    table: int
+    p1d: int
+    q1d: int
+    back: bool
+
+    @property
+    def matrix(self) -> str:
+        """The macro of the matrix (q1d, p1d)."""
+        return f"LINE_{self.letter}{self.table}"
+
+    @property
+    def name(self) -> str:
+        """Of its numbers in a kernel."""
+        return f"{self.letter}{self.table}{'_back' * self.back}"
+
+    @property
+    def rows(self) -> int:
+        """Numbers of a product."""
+        return self.p1d if self.back else self.q1d
+
+    @property
+    def columns(self) -> int:
+        """Numbers that are multiplied."""
+        return self.q1d if self.back else self.p1d
+
+    @property
+    def eights(self) -> int:
+        """Instructions for all rows."""
+        return -(-self.rows // 8)
+
+    @property
+    def fours(self) -> int:
+        """Instructions for all columns."""
+        return -(-self.columns // 4)
+
+    @property
+    def instructions(self) -> int:
+        """Of eight rows and four columns, and so numbers of the matrix that an item holds."""
+        return self.eights * self.fours
+
+    def pack(self, matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """(32 instructions,) the numbers of the items side by side, those of the columns first; filled up with zeros.
+
+        Args:
+            matrix: (q1d, p1d).
+        """
+        full = np.zeros((8 * self.eights, 4 * self.fours))
+        full[: self.rows, : self.columns] = matrix.T if self.back else matrix
+        # Column 2 t + e of a result belongs to item t, which keeps number t + 4 e there.
+        return full.reshape(self.eights, 2, 4, self.fours, 4).transpose(0, 3, 2, 1, 4).ravel()
+
+
+def pack_fragments(products: Iterable[LineProduct], tensor: Tensor) -> npt.NDArray[np.float64]:
+    """What items hold of all matrices, one after the other.
+
+    Args:
+        products: the products.
+        tensor: the 1D factors.
+    """
+    return np.concatenate([product.pack(getattr(tensor.factors[product.table], product.letter)) for product in products])

@@ -1,0 +1,101 @@
+"""Schedule gemm on products of intervals (paper 003): contractions of all cells of a work-group as matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from femgpu.errors import PlanError
+from femgpu.kernels.schedules.gemm_plan import EIGHT, WARP, GemmPlan
+from femgpu.kernels.step import Wish
+from femgpu.kernels.work import Work
+from femgpu.model import Limits
+
+# Of a work-group where matrix instructions are, the default first: cells, eight of which have the lines of an instruction at the
+# same place, and warps.
+_CELLS, _WARPS = (8, 4, 16), (4, 2, 8)
+# Lines of an item without them, where loops are unrolled and where not.
+_TILES = ((2, 1, 4), (4, 8, 1))
+
+
+class Gemm:
+    """The schedule: residuals and actions over quadrilaterals and hexahedra."""
+
+    name = "gemm"
+    targets = ("residual", "action")
+    facets = False
+    parameters = ("cells", "items", "tile", "mma")
+
+    def refuses(self, work: Work, limits: Limits) -> str:
+        """Facets, other targets, cells and rules, second derivatives, and cells that do not fit local memory."""
+        if work.target not in self.targets:
+            return f"schedule gemm computes residuals and actions, not a {work.target}; use schedule sumfact or cell"
+        if work.tensor is None or not work.tensor.ordered or work.dim == 1:
+            return (
+                "schedule gemm needs cells, elements and a rule that are products of 1D ones of two or three directions, numbered "
+                f"alike, which those of this {work.cell} are not; use schedule cell"
+            )
+        if not GemmPlan(work).serves:
+            return "schedule gemm serves first derivatives over cells; use schedule sumfact or cell"
+        plan = GemmPlan(work, geometry="recomputed")
+        if plan.needed_bytes > limits.local_bytes:
+            return (
+                f"schedule gemm needs {plan.needed_bytes} bytes of local memory for one cell; the device has {limits.local_bytes} "
+                "per work-group: use -femgpu_schedule sumfact"
+            )
+        return ""
+
+    def volunteers(self, work: Work, limits: Limits) -> bool:
+        """Never: it has not been measured beside `sumfact`."""
+        return False
+
+    def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[GemmPlan]:
+        """By matrix instructions where the device has them, then each item by itself."""
+        for name, value in wish.parameters:
+            if value < 1:
+                raise PlanError(f"-femgpu_schedule gemm:{name}={value}: expected at least 1")
+        given = dict(wish.parameters)
+        if {"tile", "mma"} <= set(given):
+            raise PlanError("-femgpu_schedule gemm:tile=N,mma=N: items have lines, or multiply them together; give one of these")
+        # Kernels with PTX in them have the instructions written out; others hand numbers from item to item.
+        lines = limits.mma or EIGHT * (limits.atomics != "ptx")
+        legal: list[GemmPlan | None] = []
+        if ("mma" in given or (limits.mma and limits.unroll and "tile" not in given)) and lines and wish.precision == "double":
+            legal += [self._together(work, limits, wish, lines, cells, warps) for cells in _CELLS for warps in _WARPS]
+        if "mma" not in given or not any(legal):
+            legal += [self._alone(work, limits, wish, tile) for tile in _TILES[not limits.unroll]]
+        found = [plan for plan in dict.fromkeys(legal) if plan is not None]
+        # Two groups at a time fill each other's waits at barriers.
+        yield from sorted(found, key=lambda plan: plan.mma > 0 and 2 * plan.local_bytes > limits.local_bytes)
+
+    def _together(self, work: Work, limits: Limits, wish: Wish, lines: int, cells: int, warps: int) -> GemmPlan | None:
+        """By matrix instructions; None where a group does not fit. Items are rounded to whole warps."""
+        cells = wish.parameter("cells", cells)
+        items = wish.parameter("items", max(1, WARP * warps // cells))
+        while items * cells % WARP:
+            items += 1
+        if items * cells > limits.items:
+            return None
+        plan = GemmPlan.wished(work, limits, wish, block=1, cells=cells, items=items, mma=lines, tile=lines // EIGHT)
+        return plan if _fits(plan, limits) else None
+
+    def _alone(self, work: Work, limits: Limits, wish: Wish, tile: int) -> GemmPlan:
+        """Each item by itself, with as much less of everything as the device allows."""
+        plan = GemmPlan.wished(work, limits, wish, block=1, tile=wish.parameter("tile", tile))
+        items = wish.parameter("items", max(1, plan.q1d ** (work.dim - 1) // plan.tile) if limits.unroll else 1)
+        cells = wish.parameter("cells", max(1, limits.group // items) if limits.unroll else 4)
+        plan = replace(plan, items=items, cells=cells)
+        while not _fits(plan, limits):
+            if plan.cells > 1:
+                plan = replace(plan, cells=plan.cells // 2)
+            elif plan.items > 1:
+                plan = replace(plan, items=plan.items // 2)
+            elif plan.tile > 1:
+                plan = replace(plan, tile=plan.tile // 2)
+            else:
+                break
+        return plan
+
+
+def _fits(plan: GemmPlan, limits: Limits) -> bool:
+    return plan.local_bytes <= limits.local_bytes and plan.items * plan.cells <= limits.abreast(plan.private_bytes)
