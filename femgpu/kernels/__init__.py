@@ -1,6 +1,7 @@
 """Kernels as text and numbers: what is computed (`Work`), how (`Plan`), and its rendering into OpenCL C. No device, no mesh."""
 
 from femgpu.kernels.array import Array, Layout
+from femgpu.kernels.node_lists import NodeList
 from femgpu.kernels.plan import DOT_SLOTS, DOT_WORDS, TYPES, Plan
 from femgpu.kernels.render import render
 from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule_named
@@ -16,6 +17,7 @@ from femgpu.kernels.transfers import (
     krylov_kernels,
     list_kernels,
     nesting_kernels,
+    node_list_kernels,
     roofline_kernels,
     sparse_kernels,
     vector_kernels,
@@ -33,6 +35,7 @@ __all__ = [
     "Array",
     "FieldWork",
     "Layout",
+    "NodeList",
     "Plan",
     "RowsWork",
     "Schedule",
@@ -47,6 +50,7 @@ __all__ = [
     "krylov_kernels",
     "list_kernels",
     "nesting_kernels",
+    "node_list_kernels",
     "pack_tables",
     "parity_lines",
     "render",

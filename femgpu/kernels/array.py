@@ -114,6 +114,7 @@ class Array:
         role: what it holds: ("vector", "w") an L-vector, ("entries", "w") each cell's own coefficients, ("offsets", "w", masked),
             ("geometry",), ("coords",), ("coord_offsets",), ("facets",), ("other", "facets") and so on of second cells of facets,
             ("constants",), ("tables", "full", side), ("prescribed",),
+            ("list", "places", "test0", masked) and other parts of a `NodeList`,
             ("state",), ("cell_state",), ("work", 0), ("out",) an L-vector, ("dots",) `DOT_WORDS` shares
             of direction times result, or null, ("lines",) parts of 1D matrices, by value, ("stores",) anything where results inside
             of cells are to be stored, or null, ("out", 0) entries of the first field's rows; of a sparse matrix ("cells",) the

@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 from femgpu.errors import PlanError
 from femgpu.kernels.arguments import input_arrays, result_arrays, shared_arrays
 from femgpu.kernels.array import Array, Layout
+from femgpu.kernels.node_lists import NodeList
 from femgpu.kernels.products import product_words
 from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.tiles import Tile
@@ -121,6 +122,11 @@ class Plan(ABC):
     def sums_dots(self) -> bool:
         """Whether the kernel sums direction times result, too, where it is given a buffer for that (role ("dots",))."""
         return False
+
+    @property
+    def lists(self) -> tuple[NodeList, ...]:
+        """Lists of the nodes of a work-group's cells, for the rows of each field; empty: each cell goes to the vectors itself."""
+        return ()
 
     @property
     def passes_lines(self) -> bool:
@@ -255,7 +261,13 @@ class Plan(ABC):
     @cached_property
     def bytes(self) -> int:
         """Bytes that one cell moves when each of its words is read or written once; no reuse between cells counted."""
-        return sum(array.words * array.moves * self.itemsize(array.ctype) for step in self.steps() for array in step.arrays)
+        own = sum(array.words * array.moves * self.itemsize(array.ctype) for step in self.steps() for array in step.arrays)
+        return own + self.shared_bytes
+
+    @property
+    def shared_bytes(self) -> int:
+        """A cell's share of what passes once for all cells of a work-group."""
+        return 0
 
     @property
     def local_bytes(self) -> int:

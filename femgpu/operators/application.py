@@ -75,8 +75,10 @@ class Application:
         kernels = []
         for start, size in self.chunks:
             for step in steps:
+                cells = start, size
                 given = [
-                    known[array.role] if array.role in known else arrays(term, plan, array, fields, tables) for array in step.arrays
+                    known[array.role] if array.role in known else arrays(term, plan, array, fields, tables, cells)
+                    for array in step.arrays
                 ]
                 kernels.append(self._kernel(runtime, source, step, given, start, size))
         for kernel in kernels:

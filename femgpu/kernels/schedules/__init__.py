@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from femgpu.errors import PlanError
-from femgpu.kernels.schedules.cell import Cell, CellLanesPlan, CellPlan
+from femgpu.kernels.schedules.cell import Cell
+from femgpu.kernels.schedules.cell_plan import CellLanesPlan, CellPlan
+from femgpu.kernels.schedules.cell_sums import CellSumsPlan
 from femgpu.kernels.schedules.matrix import Matrix, MatrixPlan
 from femgpu.kernels.schedules.schedule import Schedule
 from femgpu.kernels.schedules.sumfact import Sumfact
@@ -37,6 +39,7 @@ __all__ = [
     "Cell",
     "CellLanesPlan",
     "CellPlan",
+    "CellSumsPlan",
     "Matrix",
     "MatrixPlan",
     "Schedule",
