@@ -75,9 +75,8 @@ class Application:
         kernels = []
         for start, size in self.chunks:
             for step in steps:
-                cells = start, size
                 given = [
-                    known[array.role] if array.role in known else arrays(term, plan, array, fields, tables, cells)
+                    known[array.role] if array.role in known else arrays(term, plan, array, fields, tables, (start, size))
                     for array in step.arrays
                 ]
                 kernels.append(self._kernel(runtime, source, step, given, start, size))

@@ -135,13 +135,9 @@ def node_lists(
     make("count_slices", counts)
     slices = np.zeros(groups + 1, np.int32)
     np.cumsum(runtime.read(counts, np.empty(groups, np.int32)), out=slices[1:])
-    num_slots, size = SLICE * int(slices[-1]), Layout("block", block) if block > 1 else Layout()
-    sizes = {
-        "places": 2 * size.size(count, entry.num_basis),
-        "bases": 2 * int(slices[-1]),
-        "nodes": 4 * num_slots,
-        "counts": num_slots,
-    }
+    num_slices, num_slots = int(slices[-1]), SLICE * int(slices[-1])
+    sizes = {"places": 2 * -(-count // block) * block * entry.num_basis, "bases": 2 * num_slices}
+    sizes |= {"nodes": 4 * num_slots, "counts": num_slots}
     sizes |= {} if vertices is None else {"vertices": 4 * num_slots}
     found = {part: runtime.empty(num_bytes) for part, num_bytes in sizes.items()} | {"slices": runtime.upload(slices)}
     order = ("slices", "places", "bases", "nodes", "counts", "vertices")

@@ -68,7 +68,7 @@ class CellSumsPlan(CellPlan):
     @cached_property
     def lists(self) -> tuple[NodeList, ...]:
         """One for the rows of each field, with what is read at the same nodes."""
-        work, found = self.work, []
+        work, found = self.work, list[NodeList]()
         for number, row in enumerate(work.rows):
             same = [field.name for field in work.fields if 0 <= row.nodes == field.nodes]
             # Where a field has the element of the coordinates, its nodes are theirs, one by one.
@@ -79,7 +79,7 @@ class CellSumsPlan(CellPlan):
     @property
     def local(self) -> tuple[Array, ...]:
         """Values at the nodes, coordinates, results, and where those of each slice begin."""
-        comps, arrays = {field.name: field.num_comp for field in self.work.fields}, []
+        comps, arrays = {field.name: field.num_comp for field in self.work.fields}, list[Array]()
         for entry in self.lists:
             arrays += [Array(f"s_{name}", "real", ("values", name), comps[name] * entry.num_slots) for name in entry.fields]
             if entry.coords:
