@@ -10,6 +10,8 @@ import numpy.typing as npt
 from femgpu.errors import PlanError
 
 ORDERS = ("cell", "block")
+# Bytes of the types that entries may have.
+CTYPE_BYTES = {"float": 4, "double": 8, "int": 4, "int4": 16, "uint": 4, "ushort": 2, "uchar": 1}
 
 
 @dataclass(frozen=True)

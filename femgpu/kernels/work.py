@@ -106,12 +106,9 @@ class RowsWork:
     Attributes:
         offset: first component among those of the test space.
         table: number of its tabulation.
-        num_basis: basis functions per cell.
-        num_comp: components.
+        num_basis, num_comp: basis functions per cell, and components.
         first_row: its first row among those of a cell.
-        value: whether an output multiplies its values.
-        gradient: whether an output multiplies its gradients.
-        hessian: whether an output multiplies its second derivatives.
+        value, gradient, hessian: whether an output multiplies its values, gradients, second derivatives.
         masked: whether rows may be prescribed, which are not written.
         beside: name of a field with the same offsets, which the kernel reads anyway; empty: there is none.
         num_parts: points of the mesh that carry its nodes in a cell.
