@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from plan_works import residual
 
 from femgpu.kernels import Layout, NodeList
 from femgpu.kernels.node_lists import MOST_RESULTS, MOST_SLOTS, SLICE, SLICE_ROW
 from femgpu.operators.lists import node_lists
 from femgpu.runtime import current
-from plan_works import residual
 
 TYPES = {"places": np.uint16, "slices": np.int32, "bases": np.uint16, "nodes": np.int32, "counts": np.uint8, "vertices": np.int32}
 
