@@ -104,18 +104,7 @@ def test_many_plans_are_right(seed, rng, runtime, number):
 @pytest.mark.parametrize("number", range(NUM_SUMS))
 def test_sums_of_groups_are_right(seed, rng, runtime, number):
     """Of schedule cell, which offers them on GPUs only; nodes that many cells of a group have stand in its list several times."""
-    sample, cell = draw(np.random.default_rng([seed, 8]), NUM_SUMS, **SUMS_AXES)[number], schedule_named("cell")
-    problem = make_problem(sample, rng)
-    terms = [term for term in make_terms(problem.form, make_settings(sample)) if term.facets is None and is_asked(sample, term)]
-    term = terms[rng.integers(len(terms))]
-    for task in make_tasks(runtime, [cell], sample, term, problem, rng):
-        work = make_work(term, task.target, task.pointwise, task.prescribed is not None, rounded=task.rounded)
-        asked = ("sums", int(rng.integers(1, 150))), ("cells", int(rng.integers(1, 3)))
-        if work.sums and not cell.refuses(work, limits_of(runtime, sample.limits)):
-            plan, *others = cell.plans(work, limits_of(runtime, sample.limits), make_wish(sample, asked))
-            assert isinstance(plan, CellSumsPlan) and not others
-            check_plan(runtime, task, plan, rng)
-            tried(plan, sample, f"{task.target} {sample.kind}")
+    check_sums(runtime, draw(np.random.default_rng([seed, 8]), NUM_SUMS, **SUMS_AXES)[number], rng)
 
 
 @pytest.mark.parametrize("element", [("tetrahedron", 3), ("hexahedron", 3)])
@@ -184,6 +173,21 @@ def check_sample(runtime, sample, rng, among=SCHEDULES, drawn=1):
         for task in make_tasks(runtime, schedules, sample, term, problem, rng) if schedules else ():
             served = [check_schedule(runtime, schedule, task, sample, rng, drawn) for schedule in schedules]
             assert any(served) or lines
+
+
+def check_sums(runtime, sample, rng):
+    """A plan of schedule cell that adds up a work-group's results, of any size."""
+    problem, cell, limits = make_problem(sample, rng), schedule_named("cell"), limits_of(runtime, sample.limits)
+    terms = [term for term in make_terms(problem.form, make_settings(sample)) if term.facets is None and is_asked(sample, term)]
+    term = terms[rng.integers(len(terms))]
+    for task in make_tasks(runtime, [cell], sample, term, problem, rng):
+        work = make_work(term, task.target, task.pointwise, task.prescribed is not None, rounded=task.rounded)
+        asked = ("sums", int(rng.integers(1, 150))), ("cells", int(rng.integers(1, 3)))
+        if work.sums and not cell.refuses(work, limits):
+            plan, *others = cell.plans(work, limits, make_wish(sample, asked))
+            assert isinstance(plan, CellSumsPlan) and not others
+            check_plan(runtime, task, plan, rng)
+            tried(plan, sample, f"{task.target} {sample.kind}")
 
 
 def is_asked(sample, term):

@@ -98,7 +98,9 @@ def test_start_builds_what_solvers_of_the_options_launch(threaded_process, monke
         problem = p_laplace(2, prefix="early_", femgpu_qdata="recompute")
         problem.build()
         of_form = [name for name in builds.names if name not in own]
-        assert all("triangle" in name or name in ("prolong", "list_nodes") for name in of_form) and len(builds.names) == len(own) + len(of_form)
+        assert all("triangle" in name or name in ("prolong", "list_nodes") for name in of_form) and len(builds.names) == len(
+            own
+        ) + len(of_form)
     finally:
         for name in options:
             database.delValue(name)
