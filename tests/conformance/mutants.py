@@ -273,7 +273,7 @@ MUTANTS = {
     "a node's results without bound": of_sums(text("past %= MOST_RESULTS;", "")),
     "lists of the first cells for all": of_sums(text("(first + (int)get_group_id(0) * CELLS)", "((int)get_group_id(0) * CELLS)")),
     "slots of the slice before": of_sums(text("rows += NUM_RESULTS", "rows += i == 0 ? 0 : NUM_RESULTS"), element=("triangle", 2)),
-    "a group's cells past the end": of_sums(text("if (cell < first + count) {", "{")),
+    "a group's last cell": of_sums(text("if (cell < first + count) {", "if (cell < first + count - (count > 1)) {")),
     "the second of an item's cells": of_sums(text("cell += GROUP_SIZE;", "cell += GROUP_SIZE - 1;")),
     "a cell too many": of_plans(text("if (cell >= first + count) return;", "if (cell > first + count) return;")),
     "a cell too few": of_plans(text("if (cell >= first + count) return;", "if (cell >= first + count - 1) return;")),
