@@ -91,11 +91,11 @@ ${load_places()}\
     const int slot = ${slice} * slice${n} + i, results = d_counts${n}[slot], offset = d_nodes${n}[slot];
     const int place = s_bases${n}[i / ${slice}] + i % ${slice};
     for (int c = 0; c < (results ? ${entry.num_comp} : 0); ++c) {
-      accum sum = 0;
-      for (int k = 0; k < results; ++k) sum += s_sums${n}[c * ${entry.num_places} + place + k * ${slice_row}];
 % if entry.masked:
       if (${"IS_PRESCRIBED(offset, c)" if entry.num_comp > 1 else "offset < 0"}) continue;
 % endif
+      accum sum = 0;
+      for (int k = 0; k < results; ++k) sum += s_sums${n}[c * ${entry.num_places} + place + k * ${slice_row}];
       atomic_add_scalar(d_out + ${"NODE(offset)" if entry.masked else "offset"} + c, (scalar)sum${" * r_scale" * plan.sums_dots});
 % if plan.sums_dots:
       r_dot += (double)sum * ${direction_at_node(entry)};

@@ -41,9 +41,9 @@ class Cell:
         return True
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[CellPlan]:
-        """Sums of work-groups where they are faster; cells side by side, if any; then one for each item; sums elsewhere.
+        """Sums of work-groups where they are faster; cells side by side, if any; a cell for each item; other sums.
 
-        Cells for each item come in work-groups as large as the device likes them, half and twice that, ...; last rolled.
+        Those with a cell for each item have work-groups as large as the device likes them, half and twice that, ...; last rolled.
         """
         asked, lanes = wish.parameter("group_size", 0), wish.parameter("lanes", 0)
         if not 0 <= asked <= limits.items:
