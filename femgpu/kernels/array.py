@@ -148,4 +148,6 @@ class Array:
         """The argument in the kernel's signature."""
         if self.role == ("lines",):
             return f"const parts {self.name}"
+        if self.role[:2] == ("list", "slices"):
+            return f"const int {self.name}"
         return f"__global {'' if self.written else 'const '}{self.ctype} *restrict {self.name}"

@@ -23,8 +23,8 @@ LISTING_ITEMS = 256
 class NodeList:
     """The nodes of the rows of one field in the cells of a work-group, by falling number of the cells that have them.
 
-    Each stands in a slot, `SLICE` of which are a slice; the slots that fill up the last slice have no cells. A node's results stand
-    in its slice in steps of `SLICE_ROW`, so that neighbouring items add up neighbouring nodes in equally many constant steps.
+    Each stands in a slot, `SLICE` of which are a slice; all lists have as many as the longest, filled up by slots of no node. A
+    node's results stand in its slice in steps of `SLICE_ROW`, so that neighbouring items add up neighbouring nodes in equal steps.
 
     Attributes:
         number: of the rows among those of the work.
@@ -74,14 +74,13 @@ class NodeList:
         return 12 * self.num_keys + 4
 
     def arrays(self, layout: Layout) -> list[Array]:
-        """The arguments; `d_slices` says where each work-group's slices begin, `d_bases` where each slice's results do."""
+        """The arguments: `slices`, a number, of each list; `d_bases` says where the results of a slice begin."""
 
-        def array(part: str, ctype: str, words: int = 0) -> Array:
+        def array(part: str, ctype: str, name: str = "d_", words: int = 0) -> Array:
             role = ("list", part, f"test{self.number}", self.masked)
-            own = layout if words else None
-            return Array(f"d_{part}{self.number}", ctype, role, words, own, chunk=bool(words))
+            return Array(f"{name}{part}{self.number}", ctype, role, words, layout if words else None, chunk=bool(words))
 
-        found = [array("places", "ushort", self.num_basis), array("slices", "int"), array("bases", "ushort")]
+        found = [array("places", "ushort", words=self.num_basis), array("slices", "int", ""), array("bases", "ushort")]
         found += [array("nodes", "int"), array("counts", "uchar")]
         return [*found, array("vertices", "int")] if self.coords else found
 

@@ -90,7 +90,6 @@ def _kernel(plan: Plan, step: Step, outputs: tuple[str, ...]) -> str:
         direction=partial(_direction, plan),
         listed=_listed,
         at_node=_at_node,
-        direction_at_node=partial(_direction_at_node, work),
         most_slots=MOST_SLOTS,
         slice=SLICE,
         slice_row=SLICE_ROW,
@@ -183,14 +182,6 @@ def _at_node(field: FieldWork, entry: NodeList) -> str:
     if not field.masked:
         return value
     return f"{'offset < 0' if field.num_comp == 1 else 'IS_PRESCRIBED(offset, c)'} ? R(0) : {value}"
-
-
-def _direction_at_node(work: Work, entry: NodeList) -> str:
-    """The same of the direction where results are added, from slot i where it stands there."""
-    found = next((field for field in work.fields if field.name in entry.fields and field.vector == "w"), None)
-    if found is not None:
-        return f"s_{found.name}[c * {entry.num_slots} + i]"
-    return f"(real)d_w[{'NODE(offset)' if entry.masked else 'offset'} + c]"
 
 
 def _apply_blocks(work: Work, block: str) -> str:

@@ -152,16 +152,15 @@ class CellArrays:
     def _list(self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], cells: tuple[int, int]) -> Any:
         """A part of the lists of nodes for a launch over some cells; all parts are made together, and always the same."""
         key = self._list_key(term, plan, array, fields, cells)
-        found = self._kept.get(key) or (self._source._kept.get(key) if self._source else None)
-        if found is None:
+        if key not in self._kept and self._source is not None and key in self._source._kept:
+            self._kept[key] = self._source._kept[key]
+        if key not in self._kept:
             _, _, name, masked = array.role
             entry, offsets, mask = list_of(plan, array), term.offsets(fields[name]), self.mask if masked else None
             vertices = term.subset(term.block.coord_dofs) if entry.coords else None
             made = node_lists(self.runtime, entry, plan.layout.block, offsets, cells, mask, vertices, term.dim)
-            self._kept |= {(part, *key[1:]): buffer for part, buffer in made.items()}
-            found = self._kept[key]
-        self._kept[key] = found
-        return found
+            self._kept |= {(part, *key[1:]): found for part, found in made.items()}
+        return self._kept[key]
 
     def _list_key(self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], cells: tuple[int, int]) -> tuple:
         _, part, name, masked = array.role

@@ -120,8 +120,8 @@ def node_lists(
         dim: numbers of a vertex.
 
     Returns:
-        Those of `NodeList.arrays`, by part: "places", uint16, cell by cell; "slices" (num_groups + 1,) int32; "bases" (num_slices,)
-        uint16; by slot "nodes" int32, "counts" uint8, and "vertices" int32 where these are wanted.
+        Those of `NodeList.arrays`, by part: "places", uint16, cell by cell; "slices", the number of each list, as int32; "bases"
+        (num_groups, slices) uint16; by slot "nodes" int32, "counts" uint8, and "vertices" int32 where these are wanted.
     """
     first, count = cells
     groups, source = -(-count // entry.cells), node_list_kernels(entry, block)
@@ -133,13 +133,12 @@ def node_lists(
 
     counts = runtime.empty(4 * groups)
     make("count_slices", counts)
-    slices = np.zeros(groups + 1, np.int32)
-    np.cumsum(runtime.read(counts, np.empty(groups, np.int32)), out=slices[1:])
-    num_slices, num_slots = int(slices[-1]), SLICE * int(slices[-1])
+    slices = runtime.read(counts, np.empty(groups, np.int32)).max(initial=0)
+    num_slices = int(slices) * groups
     sizes = {"places": 2 * -(-count // block) * block * entry.num_basis, "bases": 2 * num_slices}
-    sizes |= {"nodes": 4 * num_slots, "counts": num_slots}
-    sizes |= {} if vertices is None else {"vertices": 4 * num_slots}
-    found = {part: runtime.empty(num_bytes) for part, num_bytes in sizes.items()} | {"slices": runtime.upload(slices)}
+    sizes |= {"nodes": 4 * SLICE * num_slices, "counts": SLICE * num_slices}
+    sizes |= {} if vertices is None else {"vertices": 4 * SLICE * num_slices}
+    found = {part: runtime.empty(num_bytes) for part, num_bytes in sizes.items()} | {"slices": slices}
     order = ("slices", "places", "bases", "nodes", "counts", "vertices")
     make("list_nodes", np.int32(dim), np.int32(entry.num_comp), mask, *map(found.get, order))
     runtime.finish()

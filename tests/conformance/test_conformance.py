@@ -182,9 +182,8 @@ def check_sums(runtime, sample, rng):
     term = terms[rng.integers(len(terms))]
     for task in make_tasks(runtime, [cell], sample, term, problem, rng):
         work = make_work(term, task.target, task.pointwise, task.prescribed is not None, rounded=task.rounded)
-        asked = ("sums", int(rng.integers(1, 150))), ("cells", int(rng.integers(1, 3)))
         if work.sums and not cell.refuses(work, limits):
-            plan, *others = cell.plans(work, limits, make_wish(sample, asked))
+            plan, *others = cell.plans(work, limits, make_wish(sample, [("sums", int(rng.integers(1, 150)))]))
             assert isinstance(plan, CellSumsPlan) and not others
             check_plan(runtime, task, plan, rng)
             tried(plan, sample, f"{task.target} {sample.kind}")

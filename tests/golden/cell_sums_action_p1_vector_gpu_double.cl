@@ -316,48 +316,46 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 
 #define GROUP_SIZE 64
 #define UNROLL_POINTS 1
-#define CELLS 2
 #define POINTS_UNROLL _Pragma("unroll")
-// Schedule cell with sums in local memory: one cell per work-item, CELLS of them one after the other, everything private but at nodes.
-// Values at the nodes of the group's cells are read once; each cell writes its results to places of their own, and each node's are
-// added up there before they are added to the vector.
-// Index space: group = (cell - first) / (GROUP_SIZE * CELLS), neighbouring items have neighbouring cells; without cells they wait.
+// Schedule cell with sums in local memory: one cell per work-item, everything private but at nodes.
+// Values at the nodes of the group's cells are read once; each cell writes its results to places of their own, where the values were,
+// and each node's are added up there before they are added to the vector. Whatever needs no other data is read first.
+// Index space: global id = cell - first, rounded up to the work-group; items past the last cell repeat it and write nothing.
 // A place is the node's slot, and which of the node's results it is in the upper bits.
 #define SLOT(place) ((place) % 4096)
 #define RESULT(place) ((place) / 4096)
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void action(const int first, const int count, __global const scalar *restrict d_w, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_coords, __global const real *restrict d_constants, __global const ushort *restrict d_places0, __global const int *restrict d_slices0, __global const ushort *restrict d_bases0, __global const int *restrict d_nodes0, __global const uchar *restrict d_counts0, __global const int *restrict d_vertices0, __global const uchar *restrict d_prescribed, __global scalar *restrict d_out, __global double *restrict d_dots) {
-  __local real s_w[768];
-  __local real s_x[768];
-  __local accum s_sums0[1782];
-  __local ushort s_bases0[12];
+void action(const int first, const int count, __global const scalar *restrict d_w, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_coords, __global const real *restrict d_constants, __global const ushort *restrict d_places0, const int slices0, __global const ushort *restrict d_bases0, __global const int *restrict d_nodes0, __global const uchar *restrict d_counts0, __global const int *restrict d_vertices0, __global const uchar *restrict d_prescribed, __global scalar *restrict d_out, __global double *restrict d_dots) {
+  __local real s_words[1386];
+  __local int s_nodes0[192];
+  __local uchar s_counts0[192];
+  __local ushort s_bases0[6];
+  __local real *s_w = s_words + 0;
+  __local real *s_x = s_words + 384;
+  __local real *s_sums0 = s_words + 0;
   const int group = (int)get_group_id(0), item = (int)get_local_id(0);
-  int cell = first + group * (GROUP_SIZE * CELLS) + item;
+  const bool inside = group * GROUP_SIZE + item < count;
+  const int cell = inside ? first + group * GROUP_SIZE + item : first + count - 1;
 
   // gather
   ushort r_places0[3];
-  {
-    UNROLL
-    for (int b = 0; b < 3; ++b) r_places0[b] = cell < first + count ? d_places0[AT_d_places0(cell, b)] : 0;
-  }
-  const int slice0 = d_slices0[group], slices0 = d_slices0[group + 1] - slice0;
-  for (int i = item; i < slices0; i += GROUP_SIZE) s_bases0[i] = d_bases0[slice0 + i];
+  UNROLL
+  for (int b = 0; b < 3; ++b) r_places0[b] = d_places0[AT_d_places0(cell, b)];
+  for (int i = item; i < slices0; i += GROUP_SIZE) s_bases0[i] = d_bases0[group * slices0 + i];
   for (int i = item; i < 32 * slices0; i += GROUP_SIZE) {
-    const int slot = 32 * slice0 + i;
-    const int offset = d_nodes0[slot];
-    for (int c = 0; c < 2; ++c) s_w[c * 384 + i] = IS_PRESCRIBED(offset, c) ? R(0) : (real)d_w[NODE(offset) + c];
-    for (int d = 0; d < DIM; ++d) s_x[d * 384 + i] = d_coords[d_vertices0[slot] + d];
+    const int slot = 32 * slices0 * group + i, offset = d_nodes0[slot];
+    s_counts0[i] = d_counts0[slot];
+    s_nodes0[i] = offset;
+    for (int d = 0; d < DIM; ++d) s_x[d * 192 + i] = d_coords[d_vertices0[slot] + d];
+    for (int c = 0; c < 2; ++c) s_w[c * 192 + i] = IS_PRESCRIBED(offset, c) ? R(0) : (real)d_w[NODE(offset) + c];
   }
   barrier(CLK_LOCAL_MEM_FENCE);
-
-  for (int k = 0; k < CELLS; ++k) {
-    if (cell < first + count) {
   real r_w_e[6];
   real r_a0_e[1];
   real r_x_e[NUM_COORD_BASIS * DIM];
   UNROLL
   for (int b = 0; b < 3; ++b)
-    for (int c = 0; c < 2; ++c) r_w_e[b * 2 + c] = s_w[c * 384 + SLOT(r_places0[b])];
+    for (int c = 0; c < 2; ++c) r_w_e[b * 2 + c] = s_w[c * 192 + SLOT(r_places0[b])];
   UNROLL
   for (int b = 0; b < 1; ++b) {
     const int offset = d_a0_offsets[AT_d_a0_offsets(cell, b)];
@@ -365,11 +363,10 @@ void action(const int first, const int count, __global const scalar *restrict d_
   }
   UNROLL
   for (int b = 0; b < NUM_COORD_BASIS; ++b)
-    for (int d = 0; d < DIM; ++d) r_x_e[b * 2 + d] = s_x[d * 384 + SLOT(r_places0[b])];
+    for (int d = 0; d < DIM; ++d) r_x_e[b * 2 + d] = s_x[d * 192 + SLOT(r_places0[b])];
 
   real J_inv[DIM * DIM], det_J;
   det_J = rebuild(NUM_COORD_BASIS, TABLE_D(0, 0), r_x_e, J_inv);
-
   accum r_f0_e[6];
   UNROLL
   for (int i = 0; i < 6; ++i) r_f0_e[i] = 0;
@@ -407,16 +404,14 @@ void action(const int first, const int count, __global const scalar *restrict d_
     integrate_gradient(3, 2, TABLE_D(0, q), weight, J_inv, f1 + 0 * DIM, r_f0_e);
 
   }
+  barrier(CLK_LOCAL_MEM_FENCE);
 
-  UNROLL
-  for (int b = 0; b < 3; ++b) {
-    const int slot = SLOT(r_places0[b]), place = s_bases0[slot / 32] + RESULT(r_places0[b]) * 33 + slot % 32;
-    for (int c = 0; c < 2; ++c) s_sums0[c * 891 + place] = r_f0_e[b * 2 + c];
-  }
-    }
-    cell += GROUP_SIZE;
+  if (inside) {
     UNROLL
-    for (int b = 0; b < 3; ++b) r_places0[b] = cell < first + count ? d_places0[AT_d_places0(cell, b)] : 0;
+    for (int b = 0; b < 3; ++b) {
+      const int slot = SLOT(r_places0[b]), place = s_bases0[slot / 32] + RESULT(r_places0[b]) * 33 + slot % 32;
+      for (int c = 0; c < 2; ++c) s_sums0[c * 693 + place] = r_f0_e[b * 2 + c];
+    }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -424,14 +419,13 @@ void action(const int first, const int count, __global const scalar *restrict d_
   const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
   double r_dot = 0;
   for (int i = item; i < 32 * slices0; i += GROUP_SIZE) {
-    const int slot = 32 * slice0 + i, results = d_counts0[slot], offset = d_nodes0[slot];
-    const int place = s_bases0[i / 32] + i % 32;
+    const int results = s_counts0[i], offset = s_nodes0[i], place = s_bases0[i / 32] + i % 32;
     for (int c = 0; c < (results ? 2 : 0); ++c) {
       if (IS_PRESCRIBED(offset, c)) continue;
       accum sum = 0;
-      for (int k = 0; k < results; ++k) sum += s_sums0[c * 891 + place + k * 33];
+      for (int k = 0; k < results; ++k) sum += s_sums0[c * 693 + place + k * 33];
       atomic_add_scalar(d_out + NODE(offset) + c, (scalar)sum * r_scale);
-      r_dot += (double)sum * s_w[c * 384 + i];
+      if (d_dots) r_dot += (double)sum * d_w[NODE(offset) + c];
     }
   }
   if (d_dots) add_dot(d_dots, r_dot);

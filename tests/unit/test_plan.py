@@ -409,13 +409,13 @@ def test_groups_add_up_where_that_was_faster():
         return replace(work, rows=(replace(work.rows[0], nodes=0),), fields=(replace(work.fields[0], nodes=0),))
 
     first = plans(linear())[0]
-    assert isinstance(first, CellSumsPlan) and first.group_cells == 128 and first.lists[0].fields == ("w",)
-    # 512 entries: values at as many nodes, and sums in (512 + 31 * 16) / 32 rows.
-    assert first.local_bytes == 8 * 512 + 8 * 33 * 31 + 2 * 16
-    (asked,) = plans(linear(), Limits(), sums=100, cells=2)
-    assert (asked.group_size, asked.cells, asked.steps()[0].group_cells) == (50, 2, 100)
+    assert isinstance(first, CellSumsPlan) and first.group_size == 128 and first.lists[0].fields == ("w",)
+    # 512 entries: sums in (512 + 31 * 16) / 32 rows, more than values at as many nodes; a node and a count of each.
+    assert first.local_bytes == 8 * 33 * 31 + 5 * 512 + 2 * 16
+    (asked,) = plans(linear(), Limits(), sums=100)
+    assert asked.steps()[0].group_cells == asked.group_size == 100
     # As many as fit, and none where there is no room.
-    assert plans(linear(), Limits(local_bytes=8192), sums=128)[0].group_cells == 64
+    assert plans(linear(), Limits(local_bytes=8192), sums=128)[0].group_size == 64
     assert not isinstance(plans(linear(), Limits(local_bytes=128), sums=128)[0], CellSumsPlan)
     assert plans(diffusion(4, 24), sums=256)[0].lists[0].num_slots <= MOST_SLOTS
     # Fewer bytes than each cell by itself, of which as much passes for each cell.
@@ -434,12 +434,9 @@ def test_groups_add_up_where_that_was_faster():
     assert [type(other) for other in others] == [CellPlan] * 8
     # A measurement may take what is no default.
     assert any(isinstance(plan, CellSumsPlan) for plan in plans(diffusion(3, 14)))
-    for parameters, said in (
-        ({"sums": -1}, "sums=-1: the device allows work-groups"),
-        ({"sums": 4, "cells": 0}, "cells=0: expected at least"),
-    ):
-        with pytest.raises(PlanError, match=said):
-            plans(linear(), **parameters)
+    for wrong in (-1, 1025):
+        with pytest.raises(PlanError, match=f"cell:sums={wrong}: the device allows work-groups of 1 to 1024 cells"):
+            plans(linear(), sums=wrong)
 
 
 def test_functions_of_a_cell_become_those_of_vectors():

@@ -70,7 +70,6 @@ CASES = {
             2,
             target="action",
             plan=CellSumsPlan,
-            cells=2,
             group_size=64,
             unroll=3072,
             block=32,

@@ -60,7 +60,7 @@ inline void find_nodes(const int first, const int count, __global const int *off
   barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-// How many slices each group's list has.
+// How many slices each group's list needs.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void count_slices(const int first, const int count, __global const int *restrict d_offsets, __global const int *restrict d_vertices,
                   __global int *restrict d_counts) {
@@ -76,23 +76,23 @@ void count_slices(const int first, const int count, __global const int *restrict
   if (get_local_id(0) == 0) d_counts[get_group_id(0)] = (s_nodes[0] + SLICE - 1) / SLICE;
 }
 
-// The lists. d_mask (null: nowhere): a node is ~offset where one of num_comp entries is marked. d_vertices (null: not wanted): the
+// The lists, each of so many slices. d_mask (null: nowhere): a node is ~offset where one of num_comp entries is marked. d_vertices (null: not wanted): the
 // vertex that each node is, which stands at DIM times its number.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void list_nodes(const int first, const int count, __global const int *restrict d_offsets, __global const int *restrict d_vertices,
-                const int dim, const int num_comp, __global const uchar *restrict d_mask, __global const int *restrict d_slices,
+                const int dim, const int num_comp, __global const uchar *restrict d_mask, const int slices,
                 __global ushort *restrict d_places, __global ushort *restrict d_bases, __global int *restrict d_nodes,
                 __global uchar *restrict d_results, __global int *restrict d_positions) {
   __local ulong s_keys[NUM_KEYS];
   __local uint s_orders[NUM_KEYS];
-  const int group = (int)get_group_id(0), pairs = num_pairs(count), slice = d_slices[group], slices = d_slices[group + 1] - slice;
+  const int group = (int)get_group_id(0), pairs = num_pairs(count);
   const size_t start = (size_t)(first + group * CELLS) * NUM_BASIS;
   find_nodes(first, count, d_offsets, d_vertices, s_keys, s_orders);
   SORT(uint, s_orders)
   for EACH(s, slices) {
     int rows = 0;
-    for (int i = 0; i < s; ++i) rows += NUM_RESULTS(s_orders[i * SLICE]);
-    d_bases[slice + s] = (ushort)(rows * SLICE_ROW);
+    for (int i = 0; i < s && i * SLICE < NUM_KEYS && s_orders[i * SLICE] != NO_NODE; ++i) rows += NUM_RESULTS(s_orders[i * SLICE]);
+    d_bases[(size_t)group * slices + s] = (ushort)(rows * SLICE_ROW);
   }
   for EACH(i, slices * SLICE) {
     const uint order = i < NUM_KEYS ? s_orders[i] : NO_NODE;
@@ -108,7 +108,7 @@ void list_nodes(const int first, const int count, __global const int *restrict d
       // From now on the node's slot stands above its first key, as which of its results that is, number 0, does.
       s_keys[FIRST_KEY(order)] = (key & 0xffffffffffffUL) | (ulong)(i * MOST_RESULTS) << 48;
     }
-    const int slot = slice * SLICE + i;
+    const size_t slot = (size_t)group * slices * SLICE + i;
     d_nodes[slot] = node;
     d_results[slot] = (uchar)results;
     if (d_positions) d_positions[slot] = position;

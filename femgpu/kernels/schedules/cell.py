@@ -26,7 +26,7 @@ class Cell:
     name = "cell"
     targets = ("residual", "action", "diagonal", "functional", "state")
     facets = True
-    parameters = ("group_size", "lanes", "sums", "cells")
+    parameters = ("group_size", "lanes", "sums")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Element matrices, and what no schedule knows yet."""
@@ -74,20 +74,14 @@ class Cell:
 
     def _sums(self, work: Work, limits: Limits, wish: Wish) -> Iterator[CellSumsPlan]:
         """Plans with sums, of as many cells as are asked for, or fewer; where nobody asks, where adding to memory is fast."""
-        given = dict(wish.parameters)
-        sums, cells = given.get("sums", 0), given.get("cells", 1)
-        if cells < 1:
-            raise PlanError(f"-femgpu_schedule cell:cells={cells}: expected at least 1 for each work-item")
-        if not 0 <= sums <= limits.items * cells:
-            raise PlanError(
-                f"-femgpu_schedule cell:sums={sums}: the device allows work-groups of 1 to {limits.items * cells} cells"
-            )
-        plan = CellSumsPlan.wished(work, limits, wish, cells=cells)
-        if not plan.serves or (not sums and (given or not limits.native_atomics)):
-            return
-        pairs = ((sums // cells, cells),) if sums else ((_SUMS, 1), (_SUMS, 2), (_SUMS // 2, 1), (_SUMS // 2, 2))
-        found = dict.fromkeys(self._largest(replace(plan, group_size=max(1, items), cells=own), limits) for items, own in pairs)
-        yield from (plan for plan in found if plan is not None)
+        sums = wish.parameter("sums", 0)
+        if not 0 <= sums <= limits.items:
+            raise PlanError(f"-femgpu_schedule cell:sums={sums}: the device allows work-groups of 1 to {limits.items} cells")
+        plan = CellSumsPlan.wished(work, limits, wish)
+        if plan.serves and (sums or (limits.native_atomics and not wish.parameters)):
+            sizes = (sums,) if sums else (_SUMS, _SUMS // 2, 2 * _SUMS)
+            found = dict.fromkeys(self._largest(replace(plan, group_size=size), limits) for size in sizes)
+            yield from (plan for plan in found if plan is not None)
 
     def _largest(self, plan: CellSumsPlan, limits: Limits) -> CellSumsPlan | None:
         """A plan with as many items as fit; None where not even one does."""

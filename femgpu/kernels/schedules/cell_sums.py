@@ -17,14 +17,7 @@ _MEASURED, _MOST_BASIS = ("triangle", "tetrahedron"), 10
 
 @dataclass(frozen=True)
 class CellSumsPlan(CellPlan):
-    """A plan of schedule cell that reads each node of a work-group's cells once, and adds to it once.
-
-    Attributes:
-        group_size: work-items per work-group.
-        cells: cells that an item takes one after the other.
-    """
-
-    cells: int = 1
+    """A plan of schedule cell that reads each node of a work-group's cells once, and adds to it once."""
 
     def steps(self) -> tuple[Step, ...]:
         """One launch."""
@@ -35,16 +28,11 @@ class CellSumsPlan(CellPlan):
                 arrays=self.arguments(),
                 local=self.local,
                 items=self.group_size,
-                group_cells=self.group_cells,
-                barriers=2,
-                macros=(("UNROLL_POINTS", int(self.unrolls_points)), ("CELLS", self.cells)),
+                group_cells=self.group_size,
+                barriers=3,
+                macros=(("UNROLL_POINTS", int(self.unrolls_points)),),
             ),
         )
-
-    @property
-    def group_cells(self) -> int:
-        """Cells of a work-group."""
-        return self.group_size * self.cells
 
     @property
     def serves(self) -> bool:
@@ -73,26 +61,41 @@ class CellSumsPlan(CellPlan):
             same = [field.name for field in work.fields if 0 <= row.nodes == field.nodes]
             # Where a field has the element of the coordinates, its nodes are theirs, one by one.
             coords = self.needs_coords and row.table == work.coord_table and not any(entry.coords for entry in found)
-            found.append(NodeList(number, self.group_cells, row.num_basis, row.num_comp, row.masked, tuple(same), coords))
+            found.append(NodeList(number, self.group_size, row.num_basis, row.num_comp, row.masked, tuple(same), coords))
         return tuple(found)
 
     @property
     def local(self) -> tuple[Array, ...]:
-        """Values at the nodes, coordinates, results, and where those of each slice begin."""
-        comps, arrays = {field.name: field.num_comp for field in self.work.fields}, list[Array]()
+        """Values at the nodes, or results; for each slot node and number of results; where those of each slice begin."""
+        arrays = [Array("s_words", "real", ("values",), max(begin + words for _, begin, words in self.words))]
         for entry in self.lists:
-            arrays += [Array(f"s_{name}", "real", ("values", name), comps[name] * entry.num_slots) for name in entry.fields]
-            if entry.coords:
-                arrays.append(Array("s_x", "real", ("values", "x"), self.work.dim * entry.num_slots))
-            arrays.append(Array(f"s_sums{entry.number}", "accum", ("sums", entry.number), entry.num_comp * entry.num_places))
-            arrays.append(Array(f"s_bases{entry.number}", "ushort", ("bases", entry.number), entry.num_slots // SLICE))
+            arrays += [
+                Array(f"s_nodes{entry.number}", "int", ("nodes", entry.number), entry.num_slots),
+                Array(f"s_counts{entry.number}", "uchar", ("counts", entry.number), entry.num_slots),
+                Array(f"s_bases{entry.number}", "ushort", ("bases", entry.number), entry.num_slots // SLICE),
+            ]
         return tuple(arrays)
 
     @property
+    def words(self) -> list[tuple[str, int, int]]:
+        """Name, begin and size of values at the nodes and of results, which take over their place, in `s_words`."""
+        comps, found = {field.name: field.num_comp for field in self.work.fields}, []
+        end = 0
+        for entry in self.lists:
+            sizes = {f"s_{name}": comps[name] for name in entry.fields} | ({"s_x": self.work.dim} if entry.coords else {})
+            for name, count in sizes.items():
+                found.append((name, end, count * entry.num_slots))
+                end += count * entry.num_slots
+        end = 0
+        for entry in self.lists:
+            found.append((f"s_sums{entry.number}", end, entry.num_comp * entry.num_places))
+            end += entry.num_comp * entry.num_places
+        return found
+
+    @property
     def shape(self) -> str:
-        """The size of a work-group, and what it adds up."""
-        each = f" x {self.cells} cells" if self.cells > 1 else ""
-        return f"{self.group_size} items{each}, sums of {self.group_cells} cells, {self.local_bytes} B local"
+        """The size of a work-group, and the local memory of its sums."""
+        return f"{self.group_size} items that add up their results, {self.local_bytes} B local"
 
     @property
     def private_bytes(self) -> int:
