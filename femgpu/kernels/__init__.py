@@ -2,6 +2,7 @@
 
 from femgpu.kernels.array import Array, Layout
 from femgpu.kernels.fragments import pack_fragments
+from femgpu.kernels.node_lists import NodeList
 from femgpu.kernels.plan import DOT_SLOTS, DOT_WORDS, TYPES, Plan
 from femgpu.kernels.render import render
 from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule_named
@@ -17,6 +18,7 @@ from femgpu.kernels.transfers import (
     krylov_kernels,
     list_kernels,
     nesting_kernels,
+    node_list_kernels,
     roofline_kernels,
     sparse_kernels,
     vector_kernels,
@@ -34,6 +36,7 @@ __all__ = [
     "Array",
     "FieldWork",
     "Layout",
+    "NodeList",
     "Plan",
     "RowsWork",
     "Schedule",
@@ -49,6 +52,7 @@ __all__ = [
     "list_kernels",
     "nesting_kernels",
     "pack_fragments",
+    "node_list_kernels",
     "pack_tables",
     "parity_lines",
     "render",

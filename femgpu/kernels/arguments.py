@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from femgpu.kernels.array import Array, Layout
+from femgpu.kernels.node_lists import NodeList
 from femgpu.kernels.work import Side, Work
 
 
@@ -30,6 +31,11 @@ class Layouts(Protocol):
     @property
     def node_layout(self) -> Layout:
         """Of arrays of nodes."""
+        ...
+
+    @property
+    def lists(self) -> tuple[NodeList, ...]:
+        """Lists of the nodes of a work-group's cells."""
         ...
 
     @property
@@ -66,10 +72,11 @@ class Layouts(Protocol):
 def input_arrays(plan: Layouts) -> list[Array]:
     """The cell's own data: fields, geometry, coordinates, facets."""
     work, layout, arrays = plan.work, plan.layout, []
+    listed = {name for entry in plan.lists for name in entry.fields}
     # One argument for each vector, whichever of its fields are read.
     words: dict[str, int] = {}
     for field in work.fields:
-        words[field.vector] = words.get(field.vector, 0) + field.size
+        words[field.vector] = words.get(field.vector, 0) + field.size * (field.name not in listed)
     for field in work.fields:
         if work.source == "evector":
             own = replace(plan.node_layout, together=field.num_comp)
@@ -77,14 +84,17 @@ def input_arrays(plan: Layouts) -> list[Array]:
             continue
         if field.vector in words:
             arrays.append(Array(f"d_{field.vector}", "scalar", ("vector", field.vector), words.pop(field.vector)))
-        arrays.append(_offsets(plan, f"d_{field.name}_offsets", field.name, field.masked, field.num_basis))
+        if field.name not in listed:
+            arrays.append(_offsets(plan, f"d_{field.name}_offsets", field.name, field.masked, field.num_basis))
     for side in work.sides:
         if plan.geometry_words:
             arrays.append(_of_side(side, "d_geometry", "real", "geometry", plan.geometry_words, layout))
         if plan.needs_coords:
             size = side.num_coord_basis
-            arrays += [Array("d_coords", "real", ("coords",), size * work.dim)] if side.number == 0 else []
-            arrays.append(_of_side(side, "d_coord_offsets", "int", "coord_offsets", size, plan.node_layout))
+            joined = any(entry.coords for entry in plan.lists)
+            arrays += [Array("d_coords", "real", ("coords",), size * work.dim * (not joined))] if side.number == 0 else []
+            if not joined:
+                arrays.append(_of_side(side, "d_coord_offsets", "int", "coord_offsets", size, plan.node_layout))
         if work.facet:
             arrays.append(_of_side(side, "d_facets", "int", "facets", 1, Layout()))
     return arrays
@@ -105,8 +115,10 @@ def result_arrays(plan: Layouts) -> list[Array]:
     work, layout, arrays = plan.work, plan.layout, []
     for i, row in enumerate(work.rows):
         # The diagonal looks for the nodes that both cells of a facet have.
-        if work.sums and (plan.scatter == "atomic" or (work.target == "diagonal" and row.twin >= 0)):
+        if work.sums and not plan.lists and (plan.scatter == "atomic" or (work.target == "diagonal" and row.twin >= 0)):
             arrays.append(_offsets(plan, f"d_test{i}_offsets", f"test{i}", row.masked, row.num_basis, moves=not row.beside))
+    for entry in plan.lists:
+        arrays += entry.arrays(layout)
     vectors = [field.masked and field.num_comp > 1 for field in work.fields]
     if any(vectors) or any(row.masked and row.num_comp > 1 for row in work.rows):
         arrays.append(Array("d_prescribed", "uchar", ("prescribed",)))
@@ -120,7 +132,8 @@ def result_arrays(plan: Layouts) -> list[Array]:
     elif work.target == "functional":
         arrays.append(Array("d_out", "accum", ("out",), 1, Layout(), written=True))
     elif work.sums and plan.scatter == "atomic":
-        arrays.append(Array("d_out", "scalar", ("out",), work.num_rows, moves=2, written=True))
+        words = 0 if plan.lists else work.num_rows
+        arrays.append(Array("d_out", "scalar", ("out",), words, moves=2, written=True))
         if plan.sums_dots:
             arrays.append(Array("d_dots", "double", ("dots",), written=True))
         if plan.stores_inside:

@@ -10,6 +10,8 @@ import numpy.typing as npt
 from femgpu.errors import PlanError
 
 ORDERS = ("cell", "block")
+# Bytes of the types that entries may have.
+CTYPE_BYTES = {"float": 4, "double": 8, "int": 4, "int4": 16, "uint": 4, "ushort": 2, "uchar": 1}
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ class Array:
         role: what it holds: ("vector", "w") an L-vector, ("entries", "w") each cell's own coefficients, ("offsets", "w", masked),
             ("geometry",), ("coords",), ("coord_offsets",), ("facets",), ("other", "facets") and so on of second cells of facets,
             ("constants",), ("tables", "full", side), ("prescribed",),
+            ("list", "places", "test0", masked) and other parts of a `NodeList`,
             ("state",), ("cell_state",), ("work", 0), ("out",) an L-vector, ("dots",) `DOT_WORDS` shares
             of direction times result, or null, ("lines",) parts of 1D matrices, by value, ("fragments", products) numbers of 1D
             matrices as items of matrix instructions hold them, ("stores",) anything where results inside of cells are to be stored,
@@ -146,4 +149,6 @@ class Array:
         """The argument in the kernel's signature."""
         if self.role == ("lines",):
             return f"const parts {self.name}"
+        if self.role[:2] == ("list", "slices"):
+            return f"const int {self.name}"
         return f"__global {'' if self.written else 'const '}{self.ctype} *restrict {self.name}"

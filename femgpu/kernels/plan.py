@@ -9,7 +9,9 @@ from typing import ClassVar, Self
 
 from femgpu.errors import PlanError
 from femgpu.kernels.arguments import input_arrays, result_arrays, shared_arrays
-from femgpu.kernels.array import Array, Layout
+from femgpu.kernels.array import CTYPE_BYTES, Array, Layout
+from femgpu.kernels.node_lists import NodeList
+from femgpu.kernels.plan_words import in_words
 from femgpu.kernels.products import product_words
 from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.tiles import Tile
@@ -17,11 +19,9 @@ from femgpu.kernels.work import Work
 from femgpu.model import Ceiling, Limits
 
 PRECISIONS = ("double", "single", "mixed")
-GEOMETRIES = ("stored", "recomputed")
-SCATTERS = ("atomic", "evector")
+GEOMETRIES, SCATTERS = ("stored", "recomputed"), ("atomic", "evector")
 # C types of numbers in arithmetic, in vectors, and in sums over points; `double` and `int` stand for themselves.
 TYPES = {"double": ("double",) * 3, "single": ("float",) * 3, "mixed": ("float", "double", "double")}
-_BYTES = {"float": 4, "double": 8, "int": 4, "int4": 16, "uint": 4, "ushort": 2, "uchar": 1}
 # Tables up to this size stand in the program as __constant data (a program may hold 64 KB of it).
 CONSTANT_TABLE_BYTES = 32768
 # Slots that an action's direction times result is summed into, and numbers of their buffer: the last two's quotient scales both.
@@ -121,6 +121,11 @@ class Plan(ABC):
     def sums_dots(self) -> bool:
         """Whether the kernel sums direction times result, too, where it is given a buffer for that (role ("dots",))."""
         return False
+
+    @property
+    def lists(self) -> tuple[NodeList, ...]:
+        """Lists of the nodes of a work-group's cells, for the rows of each field; empty: each cell goes to the vectors itself."""
+        return ()
 
     @property
     def passes_lines(self) -> bool:
@@ -255,7 +260,13 @@ class Plan(ABC):
     @cached_property
     def bytes(self) -> int:
         """Bytes that one cell moves when each of its words is read or written once; no reuse between cells counted."""
-        return sum(array.words * array.moves * self.itemsize(array.ctype) for step in self.steps() for array in step.arrays)
+        own = sum(array.words * array.moves * self.itemsize(array.ctype) for step in self.steps() for array in step.arrays)
+        return own + self.shared_bytes
+
+    @property
+    def shared_bytes(self) -> int:
+        """A cell's share of what a work-group reads or writes once for all its cells."""
+        return 0
 
     @property
     def local_bytes(self) -> int:
@@ -264,7 +275,7 @@ class Plan(ABC):
 
     def itemsize(self, ctype: str) -> int:
         """Bytes of a C type."""
-        return _BYTES[self.ctype(ctype)]
+        return CTYPE_BYTES[self.ctype(ctype)]
 
     def ctype(self, name: str) -> str:
         """What `real`, `scalar` and `accum` stand for; other types stand for themselves."""
@@ -286,14 +297,4 @@ class Plan(ABC):
 
     def __str__(self) -> str:
         """One line for `-femgpu_view`."""
-        work = self.work
-        rows = " + ".join(f"{row.num_basis} basis x {row.num_comp} comp" for row in work.rows)
-        where = "" if not work.facet else " on facets" if len(work.sides) == 1 else " on facets between two cells"
-        parts = [f"{work.target}{where}: {self.schedule} ({self.shape})", rows, f"{work.num_qpts} points"]
-        rounded = " in single precision" if work.rounded else ""
-        parts += [f"{work.num_state} stored numbers per point{rounded}"] if work.num_state else []
-        parts += [f"{work.num_cell_state} stored numbers per cell{rounded}"] if work.num_cell_state else []
-        kind = "per cell" if work.affine else "per point"
-        parts += [self.precision, f"geometry {self.geometry} {kind}" if work.maps else "no geometry"]
-        parts += [f"scatter {self.scatter}"] if work.sums else ["into the sparse matrix"] if work.place else []
-        return ", ".join(part for part in parts if part)
+        return in_words(self.work, f"{self.schedule} ({self.shape})", self.precision, self.geometry, self.scatter)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from femgpu.errors import PlanError
+from femgpu.kernels.node_lists import MOST_SLOTS, SLICE, SLICE_ROW, NodeList
 from femgpu.kernels.plan import DOT_SLOTS, Plan
 from femgpu.kernels.source import source, type_macros
 from femgpu.kernels.step import Step
@@ -87,6 +88,11 @@ def _kernel(plan: Plan, step: Step, outputs: tuple[str, ...]) -> str:
         apply_blocks=partial(_apply_blocks, work),
         coefficient=partial(_coefficient, work),
         direction=partial(_direction, plan),
+        listed=_listed,
+        at_node=_at_node,
+        most_slots=MOST_SLOTS,
+        slice=SLICE,
+        slice_row=SLICE_ROW,
     )
     return "\n".join([f"#define GROUP_SIZE {step.items}", *macros, text])
 
@@ -161,6 +167,21 @@ def _direction(plan: Plan, number: int, row: RowsWork) -> str:
     name = f"test{number}"
     field = FieldWork(name, "w", "w", row.offset, row.table, row.num_basis, comps, masked=row.masked)
     return _coefficient(work, field, "cell", f"(b * {comps} + c)")
+
+
+def _listed(entry: NodeList, array: str, c: str) -> str:
+    """The expression for component c at node b of the cell in an array over the slots of a list."""
+    return f"{array}[{c} * {entry.num_slots} + SLOT(r_places{entry.number}[b])]"
+
+
+def _at_node(field: FieldWork, entry: NodeList) -> str:
+    """The expression for component c of a field at the node of a list with a marked offset, zero where it is prescribed."""
+    if not entry.masked:
+        return f"(real)d_{field.vector}[offset + c]"
+    value = f"(real)d_{field.vector}[NODE(offset) + c]"
+    if not field.masked:
+        return value
+    return f"{'offset < 0' if field.num_comp == 1 else 'IS_PRESCRIBED(offset, c)'} ? R(0) : {value}"
 
 
 def _apply_blocks(work: Work, block: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from femgpu.kernels.node_lists import LISTING_ITEMS, MOST_RESULTS, MOST_SLOTS, SLICE, SLICE_ROW, NodeList
 from femgpu.kernels.plan import DOT_SLOTS
 from femgpu.kernels.source import source, type_macros
 
@@ -98,6 +99,19 @@ def nesting_kernels() -> str:
 def list_kernels() -> str:
     """The program that makes arrays over cells (`cl/lists.cl`)."""
     return source("lists.cl")
+
+
+def node_list_kernels(entry: NodeList, block: int) -> str:
+    """The program that makes lists of the nodes of work-groups (`cl/node_lists.cl`).
+
+    Args:
+        entry: the lists.
+        block: cells whose places are interleaved.
+    """
+    given = {"CELLS": entry.cells, "NUM_BASIS": entry.num_basis, "NUM_KEYS": entry.num_keys, "BLOCK": block}
+    given |= {"MOST_RESULTS": MOST_RESULTS, "MOST_SLOTS": MOST_SLOTS, "SLICE": SLICE, "SLICE_ROW": SLICE_ROW}
+    macros = [f"#define {key} {value}" for key, value in (given | {"GROUP_SIZE": LISTING_ITEMS}).items()]
+    return "\n".join([*macros, source("node_lists.cl")])
 
 
 def interpolation_kernels(

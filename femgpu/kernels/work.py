@@ -76,6 +76,7 @@ class FieldWork:
         value, gradient, hessian: whether values, gradients, second derivatives are needed.
         masked: whether entries may be prescribed, which are read as zero.
         side: 1 for the second cell of a facet, else 0.
+        nodes: number of its nodes' offsets: fields and rows with the same one have the same offsets, but for marks; -1: unknown.
     """
 
     name: str
@@ -90,6 +91,7 @@ class FieldWork:
     hessian: bool = False
     masked: bool = False
     side: int = 0
+    nodes: int = -1
 
     @property
     def size(self) -> int:
@@ -104,17 +106,15 @@ class RowsWork:
     Attributes:
         offset: first component among those of the test space.
         table: number of its tabulation.
-        num_basis: basis functions per cell.
-        num_comp: components.
+        num_basis, num_comp: basis functions per cell, and components.
         first_row: its first row among those of a cell.
-        value: whether an output multiplies its values.
-        gradient: whether an output multiplies its gradients.
-        hessian: whether an output multiplies its second derivatives.
+        value, gradient, hessian: whether an output multiplies its values, gradients, second derivatives.
         masked: whether rows may be prescribed, which are not written.
         beside: name of a field with the same offsets, which the kernel reads anyway; empty: there is none.
         num_parts: points of the mesh that carry its nodes in a cell.
         side: 1 for the second cell of a facet, else 0.
         twin: number of the rows of the same field in the other cell, where the cells share some of its nodes; -1: none.
+        nodes: number of its nodes' offsets, as of fields.
     """
 
     offset: int
@@ -130,6 +130,7 @@ class RowsWork:
     num_parts: int = 1
     side: int = 0
     twin: int = -1
+    nodes: int = -1
 
     @property
     def size(self) -> int:

@@ -76,7 +76,8 @@ class Application:
         for start, size in self.chunks:
             for step in steps:
                 given = [
-                    known[array.role] if array.role in known else arrays(term, plan, array, fields, tables) for array in step.arrays
+                    known[array.role] if array.role in known else arrays(term, plan, array, fields, tables, (start, size))
+                    for array in step.arrays
                 ]
                 kernels.append(self._kernel(runtime, source, step, given, start, size))
         for kernel in kernels:

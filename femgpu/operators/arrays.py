@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from femgpu.element import LagrangeElement
 from femgpu.errors import PlanError
-from femgpu.kernels import TYPES, Array, Layout, Plan, pack_fragments, parity_lines
+from femgpu.kernels import TYPES, Array, Layout, NodeList, Plan, pack_fragments, parity_lines
 from femgpu.operators.columns import node_parts
-from femgpu.operators.lists import pack
+from femgpu.operators.lists import node_lists, pack
 from femgpu.operators.term import Term
 from femgpu.runtime import Runtime
 from femgpu.spaces import Field
@@ -36,6 +36,11 @@ def real_type(precision: str) -> Any:
 def scalar_type(precision: str) -> Any:
     """Numpy's type of numbers in vectors."""
     return _NUMPY[TYPES[precision][1]]
+
+
+def list_of(plan: Plan, array: Array) -> NodeList:
+    """The list of nodes that an argument with the role "list" is a part of."""
+    return next(entry for entry in plan.lists if f"test{entry.number}" == array.role[2])
 
 
 def is_packed(array: Array, masked: bool) -> bool:
@@ -70,7 +75,15 @@ class CellArrays:
             self._kept["mask"] = self.runtime.upload(self.prescribed)
         return self._kept["mask"]
 
-    def __call__(self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], tables: Sequence[np.ndarray]) -> Any:
+    def __call__(
+        self,
+        term: Term,
+        plan: Plan,
+        array: Array,
+        fields: dict[str, Field],
+        tables: Sequence[np.ndarray],
+        cells: tuple[int, int] | None = None,
+    ) -> Any:
         """The buffer of an argument.
 
         Args:
@@ -79,6 +92,7 @@ class CellArrays:
             array: the argument.
             fields: fields of the roles ("offsets", name, masked) by name.
             tables: what the role ("tables", "full", side) holds, for each side.
+            cells: the first cell of a launch, and how many; None: all of the term.
         """
         if array.role[0] == "prescribed":
             return self.mask
@@ -87,6 +101,8 @@ class CellArrays:
             return np.void(parts.astype(real_type(plan.precision)).tobytes())
         if array.role[0] in _BOUND or (array.role == ("cells",) and term.numbers is None):
             return None
+        if array.role[0] == "list":
+            return self._list(term, plan, array, fields, (0, term.num_cells) if cells is None else cells)
         key, make = self._entry(term, plan, array, fields, tables)
         if key not in self._kept:
             moves = array.role[0] in _MOVING or array.role == ("other", "geometry")
@@ -125,7 +141,31 @@ class CellArrays:
                 key, _ = self._entry(term, plan, array, fields, ())
                 if key not in self._kept:
                     found[key] = array.layout.size(term.num_cells, array.words) * plan.itemsize(array.ctype)
+            elif array.role[0] == "list":
+                key, words = self._list_key(term, plan, array, fields, (0, term.num_cells)), float(array.words)
+                if array.role[1] in ("nodes", "counts", "vertices"):
+                    words = list_of(plan, array).nodes_per_cell(plan.work)
+                if key not in self._kept:
+                    found[key] = int(words * term.num_cells) * plan.itemsize(array.ctype)
         return found
+
+    def _list(self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], cells: tuple[int, int]) -> Any:
+        """A part of the lists of nodes for a launch over some cells; all parts are made together, and always the same."""
+        key = self._list_key(term, plan, array, fields, cells)
+        if key not in self._kept and self._source is not None and key in self._source._kept:
+            self._kept[key] = self._source._kept[key]
+        if key not in self._kept:
+            _, _, name, masked = array.role
+            entry, offsets, mask = list_of(plan, array), term.offsets(fields[name]), self.mask if masked else None
+            vertices = term.subset(term.block.coord_dofs) if entry.coords else None
+            made = node_lists(self.runtime, entry, plan.layout.block, offsets, cells, mask, vertices, term.dim)
+            self._kept |= {(part, *key[1:]): found for part, found in made.items()}
+        return self._kept[key]
+
+    def _list_key(self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], cells: tuple[int, int]) -> tuple:
+        _, part, name, masked = array.role
+        entry, whose = list_of(plan, array), id(term.block) if term.cells is None else id(term)
+        return (part, whose, id(fields[name]), masked, entry.cells, entry.coords, plan.layout, cells)
 
     def _entry(
         self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], tables: Sequence[np.ndarray]

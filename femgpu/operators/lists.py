@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.kernels import Layout, list_kernels
+from femgpu.kernels import Layout, NodeList, list_kernels, node_list_kernels
+from femgpu.kernels.node_lists import LISTING_ITEMS, SLICE
 from femgpu.runtime import Kernel, Runtime
 
 _GROUP_SIZE = 64
@@ -94,6 +95,54 @@ def pack(
     run(runtime, "pack_words", size, np.uint64(size), *numbers, given, place, np.int32(num_comp), mask, packed)
     runtime.finish()
     return packed
+
+
+def node_lists(
+    runtime: Runtime,
+    entry: NodeList,
+    block: int,
+    offsets: npt.NDArray[np.int32],
+    cells: tuple[int, int],
+    mask: Any = None,
+    vertices: npt.NDArray[np.int32] | None = None,
+    dim: int = 0,
+) -> dict[str, Any]:
+    """Device buffers of the lists of all work-groups.
+
+    Args:
+        runtime: the device.
+        entry: the lists.
+        block: cells whose places are interleaved.
+        offsets: (num_cells, num_basis) of component 0 in an L-vector.
+        cells: the first cell, and how many.
+        mask: device buffer (num_local,) uint8 of the entries that are marked; None: none is.
+        vertices: (num_cells, num_basis) the vertex that each node is; None: not wanted.
+        dim: numbers of a vertex.
+
+    Returns:
+        Those of `NodeList.arrays`, by part: "places", uint16, cell by cell; "slices", the number of each list, as int32; "bases"
+        (num_groups, slices) uint16; by slot "nodes" int32, "counts" uint8, and "vertices" int32 where these are wanted.
+    """
+    first, count = cells
+    groups, source = -(-count // entry.cells), node_list_kernels(entry, block)
+    numbers = list(map(np.int32, cells))
+    given = [runtime.upload_once(offsets), None if vertices is None else runtime.upload_once(vertices)]
+
+    def make(name: str, *arguments: Any) -> None:
+        Kernel(runtime, source, name, [*numbers, *given, *arguments], groups * LISTING_ITEMS, LISTING_ITEMS)()
+
+    counts = runtime.empty(4 * groups)
+    make("count_slices", counts)
+    slices = runtime.read(counts, np.empty(groups, np.int32)).max(initial=0)
+    num_slices = int(slices) * groups
+    sizes = {"places": 2 * -(-count // block) * block * entry.num_basis, "bases": 2 * num_slices}
+    sizes |= {"nodes": 4 * SLICE * num_slices, "counts": SLICE * num_slices}
+    sizes |= {} if vertices is None else {"vertices": 4 * SLICE * num_slices}
+    found = {part: runtime.empty(num_bytes) for part, num_bytes in sizes.items()} | {"slices": slices}
+    order = ("slices", "places", "bases", "nodes", "counts", "vertices")
+    make("list_nodes", np.int32(dim), np.int32(entry.num_comp), mask, *map(found.get, order))
+    runtime.finish()
+    return found
 
 
 def run(runtime: Runtime, name: str, items: int, *arguments: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from femgpu.errors import collective, meet
 from femgpu.forms import Pointwise
-from femgpu.kernels import Plan, entry_kernels, list_kernels, render
+from femgpu.kernels import Plan, entry_kernels, list_kernels, node_list_kernels, render
 from femgpu.operators.application import label, term_tables
 from femgpu.operators.arrays import is_packed
 from femgpu.operators.pattern import first_terms
@@ -127,6 +127,8 @@ class Planner:
             arrays = [array for *_, choice in found for step in choice.plan.steps() for array in step.arrays]
             if programs or any(is_packed(array, self._masked) for array in arrays):
                 programs.append((list_kernels(), "pack_words"))
+            plans = dict.fromkeys(choice.plan for *_, choice in found)
+            programs += [(node_list_kernels(entry, plan.layout.block), "list_nodes") for plan in plans for entry in plan.lists]
             programs += [
                 (self.program(term, choice.plan, pointwise), label(term, choice.plan, choice.plan.steps()[0]))
                 for term, pointwise, choice in found

@@ -266,7 +266,8 @@ class _Trials:
         limits, work = tools.runtime.device.limits, make_work(self._term, target, self._pointwise, tools.masked)
         if plain.refuses(work, limits):
             return None
-        plan = next(iter(plain.plans(work, limits, make_wish(self._term, work, tools.settings, limits))))
+        wish = make_wish(self._term, work, tools.settings, limits, (("sums", 0),))
+        plan = next(iter(plain.plans(work, limits, wish)))
         return Candidate(None, Choice(plan))
 
     def _states(self, candidate: Candidate) -> dict[tuple, Any]:

@@ -9,6 +9,7 @@ from femgpu.forms import Pointwise
 from femgpu.kernels import SECOND, FieldWork, RowsWork, Table, Work
 from femgpu.operators.columns import node_parts
 from femgpu.operators.term import FieldData, Term
+from femgpu.spaces import Field
 
 
 def make_work(
@@ -41,6 +42,7 @@ def make_work(
     second = {(data.field.side, term.element(data.field)) for data in fields if data.hessian}
     if outputs & SECOND:
         second |= {(field.side, term.element(field)) for field in rows}
+    nodes = {field: i for i, field in enumerate(dict.fromkeys([*rows, *(data.field for data in fields)]))}
     coords = [(i, side.coord_element) for i, side in enumerate(term.sides)]
     if second and not term.affine:
         second |= set(coords)
@@ -50,8 +52,8 @@ def make_work(
         cell=term.block.cell,
         dim=term.dim,
         num_qpts=term.quadrature.num_qpts,
-        fields=tuple(_field(term, data, number, masked) for data in fields),
-        rows=_rows(term, fields, number, pointwise, masked, bool(place)) if rows else (),
+        fields=tuple(_field(term, data, number, nodes, masked) for data in fields),
+        rows=_rows(term, fields, number, nodes, pointwise, masked, bool(place)) if rows else (),
         tables=tuple(Table(entry[1].num_basis, entry in second, entry[0]) for entry in elements),
         coord_table=number[coords[0]],
         other_coord_table=number[coords[1]] if len(coords) > 1 else -1,
@@ -79,7 +81,7 @@ def _count(pointwise: Pointwise, array: str) -> int:
     return len({entry for entry in pointwise.reads | pointwise.writes if entry[0] == array})
 
 
-def _field(term: Term, data: FieldData, number: dict[Any, int], masked: bool) -> FieldWork:
+def _field(term: Term, data: FieldData, number: dict[Any, int], nodes: dict[Field, int], masked: bool) -> FieldWork:
     element = term.element(data.field)
     return FieldWork(
         data.name,
@@ -94,11 +96,18 @@ def _field(term: Term, data: FieldData, number: dict[Any, int], masked: bool) ->
         data.hessian,
         masked and data.vector == "w",
         data.field.side,
+        nodes[data.field],
     )
 
 
 def _rows(
-    term: Term, fields: list[FieldData], number: dict[Any, int], pointwise: Pointwise, masked: bool, sparse: bool
+    term: Term,
+    fields: list[FieldData],
+    number: dict[Any, int],
+    nodes: dict[Field, int],
+    pointwise: Pointwise,
+    masked: bool,
+    sparse: bool,
 ) -> tuple[RowsWork, ...]:
     """The fields of the test function, and what multiplies each."""
     rows: list[RowsWork] = []
@@ -125,6 +134,7 @@ def _rows(
                 int(node_parts(element).max()) + 1 if sparse else 1,
                 field.side,
                 (i + count) % len(term.rows) if term.other is not None and field.continuous else -1,
+                nodes[field],
             )
         )
     return tuple(rows)

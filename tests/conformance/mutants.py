@@ -67,6 +67,16 @@ def plans(sample, rng):
     check_sample(Guarded(for_comm("", PETSc.COMM_SELF.tompi4py())), sample, rng)
 
 
+def sums(sample, rng):
+    """A plan with sums of work-groups of test_conformance."""
+    from conformance.guarded import Guarded
+    from conformance.test_conformance import check_sums
+
+    from femgpu.runtime import for_comm
+
+    check_sums(Guarded(for_comm("", PETSc.COMM_SELF.tompi4py())), sample, rng)
+
+
 def operators(sample, rng):
     """A sample of test_operators."""
     from conformance.test_operators import check_operator
@@ -101,6 +111,10 @@ def cells(sample, rng):
 
 def of_plans(plant, **sample):
     return Mutant(plant, plans, PLAIN | sample)
+
+
+def of_sums(plant, **sample):
+    return Mutant(plant, sums, PLAIN | dict(scatter="atomic", kind="action", geometry="recomputed") | sample)
 
 
 def of_operators(plant, **sample):
@@ -249,6 +263,22 @@ MUTANTS = {
     "marks by component 0 alone": of_plans(marks_of_first_component, kind="action", num_comp=2, masked=True),
     "first ignored": of_plans(text("first + (int)get_global_id(0)", "(int)get_global_id(0)")),
     "first ignored by transposed": of_plans(text("const int begin = first + past", "const int begin = past")),
+    "a group's sums lack a result": of_sums(text("for (int k = 0; k < results; ++k)", "for (int k = 0; k < results - 1; ++k)")),
+    "a group's sums are written where prescribed": of_sums(text("if (offset < 0) continue;", ""), masked=True),
+    "a group's components are prescribed alike": of_sums(
+        text("if (IS_PRESCRIBED(offset, c)) continue;", "if (offset < 0) continue;"), masked=True, num_comp=2
+    ),
+    "a group's direction where prescribed": of_sums(text("offset < 0 ? R(0) : (real)d_w", "(real)d_w"), masked=True),
+    "a group's vertices are those of slots": of_sums(text("s_x[d * ", "s_x[0 * "), element=("triangle", 1)),
+    "a node's results without bound": of_sums(text("past %= MOST_RESULTS;", "")),
+    "lists of the first cells for all": of_sums(text("(first + (int)get_group_id(0) * CELLS)", "((int)get_group_id(0) * CELLS)")),
+    "slots of the slice before": of_sums(text("rows += NUM_RESULTS", "rows += i == 0 ? 0 : NUM_RESULTS"), element=("triangle", 2)),
+    "a group's last cell": of_sums(
+        text(
+            "const bool inside = group * GROUP_SIZE + item < count",
+            "const bool inside = group * GROUP_SIZE + item < count - (count > 1)",
+        )
+    ),
     "a cell too many": of_plans(text("if (cell >= first + count) return;", "if (cell > first + count) return;")),
     "a cell too few": of_plans(text("if (cell >= first + count) return;", "if (cell >= first + count - 1) return;")),
     "blocks begin a cell late": of_plans(text("((cell) / 32)", "(((cell) - 1) / 32)"), limits="blocks"),

@@ -74,6 +74,7 @@ MATRIX = {"targets": ("matrix",), "quadrature": 4}
 SUMFACT = {"targets": ("residual", "action"), "quadrature": 4}
 TILED = {"targets": ("residual", "action"), "quadrature": 4, "scatter": "atomic"}
 REBUILT = {"geometry": "recomputed", "precision": "mixed"}
+REBUILT_SUMS = {"geometry": "recomputed", **ADDS}
 PENCILS = {**SUMFACT, "schedule": "sumfact:pencils=2"}
 PLANES = {**SUMFACT, "schedule": "sumfact:planes=2"}
 SLICES = {**SUMFACT, "schedule": "sumfact:slices=2"}
@@ -88,6 +89,10 @@ CASES = {
     "cell, CPU, atomic": make("inputs", "prism", 3, gpu=False, scatter="atomic", **STORE),
     "cell, masked": make("nonlinear", "triangle", 5, masked=True, scatter="gather"),
     "cell, masked, atomic": make("inputs", "quadrilateral", 4, degree=2, num_comp=2, masked=True, scatter="atomic", **STORE),
+    # Two groups, the second one not full; coordinates at the same nodes.
+    "cell, sums": make("nonlinear", "triangle", 5, degree=2, masked=True, schedule="cell:sums=3", **ADDS),
+    "cell, sums, rebuilt": make("inputs", "tetrahedron", 5, num_comp=2, masked=True, schedule="cell:sums=4", **REBUILT_SUMS),
+    "cell, sums, fields": make("fields", "triangle", 3, schedule="cell:sums=2", precision="single", gpu=False, **ADDS),
     "state": make("nonlinear", "triangle", 5, degree=2, targets=("action",), **STORE),
     "state, geometry only": make("stiffness", "hexahedron", 3, targets=("action",), **STORE),
     "state, transposed": make("nonlinear", "quadrilateral", 5, num_comp=2, precision="mixed", **TRANSPOSED, **STORE),
@@ -268,6 +273,9 @@ FAULTS = {
     "no barrier before the rows": Fault("transposed", f"{BARRIER}\n\n    // integration", "// integration", RACE),
     "no barrier before the tiles": Fault("matrix", f"{BARRIER}\n\n    // integration", "// integration", RACE),
     "no barrier after the tiles": Fault("matrix", f"{BARRIER}\n  }}\n\n  // scatter", "}\n", RACE),
+    "no barrier before the cells": Fault("cell, sums", f"{BARRIER}\n  real r_u_e", "real r_u_e", RACE),
+    "no barrier before the results": Fault("cell, sums", f"{BARRIER}\n\n  if (inside)", "if (inside)", RACE),
+    "no barrier before the sums": Fault("cell, sums", f"{BARRIER}\n\n  // scatter", "// scatter", RACE),
     "no barrier with one point": Fault("transposed, one point", BARRIER, "", RACE),
     "one buffer for all batches": Fault("transposed, one point", "(batch % 2 * CHUNKS + chunk)", "chunk", RACE),
     "no guard": Fault("cell", GUARD, "", OUT_OF_BOUNDS),

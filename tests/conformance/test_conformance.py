@@ -17,7 +17,8 @@ from conftest import CHILD_ENVIRONMENT
 from petsc4py import PETSc
 
 from femgpu.element import tensor_factors
-from femgpu.kernels import SCHEDULES, Wish
+from femgpu.kernels import SCHEDULES, Wish, schedule_named
+from femgpu.kernels.schedules import CellSumsPlan
 from femgpu.operators import make_terms
 from femgpu.operators.work import make_work
 from femgpu.runtime import for_comm
@@ -48,6 +49,14 @@ NUM_HIGHEST = 2
 SMALL = [("interval", 1), ("interval", 2), ("triangle", 1), ("triangle", 2), ("quadrilateral", 1), ("tetrahedron", 1)]
 UNROLLED_AXES = AXES | dict(element=SMALL, num_comp=(1, 2), points=("few",), limits=("unrolled",))
 NUM_UNROLLED = 16
+SUMS_AXES = AXES | dict(
+    kind=("residual", "action", "diagonal", "pulled", "stored", "stored pulled"),
+    form=("all", "mass", "stiffness", "gradients", "fields", "second"),
+    precision=("double", "single"),
+    scatter=("atomic",),
+    source=("lvector",),
+)
+NUM_SUMS = 16
 # Of these many plans are tried, for they are built soon.
 SMALL_AXES = AXES | dict(element=[*SMALL, ("quadrilateral", 2)], num_comp=(1, 2), points=("few",))
 NUM_SMALL, DRAWN = 6, 4
@@ -90,6 +99,12 @@ def test_many_plans_are_right(seed, rng, runtime, number):
     """Of one work, whatever their parameters."""
     sample = draw(np.random.default_rng([seed, 7]), NUM_SMALL, **SMALL_AXES)[number]
     check_sample(runtime, sample, rng, drawn=DRAWN)
+
+
+@pytest.mark.parametrize("number", range(NUM_SUMS))
+def test_sums_of_groups_are_right(seed, rng, runtime, number):
+    """Of schedule cell, which offers them on GPUs only; nodes that many cells of a group have stand in its list several times."""
+    check_sums(runtime, draw(np.random.default_rng([seed, 8]), NUM_SUMS, **SUMS_AXES)[number], rng)
 
 
 @pytest.mark.parametrize("element", [("tetrahedron", 3), ("hexahedron", 3)])
@@ -158,6 +173,20 @@ def check_sample(runtime, sample, rng, among=SCHEDULES, drawn=1):
         for task in make_tasks(runtime, schedules, sample, term, problem, rng) if schedules else ():
             served = [check_schedule(runtime, schedule, task, sample, rng, drawn) for schedule in schedules]
             assert any(served) or lines
+
+
+def check_sums(runtime, sample, rng):
+    """A plan of schedule cell that adds up a work-group's results, of any size."""
+    problem, cell, limits = make_problem(sample, rng), schedule_named("cell"), limits_of(runtime, sample.limits)
+    terms = [term for term in make_terms(problem.form, make_settings(sample)) if term.facets is None and is_asked(sample, term)]
+    term = terms[rng.integers(len(terms))]
+    for task in make_tasks(runtime, [cell], sample, term, problem, rng):
+        work = make_work(term, task.target, task.pointwise, task.prescribed is not None, rounded=task.rounded)
+        if work.sums and not cell.refuses(work, limits):
+            plan, *others = cell.plans(work, limits, make_wish(sample, [("sums", int(rng.integers(1, 150)))]))
+            assert isinstance(plan, CellSumsPlan) and not others
+            check_plan(runtime, task, plan, rng)
+            tried(plan, sample, f"{task.target} {sample.kind}")
 
 
 def is_asked(sample, term):

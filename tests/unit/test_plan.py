@@ -13,9 +13,11 @@ from plan_works import cell, diffusion, field, matrix, residual, sumfact, tensor
 
 from femgpu.errors import PlanError
 from femgpu.kernels import SECOND, RowsWork, Table, Wish, schedule_named
+from femgpu.kernels.node_lists import MOST_SLOTS
 from femgpu.kernels.schedules import (
     CellLanesPlan,
     CellPlan,
+    CellSumsPlan,
     SumfactGroupPlan,
     SumfactPencilPlan,
     SumfactPlan,
@@ -397,6 +399,48 @@ def test_cells_stand_side_by_side_on_cpus():
     assert [type(other) for other in others] == [CellPlan] * 5
     with pytest.raises(PlanError, match="cell:lanes=3: expected one of 1, 2, 4, 8"):
         first(residual(), parameters=(("lanes", 3),))
+
+
+def test_groups_add_up_where_that_was_faster():
+    """Scalar functions of few basis functions on simplices where adding to memory is fast, and wherever they are asked for."""
+    schedule, gpu = schedule_named("cell"), Limits(native_atomics=True, unroll=2048, block=32, group=128, local_bytes=200 << 10)
+
+    def plans(work, limits=gpu, scatter="atomic", precision="double", **parameters):
+        return list(schedule.plans(work, limits, Wish(precision, scatter=scatter, parameters=tuple(parameters.items()))))
+
+    def linear(**changes):
+        work = diffusion(1, 1, **changes)
+        return replace(work, rows=(replace(work.rows[0], nodes=0),), fields=(replace(work.fields[0], nodes=0),))
+
+    first = plans(linear())[0]
+    assert isinstance(first, CellSumsPlan) and first.group_size == 128 and first.lists[0].fields == ("w",)
+    # 512 entries: sums in (512 + 31 * 16) / 32 rows, more than values at as many nodes; a node and a count of each.
+    assert first.local_bytes == 8 * 33 * 31 + 5 * 512 + 2 * 16
+    (asked,) = plans(linear(), Limits(), sums=100)
+    assert asked.steps()[0].group_cells == asked.group_size == 100
+    # As many as fit, and none where there is no room.
+    assert plans(linear(), Limits(local_bytes=8192), sums=128)[0].group_size == 64
+    assert not isinstance(plans(linear(), Limits(local_bytes=128), sums=128)[0], CellSumsPlan)
+    assert plans(diffusion(4, 24), sums=256)[0].lists[0].num_slots <= MOST_SLOTS
+    # Fewer bytes than each cell by itself, of which as much passes for each cell.
+    plain = plans(linear(), group_size=128)[0]
+    assert type(plain) is CellPlan and first.bytes < plain.bytes
+    others = [
+        plans(linear(), Limits())[0],
+        plans(linear(), sums=0)[0],
+        plans(linear(), scatter="evector", sums=128)[0],
+        plans(linear(), precision="mixed", sums=128)[0],
+        plans(linear(facet=True), sums=128)[0],
+        plans(linear(affine=False))[0],
+        plans(diffusion(1, 1, 3))[0],
+        plans(diffusion(3, 14))[0],
+    ]
+    assert [type(other) for other in others] == [CellPlan] * 8
+    # A measurement may take what is no default.
+    assert any(isinstance(plan, CellSumsPlan) for plan in plans(diffusion(3, 14)))
+    for wrong in (-1, 1025):
+        with pytest.raises(PlanError, match=f"cell:sums={wrong}: the device allows work-groups of 1 to 1024 cells"):
+            plans(linear(), sums=wrong)
 
 
 def test_functions_of_a_cell_become_those_of_vectors():

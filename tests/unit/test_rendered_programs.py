@@ -17,6 +17,7 @@ from femgpu import runtime
 from femgpu.kernels import RowsWork, Table, render, vector_kernels
 from femgpu.kernels.schedules import (
     CellLanesPlan,
+    CellSumsPlan,
     GemmPlan,
     SumfactGroupPlan,
     SumfactPencilPlan,
@@ -61,6 +62,25 @@ CASES = {
             num_batches=4,
             num_aux=1,
             fields=(field("w", "w", 4, 2, masked=True), field("a0", "a", 4, gradient=False)),
+        ),
+        _VECTOR,
+    ),
+    "cell_sums_action_p1_vector_gpu_double": (
+        cell(
+            3,
+            2,
+            target="action",
+            plan=CellSumsPlan,
+            group_size=64,
+            unroll=3072,
+            block=32,
+            scatter="atomic",
+            atomics="ptx",
+            geometry="recomputed",
+            num_aux=1,
+            tables=(Table(3), Table(1)),
+            fields=(replace(field("w", "w", 3, 2, masked=True), nodes=0), field("a0", "a", 1, table=1, gradient=False)),
+            rows=(RowsWork(0, 0, 3, 2, masked=True, nodes=0),),
         ),
         _VECTOR,
     ),

@@ -44,8 +44,8 @@ def test_what_a_solve_needs_is_built_and_nothing_else(threaded_process, monkeypa
     builds = Builds(monkeypatch)
     problem = p_laplace(**options, femgpu_qdata="recompute")
     problem.build()
-    # A matrix has a program of its own besides, and one makes arrays over cells.
-    assert {name.partition("-")[0] for name in builds.names} - {"vectors", "merge_lists", "pack_words"} == targets
+    # A matrix has a program of its own besides, and others make arrays over cells.
+    assert {name.partition("-")[0] for name in builds.names} - {"vectors", "merge_lists", "pack_words", "list_nodes"} == targets
     count = len(set(builds.names) | ({"merge_lists"} if "matrix" in targets else set()))
     problem.solve()
     assert len(builds.names) == count
@@ -98,7 +98,9 @@ def test_start_builds_what_solvers_of_the_options_launch(threaded_process, monke
         problem = p_laplace(2, prefix="early_", femgpu_qdata="recompute")
         problem.build()
         of_form = [name for name in builds.names if name not in own]
-        assert all("triangle" in name or name == "prolong" for name in of_form) and len(builds.names) == len(own) + len(of_form)
+        assert all("triangle" in name or name in ("prolong", "list_nodes") for name in of_form) and len(builds.names) == len(
+            own
+        ) + len(of_form)
     finally:
         for name in options:
             database.delValue(name)

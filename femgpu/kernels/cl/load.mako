@@ -1,9 +1,14 @@
 ## The coefficients of a cell's fields, r_<field>_e, and its coordinates, r_x_e, from memory.
+<% lists = {name: entry for entry in plan.lists for name in entry.fields} %>\
 % for field in work.fields:
 <% entry = f"r_{field.name}_e[{plan.place(field.num_basis, field.num_comp, 'b', 'c')}]" %>\
 % if work.source == "evector":
   ${plan.each("b", field.num_basis)}
     for (int c = 0; c < ${field.num_comp}; ++c) ${entry} = (real)d_${field.name}[AT_d_${field.name}(cell, b * ${field.num_comp} + c)];
+% elif field.name in lists:
+  UNROLL
+  ${plan.each("b", field.num_basis)}
+    for (int c = 0; c < ${field.num_comp}; ++c) ${entry} = ${listed(lists[field.name], f"s_{field.name}", "c")};
 % else:
   UNROLL
   ${plan.each("b", field.num_basis)} {
@@ -20,7 +25,12 @@
 % endif
 % endfor
 % if plan.needs_coords:
-% for side in work.sides:
+% for joined in (entry for entry in plan.lists if entry.coords):
+  UNROLL
+  ${plan.each("b", "NUM_COORD_BASIS")}
+    for (int d = 0; d < DIM; ++d) r_x_e[${plan.place_of_node("b", "d")}] = ${listed(joined, "s_x", "d")};
+% endfor
+% for side in () if any(entry.coords for entry in plan.lists) else work.sides:
 <% offsets = side.name("d_coord_offsets") %>\
   UNROLL
   ${plan.each("b", side.name("NUM_COORD_BASIS"))}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from femgpu.errors import PlanError
-from femgpu.kernels.schedules.cell import Cell, CellLanesPlan, CellPlan
+from femgpu.kernels.schedules.cell import Cell
+from femgpu.kernels.schedules.cell_plan import CellLanesPlan, CellPlan
+from femgpu.kernels.schedules.cell_sums import CellSumsPlan
 from femgpu.kernels.schedules.gemm import Gemm
 from femgpu.kernels.schedules.gemm_plan import GemmPlan
 from femgpu.kernels.schedules.matrix import Matrix, MatrixPlan
@@ -41,6 +43,7 @@ __all__ = [
     "CellPlan",
     "Gemm",
     "GemmPlan",
+    "CellSumsPlan",
     "Matrix",
     "MatrixPlan",
     "Schedule",

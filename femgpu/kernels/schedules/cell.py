@@ -1,167 +1,23 @@
-"""Schedule cell (paper 001): one cell per work-item, or a few side by side in vectors, everything private."""
+"""Schedule cell (paper 001): one cell per work-item, or a few side by side in vectors; sums in local memory, or none."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 from femgpu.errors import PlanError
-from femgpu.kernels.plan import CONSTANT_TABLE_BYTES, Plan
-from femgpu.kernels.step import Step, Wish
+from femgpu.kernels.schedules.cell_plan import CellLanesPlan, CellPlan
+from femgpu.kernels.schedules.cell_sums import CellSumsPlan
+from femgpu.kernels.step import Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
 
-# Loops over points are unrolled as long as points times rows are at most this many, where all of them are short enough.
-_UNROLLED_POINTS = 64
-# How much longer all points may be than one whose basis functions are unrolled.
-_POINTS_UNROLL = 1.5
 # Lengths of OpenCL's vectors that cells may stand side by side in.
 LANES = (1, 2, 4, 8)
 # Bytes of a work-group's private arrays there: the nearest cache, for PoCL gives every item arrays of its own.
 _CACHE_BYTES = 32768
-
-
-@dataclass(frozen=True)
-class CellPlan(Plan):
-    """A plan of schedule cell.
-
-    Attributes:
-        group_size: work-items per work-group.
-    """
-
-    schedule: ClassVar[str] = "cell"
-
-    group_size: int = 64
-
-    def steps(self) -> tuple[Step, ...]:
-        """One launch."""
-        return (
-            Step(
-                name=self.work.target,
-                shell="cell",
-                arrays=self.arguments(),
-                items=self.group_size,
-                group_cells=self.group_size,
-                macros=(("UNROLL_POINTS", int(self.unrolls_points)),),
-            ),
-        )
-
-    @property
-    def unrolls_points(self) -> bool:
-        """Whether the loop over points is unrolled; of functionals and states, which run once, it never is."""
-        points, rows = self.work.num_qpts, self.work.num_rows
-        return 0 < points * rows <= _UNROLLED_POINTS and points * self.point_size <= _POINTS_UNROLL * self.unroll
-
-    @property
-    def shape(self) -> str:
-        """The size of a work-group."""
-        return f"{self.group_size} items"
-
-    @property
-    def private_bytes(self) -> int:
-        """Rows, too."""
-        return super().private_bytes + 8 * (self.work.num_rows + self.blocks)
-
-    @property
-    def blocks(self) -> int:
-        """Numbers of a diagonal's point: the derivatives of the pointwise function."""
-        work = self.work
-        return (work.num_comp * (1 + work.dim + work.dim**2 * work.second)) ** 2 if work.target == "diagonal" else 0
-
-    @property
-    def sums_dots(self) -> bool:
-        """Of actions in double precision whose results are added in place."""
-        reads = any(field.vector == "w" for field in self.work.fields)
-        in_place = self.scatter == "atomic" and self.work.source == "lvector" and self.precision == "double"
-        return self.work.target == "action" and reads and in_place
-
-    @property
-    def table_space(self) -> str:
-        """All items read the same entry at a time, which constant memory hands to all at once."""
-        work = self.work
-        words = work.num_qpts * (1 + sum(work.tables[number].words(work.dim) for number in self.tables))
-        fits = words * self.itemsize("real") <= CONSTANT_TABLE_BYTES
-        return "__constant" if fits and self.unroll > 0 and not work.facet else "__global"
-
-
-@dataclass(frozen=True)
-class CellLanesPlan(CellPlan):
-    """A plan of schedule cell for the vector units of CPUs.
-
-    Attributes:
-        group_size: work-items per work-group.
-        lanes: cells of an item, side by side in vectors.
-    """
-
-    pointwise: ClassVar[str] = "pointwise_lanes"
-
-    lanes: int = 4
-
-    def steps(self) -> tuple[Step, ...]:
-        """One launch."""
-        return (
-            Step(
-                name=self.work.target,
-                shell="cell_lanes",
-                arrays=self.arguments(),
-                items=self.group_size,
-                group_cells=self.group_size * self.lanes,
-                macros=(("LANES", self.lanes),),
-            ),
-        )
-
-    @property
-    def shape(self) -> str:
-        """The size of a work-group, and what an item does."""
-        return f"{self.group_size} items x {self.lanes} cells"
-
-    @property
-    def private_bytes(self) -> int:
-        """Of all cells of an item."""
-        return self.lanes * super().private_bytes
-
-    @property
-    def table_space(self) -> str:
-        """An argument."""
-        return "__global"
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Without warnings of what `unrolled` asks for too early."""
-        return ("quiet.cl", *super().sources)
-
-    def place(self, num_basis: int, num_comp: int, b: str, c: str) -> str:
-        """Cells side by side."""
-        return f"({super().place(num_basis, num_comp, b, c)}) * LANES"
-
-    def word(self, array: str, i: str) -> str:
-        """Of all cells of the item, `cell0`, `cell1`, ..."""
-        words = ", ".join(f"{array}[AT_{array}(cell{lane}, {i})]" for lane in range(self.lanes))
-        return f"({self.vector('real')})({words})"
-
-    def vector(self, kind: str) -> str:
-        """The type of numbers side by side."""
-        return f"{self.ctype(kind)}{self.lanes}"
-
-    def adapted(self, text: str) -> str:
-        """Numbers but those of tables become vectors: `real` and `accum` are types in one place and vectors in the next."""
-        text = re.sub(r"(?<!TABLE const )\b(real|accum)\b", lambda found: self.vector(found[1]), text)
-        return self.unrolled(text)
-
-    def unrolled(self, text: str) -> str:
-        """Loops over components and directions are unrolled once their lengths are known, over basis functions as `unroll` says.
-
-        PoCL unrolls none by itself, and only in part those that it is asked to before functions stand in place of their calls.
-        """
-
-        def marked(found: re.Match[str]) -> str:
-            mark, index = found.groups()
-            rolled = (mark or index == "b") and not self.unrolls_basis
-            return f'_Pragma("{"unroll 1" if rolled else "clang loop unroll(full)"}") for (int {index} '
-
-        return re.sub(r"(\bUNROLL\s+)?\bfor \(int (?!q|lane)(\w+) ", marked, text)
+# Cells whose results a work-group adds up where nobody says how many.
+_SUMS = 128
 
 
 class Cell:
@@ -170,7 +26,7 @@ class Cell:
     name = "cell"
     targets = ("residual", "action", "diagonal", "functional", "state")
     facets = True
-    parameters = ("group_size", "lanes")
+    parameters = ("group_size", "lanes", "sums")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Element matrices, and what no schedule knows yet."""
@@ -185,12 +41,20 @@ class Cell:
         return True
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[CellPlan]:
-        """Cells side by side, if any; work-groups as large as the device likes them, half and twice that, ...; last rolled."""
+        """Sums of work-groups where they are faster; cells side by side, if any; a cell for each item; other sums.
+
+        Those with a cell for each item have work-groups as large as the device likes them, half and twice that, ...; last rolled.
+        """
         asked, lanes = wish.parameter("group_size", 0), wish.parameter("lanes", 0)
         if not 0 <= asked <= limits.items:
             raise PlanError(f"-femgpu_schedule cell:group_size={asked}: the device allows 1 to {limits.items} work-items")
         if lanes not in (0, *LANES):
             raise PlanError(f"-femgpu_schedule cell:lanes={lanes}: expected one of {', '.join(map(str, LANES))}")
+        sums = list(self._sums(work, limits, wish))
+        first = sums[:1] if sums and (sums[0].beats_cells or wish.parameter("sums", 0)) else []
+        yield from first
+        if wish.parameter("sums", 0) and first:
+            return
         served = work.target in ("residual", "action") and not work.facet and wish.precision != "mixed"
         if served and (lanes or limits.lanes) > 1:
             side = CellLanesPlan.wished(work, limits, wish, lanes=lanes or limits.lanes)
@@ -206,3 +70,21 @@ class Cell:
             yield replace(plan, group_size=size)
         if plan.unrolls_basis:
             yield replace(plan, group_size=legal[0], unroll=1)
+        yield from sums[len(first) :]
+
+    def _sums(self, work: Work, limits: Limits, wish: Wish) -> Iterator[CellSumsPlan]:
+        """Plans with sums, of as many cells as are asked for, or fewer; where nobody asks, where adding to memory is fast."""
+        sums = wish.parameter("sums", 0)
+        if not 0 <= sums <= limits.items:
+            raise PlanError(f"-femgpu_schedule cell:sums={sums}: the device allows work-groups of 1 to {limits.items} cells")
+        plan = CellSumsPlan.wished(work, limits, wish)
+        if plan.serves and (sums or (limits.native_atomics and not wish.parameters)):
+            sizes = (sums,) if sums else (_SUMS, _SUMS // 2, 2 * _SUMS)
+            found = dict.fromkeys(self._largest(replace(plan, group_size=size), limits) for size in sizes)
+            yield from (plan for plan in found if plan is not None)
+
+    def _largest(self, plan: CellSumsPlan, limits: Limits) -> CellSumsPlan | None:
+        """A plan with as many items as fit; None where not even one does."""
+        while plan.group_size > 1 and not plan.fits(limits):
+            plan = replace(plan, group_size=plan.group_size // 2)
+        return plan if plan.fits(limits) else None

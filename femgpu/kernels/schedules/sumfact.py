@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from femgpu.errors import PlanError
-from femgpu.kernels.schedules.cell import CellPlan
+from femgpu.kernels.schedules.cell_plan import CellPlan
 from femgpu.kernels.schedules.sumfact_group import SumfactGroupPlan
 from femgpu.kernels.schedules.sumfact_item import LANES, SumfactPlan
 from femgpu.kernels.schedules.sumfact_pencils import SumfactPencilPlan

@@ -13,7 +13,7 @@ from femgpu.errors import PlanError
 from femgpu.kernels.array import Layout
 from femgpu.kernels.contractions import Contraction, Order, Sizes, collocates, evaluation, integration
 from femgpu.kernels.plan import BESIDE_WORDS
-from femgpu.kernels.schedules.cell import CellPlan
+from femgpu.kernels.schedules.cell_plan import CellPlan
 from femgpu.kernels.step import Step
 
 # Lengths of OpenCL's vectors that cells may stand side by side in.

@@ -1,0 +1,112 @@
+// Schedule cell with sums in local memory: one cell per work-item, everything private but at nodes.
+// Values at the nodes of the group's cells are read once; each cell writes its results to places of their own, where the values were,
+// and each node's are added up there before they are added to the vector. Whatever needs no other data is read first.
+// Index space: global id = cell - first, rounded up to the work-group; items past the last cell repeat it and write nothing.
+// A place is the node's slot, and which of the node's results it is in the upper bits.
+#define SLOT(place) ((place) % ${most_slots})
+#define RESULT(place) ((place) / ${most_slots})
+<%
+fields = {field.name: field for field in work.fields}
+rebuilds = work.maps and work.affine and plan.geometry == "recomputed"
+%>\
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+void ${step.name}(${arguments}) {
+% for array in step.local:
+  __local ${array.ctype} ${array.name}[${array.words}];
+% endfor
+% for name, begin, _ in plan.words:
+  __local real *${name} = s_words + ${begin};
+% endfor
+  const int group = (int)get_group_id(0), item = (int)get_local_id(0);
+  const bool inside = group * GROUP_SIZE + item < count;
+  const int cell = inside ? first + group * GROUP_SIZE + item : first + count - 1;
+
+  // gather
+% for entry in plan.lists:
+<% n = entry.number %>\
+  ushort r_places${n}[${entry.num_basis}];
+  UNROLL
+  for (int b = 0; b < ${entry.num_basis}; ++b) r_places${n}[b] = d_places${n}[AT_d_places${n}(cell, b)];
+% endfor
+% if not rebuilds:
+<%include file="cell_data.mako"/>\
+% endif
+% for entry in plan.lists:
+<% n = entry.number %>\
+  for (int i = item; i < slices${n}; i += GROUP_SIZE) s_bases${n}[i] = d_bases${n}[group * slices${n} + i];
+  for (int i = item; i < ${slice} * slices${n}; i += GROUP_SIZE) {
+    const int slot = ${slice} * slices${n} * group + i, offset = d_nodes${n}[slot];
+    s_counts${n}[i] = d_counts${n}[slot];
+    s_nodes${n}[i] = offset;
+% if entry.coords:
+    for (int d = 0; d < DIM; ++d) s_x[d * ${entry.num_slots} + i] = d_coords[d_vertices${n}[slot] + d];
+% endif
+% for field in (fields[name] for name in entry.fields):
+    for (int c = 0; c < ${field.num_comp}; ++c) s_${field.name}[c * ${entry.num_slots} + i] = ${at_node(field, entry)};
+% endfor
+  }
+% endfor
+  barrier(CLK_LOCAL_MEM_FENCE);
+% for field in work.fields:
+  real r_${field.name}_e[${field.size}];
+% endfor
+% if plan.needs_coords:
+  real r_x_e[NUM_COORD_BASIS * DIM];
+% endif
+<%include file="load.mako"/>
+% if rebuilds:
+<%include file="cell_data.mako"/>\
+% endif
+% for i, row in enumerate(work.rows):
+  accum r_f${i}_e[${row.size}];
+  UNROLL
+  for (int i = 0; i < ${row.size}; ++i) r_f${i}_e[i] = 0;
+% endfor
+
+  POINTS_UNROLL
+  for (int q = 0; q < NUM_QPTS; ++q) {
+<%include file="point.mako"/>
+% if work.target == "diagonal":
+<%include file="diagonal.mako"/>\
+% endif
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+
+  if (inside) {
+% for entry in plan.lists:
+<% n = entry.number %>\
+    UNROLL
+    for (int b = 0; b < ${entry.num_basis}; ++b) {
+      const int slot = SLOT(r_places${n}[b]), place = s_bases${n}[slot / ${slice}] + RESULT(r_places${n}[b]) * ${slice_row} + slot % ${slice};
+      for (int c = 0; c < ${entry.num_comp}; ++c) s_sums${n}[c * ${entry.num_places} + place] = r_f${n}_e[b * ${entry.num_comp} + c];
+    }
+% endfor
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+
+  // scatter
+% if plan.sums_dots:
+  const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
+  double r_dot = 0;
+% endif
+% for entry in plan.lists:
+<% n = entry.number %>\
+  for (int i = item; i < ${slice} * slices${n}; i += GROUP_SIZE) {
+    const int results = s_counts${n}[i], offset = s_nodes${n}[i], place = s_bases${n}[i / ${slice}] + i % ${slice};
+    for (int c = 0; c < (results ? ${entry.num_comp} : 0); ++c) {
+% if entry.masked:
+      if (${"IS_PRESCRIBED(offset, c)" if entry.num_comp > 1 else "offset < 0"}) continue;
+% endif
+      accum sum = 0;
+      for (int k = 0; k < results; ++k) sum += s_sums${n}[c * ${entry.num_places} + place + k * ${slice_row}];
+      atomic_add_scalar(d_out + ${"NODE(offset)" if entry.masked else "offset"} + c, (scalar)sum${" * r_scale" * plan.sums_dots});
+% if plan.sums_dots:
+      if (d_dots) r_dot += (double)sum * d_w[${"NODE(offset)" if entry.masked else "offset"} + c];
+% endif
+    }
+  }
+% endfor
+% if plan.sums_dots:
+  if (d_dots) add_dot(d_dots, r_dot);
+% endif
+}

@@ -1,0 +1,93 @@
+"""The nodes of a work-group's cells, each once: what kernels read lists of, which add up a node's results before they leave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import comb
+
+from femgpu.element.reference import TENSOR_CELLS
+from femgpu.kernels.array import Array, Layout
+from femgpu.kernels.work import Work
+
+# Most results that are added up in one place: a node with more stands in its list more than once. A slot takes the lower bits of a
+# place's 16, which of the node's results it is the upper ones.
+MOST_RESULTS, MOST_SLOTS = 16, 4096
+# Nodes of a slice, whose results stand row by row: the first of each node, the second of each node, and so on. Rows are a word
+# longer, so that the results of one node are in different banks.
+SLICE, SLICE_ROW = 32, 33
+# Work-items that make the list of a work-group.
+LISTING_ITEMS = 256
+
+
+@dataclass(frozen=True)
+class NodeList:
+    """The nodes of the rows of one field in the cells of a work-group, by falling number of the cells that have them.
+
+    Each stands in a slot, `SLICE` of which are a slice; all lists have as many as the longest, filled up by slots of no node. A
+    node's results stand in its slice in steps of `SLICE_ROW`, so that neighbouring items add up neighbouring nodes in equal steps.
+
+    Attributes:
+        number: of the rows among those of the work.
+        cells: of a work-group.
+        num_basis: nodes of a cell.
+        num_comp: components of each.
+        masked: whether some may be prescribed: their offsets are marked.
+        fields: names of the fields that are read at the same nodes.
+        coords: whether these are the nodes of the coordinates, too.
+    """
+
+    number: int
+    cells: int
+    num_basis: int
+    num_comp: int
+    masked: bool = False
+    fields: tuple[str, ...] = ()
+    coords: bool = False
+
+    @property
+    def num_entries(self) -> int:
+        """Pairs of a cell and one of its nodes."""
+        return self.cells * self.num_basis
+
+    @property
+    def num_slots(self) -> int:
+        """Slots that are enough, whatever the mesh."""
+        return -(-self.num_entries // SLICE) * SLICE
+
+    @property
+    def num_places(self) -> int:
+        """Places of results that are enough for one component, whatever the mesh.
+
+        With k_s rows in slice s its idle places are no more than 31 (k_s - k_(s+1)), for all of its nodes have at least k_(s+1)
+        results: 31 k_0 in sum.
+        """
+        return SLICE_ROW * ((self.num_entries + (SLICE - 1) * min(MOST_RESULTS, self.num_entries)) // SLICE)
+
+    @property
+    def num_keys(self) -> int:
+        """The entries, filled up to a power of two, in which order they are sorted."""
+        return max(2, 1 << (self.num_entries - 1).bit_length())
+
+    @property
+    def listing_bytes(self) -> int:
+        """Local memory of the work-group that makes the list."""
+        return 12 * self.num_keys + 4
+
+    def arrays(self, layout: Layout) -> list[Array]:
+        """The arguments: `slices`, a number, of each list; `d_bases` says where the results of a slice begin."""
+
+        def array(part: str, ctype: str, name: str = "d_", words: int = 0) -> Array:
+            role = ("list", part, f"test{self.number}", self.masked)
+            return Array(f"{name}{part}{self.number}", ctype, role, words, layout if words else None, chunk=bool(words))
+
+        found = [array("places", "ushort", words=self.num_basis), array("slices", "int", ""), array("bases", "ushort")]
+        found += [array("nodes", "int"), array("counts", "uchar")]
+        return [*found, array("vertices", "int")] if self.coords else found
+
+    def nodes_per_cell(self, work: Work) -> float:
+        """Nodes for each cell of a work-group, about: of cells that fill a box."""
+        dim, split = work.dim, 1
+        degree = round(self.num_basis ** (1 / dim)) - 1
+        if work.cell not in TENSOR_CELLS:
+            degree, split = next(p for p in range(self.num_basis) if comb(p + dim, dim) >= self.num_basis), (1, 1, 2, 6)[dim]
+        return min(((self.cells / split) ** (1 / dim) * degree + 1) ** dim / self.cells, self.num_basis)

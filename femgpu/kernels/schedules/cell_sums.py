@@ -1,0 +1,113 @@
+"""Plans of schedule cell in which a work-group adds up its cells' results node by node before they go to global memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from femgpu.kernels.array import Array
+from femgpu.kernels.node_lists import MOST_SLOTS, SLICE, NodeList
+from femgpu.kernels.schedules.cell_plan import CellPlan
+from femgpu.kernels.step import Step
+from femgpu.model import Limits
+
+# Cells of which it was measured to take less time, and their most basis functions.
+_MEASURED, _MOST_BASIS = ("triangle", "tetrahedron"), 10
+
+
+@dataclass(frozen=True)
+class CellSumsPlan(CellPlan):
+    """A plan of schedule cell that reads each node of a work-group's cells once, and adds to it once."""
+
+    def steps(self) -> tuple[Step, ...]:
+        """One launch."""
+        return (
+            Step(
+                name=self.work.target,
+                shell="cell_sums",
+                arrays=self.arguments(),
+                local=self.local,
+                items=self.group_size,
+                group_cells=self.group_size,
+                barriers=3,
+                macros=(("UNROLL_POINTS", int(self.unrolls_points)),),
+            ),
+        )
+
+    @property
+    def serves(self) -> bool:
+        """Whether the results are added, in the type of the arithmetic, at nodes of cells."""
+        work = self.work
+        return work.sums and self.scatter == "atomic" and not work.facet and self.precision != "mixed"
+
+    def fits(self, limits: Limits) -> bool:
+        """Whether a device's work-group holds the sums, and the lists that they need."""
+        local = max(self.local_bytes, *(entry.listing_bytes for entry in self.lists))
+        most = all(entry.num_slots <= MOST_SLOTS for entry in self.lists)
+        return most and local <= limits.local_bytes and self.group_size <= limits.abreast(self.private_bytes)
+
+    @property
+    def beats_cells(self) -> bool:
+        """Whether adding up a work-group's results was measured to take less time than adding those of each cell."""
+        work = self.work
+        simple = len(work.rows) == 1 and work.num_comp == 1 and work.num_rows <= _MOST_BASIS
+        return self.serves and simple and work.cell in _MEASURED and work.affine and self.precision == "double"
+
+    @cached_property
+    def lists(self) -> tuple[NodeList, ...]:
+        """One for the rows of each field, with what is read at the same nodes."""
+        work, found = self.work, list[NodeList]()
+        for number, row in enumerate(work.rows):
+            same = [field.name for field in work.fields if 0 <= row.nodes == field.nodes]
+            # Where a field has the element of the coordinates, its nodes are theirs, one by one.
+            coords = self.needs_coords and row.table == work.coord_table and not any(entry.coords for entry in found)
+            found.append(NodeList(number, self.group_size, row.num_basis, row.num_comp, row.masked, tuple(same), coords))
+        return tuple(found)
+
+    @property
+    def local(self) -> tuple[Array, ...]:
+        """Values at the nodes, or results; for each slot node and number of results; where those of each slice begin."""
+        arrays = [Array("s_words", "real", ("values",), max(begin + words for _, begin, words in self.words))]
+        for entry in self.lists:
+            arrays += [
+                Array(f"s_nodes{entry.number}", "int", ("nodes", entry.number), entry.num_slots),
+                Array(f"s_counts{entry.number}", "uchar", ("counts", entry.number), entry.num_slots),
+                Array(f"s_bases{entry.number}", "ushort", ("bases", entry.number), entry.num_slots // SLICE),
+            ]
+        return tuple(arrays)
+
+    @property
+    def words(self) -> list[tuple[str, int, int]]:
+        """Name, begin and size of values at the nodes and of results, which take over their place, in `s_words`."""
+        comps, found = {field.name: field.num_comp for field in self.work.fields}, []
+        end = 0
+        for entry in self.lists:
+            sizes = {f"s_{name}": comps[name] for name in entry.fields} | ({"s_x": self.work.dim} if entry.coords else {})
+            for name, count in sizes.items():
+                found.append((name, end, count * entry.num_slots))
+                end += count * entry.num_slots
+        end = 0
+        for entry in self.lists:
+            found.append((f"s_sums{entry.number}", end, entry.num_comp * entry.num_places))
+            end += entry.num_comp * entry.num_places
+        return found
+
+    @property
+    def shape(self) -> str:
+        """The size of a work-group, and the local memory of its sums."""
+        return f"{self.group_size} items that add up their results, {self.local_bytes} B local"
+
+    @property
+    def private_bytes(self) -> int:
+        """Places, too."""
+        return super().private_bytes + 4 * sum(entry.num_basis for entry in self.lists)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Values and coordinates at the nodes, their offsets and how many results they have, and sums that are added."""
+        comps, total = {field.name: field.num_comp for field in self.work.fields}, 0
+        for entry in self.lists:
+            words = sum(comps[name] for name in entry.fields) + 2 * entry.num_comp
+            node = self.itemsize("scalar") * words + 5 + entry.coords * (4 + self.itemsize("real") * self.work.dim)
+            total += round(node * entry.nodes_per_cell(self.work))
+        return total

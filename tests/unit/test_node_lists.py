@@ -1,0 +1,113 @@
+"""Lists of the nodes of work-groups that the device makes, against numpy."""
+
+import math
+
+import numpy as np
+import pytest
+from plan_works import residual
+
+from femgpu.kernels import Layout, NodeList
+from femgpu.kernels.node_lists import MOST_RESULTS, MOST_SLOTS, SLICE, SLICE_ROW
+from femgpu.operators.lists import node_lists
+from femgpu.runtime import current
+
+TYPES = {"places": np.uint16, "slices": np.int32, "bases": np.uint16, "nodes": np.int32, "counts": np.uint8, "vertices": np.int32}
+
+
+def twin(entry, block, offsets, cells, mask=None, vertices=None, dim=0):
+    """What `node_lists` makes, group by group; places of cells that fill up the last block are zero."""
+    first, count = cells
+    groups, places = [], np.zeros((count, entry.num_basis), np.int64)
+    for start in range(0, count, entry.cells):
+        part = slice(first + start, first + min(start + entry.cells, count))
+        words = offsets[part].ravel()
+        order = np.argsort(words, kind="stable")
+        different = np.diff(words[order]) != 0
+        if vertices is not None:
+            different |= np.diff(vertices[part].ravel()[order]) != 0
+        runs = np.split(order, np.flatnonzero(different) + 1)
+        nodes = [run[i : i + MOST_RESULTS] for run in runs for i in range(0, len(run), MOST_RESULTS)]
+        nodes.sort(key=lambda node: -len(node))
+        groups.append((part, words, nodes))
+        for slot, node in enumerate(nodes):
+            for number, pair in enumerate(node):
+                places[start + pair // entry.num_basis, pair % entry.num_basis] = number * MOST_SLOTS + slot
+        assert len(nodes) <= entry.num_slots and SLICE_ROW * sum(map(len, nodes[::SLICE])) <= entry.num_places
+    slices = max((-(-len(nodes) // SLICE) for *_, nodes in groups), default=0)
+    found = {"places": (Layout("block", block) if block > 1 else Layout()).pack(places), "slices": slices}
+    found |= {"bases": [], "nodes": [], "counts": []} | ({} if vertices is None else {"vertices": []})
+    for part, words, nodes in groups:
+        rows = [len(node) for node in nodes[::SLICE]]
+        found["bases"] += [SLICE_ROW * sum(rows[:i]) for i in range(slices)]
+        idle = [0] * (SLICE * slices - len(nodes))
+        own = words[[node[0] for node in nodes]]
+        marked = np.zeros(len(own), bool) if mask is None else np.any([mask[own + c] for c in range(entry.num_comp)], axis=0)
+        found["nodes"] += [*np.where(marked, ~own, own), *idle]
+        found["counts"] += [*map(len, nodes), *idle]
+        if vertices is not None:
+            found["vertices"] += [*(dim * vertices[part].ravel()[[node[0] for node in nodes]]), *idle]
+    return {name: np.array(values, TYPES[name]) for name, values in found.items()}
+
+
+def made(entry, block, offsets, cells, mask=None, vertices=None, dim=0):
+    """The same from the device."""
+    runtime = current()
+    found = node_lists(runtime, entry, block, offsets, cells, None if mask is None else runtime.upload(mask), vertices, dim)
+    for name, buffer in found.items():
+        if name != "slices":
+            found[name] = runtime.read(buffer, np.empty(buffer.size // np.dtype(TYPES[name]).itemsize, TYPES[name]))
+    return found
+
+
+def assert_same(entry, block, offsets, cells, *given):
+    expected, found = twin(entry, block, offsets, cells, *given), made(entry, block, offsets, cells, *given)
+    assert found.keys() == expected.keys()
+    if block > 1:
+        # What fills up the last block is nobody's.
+        layout = Layout("block", block)
+        for lists in (expected, found):
+            lists["places"] = layout.unpack(lists["places"][: layout.size(cells[1], entry.num_basis)], cells[1], entry.num_basis)
+    for name, values in expected.items():
+        assert found[name].dtype == TYPES[name] and np.array_equal(found[name].ravel()[: values.size], values.ravel()), name
+
+
+@pytest.mark.parametrize("num_basis, cells", [(1, 1), (3, 7), (4, 128), (10, 64), (20, 33)])
+@pytest.mark.parametrize("block", [1, 32])
+def test_lists_are_those_of_numpy(rng, num_basis, cells, block):
+    """Of few nodes, which stand in a list many times, and of many; ranges with a last group that is full, or not."""
+    for num_nodes in (1, 5, 3 * cells, 10_000):
+        for first, count in ((0, 2 * cells), (3, cells + 1), (0, max(cells - 1, 1))):
+            offsets = 3 * rng.integers(0, num_nodes, (first + count + 2, num_basis)).astype(np.int32)
+            mask = (rng.random(3 * num_nodes) < 0.2).astype(np.uint8)
+            comps = int(rng.integers(1, 4))
+            assert_same(NodeList(0, cells, num_basis, comps, True), block, offsets, (first, count), mask)
+            # Two vertices for a node: next to a seam of a periodic mesh.
+            vertices = (offsets // 3 * 2 + (rng.random(offsets.shape) < 0.1)).astype(np.int32)
+            assert_same(NodeList(0, cells, num_basis, comps, coords=True), block, offsets, (first, count), None, vertices, 3)
+
+
+def test_no_cells_have_no_lists():
+    found = made(NodeList(0, 8, 3, 1), 1, np.empty((0, 3), np.int32), (0, 0))
+    assert found["slices"] == 0
+
+
+def test_places_are_enough_for_any_mesh(rng):
+    """However results are spread over nodes."""
+    for cells, num_basis in ((1, 1), (1, 20), (5, 4), (64, 10), (128, 4)):
+        entry = NodeList(0, cells, num_basis, 1)
+        for _ in range(200):
+            cuts = np.sort(rng.integers(0, entry.num_entries + 1, rng.integers(0, entry.num_entries + 1)))
+            runs = np.diff([0, *cuts, entry.num_entries])
+            counts = sorted((min(MOST_RESULTS, run - i) for run in runs for i in range(0, run, MOST_RESULTS)), reverse=True)
+            assert len(counts) <= entry.num_slots and SLICE_ROW * sum(counts[::SLICE]) <= entry.num_places
+
+
+@pytest.mark.parametrize(
+    "cell, dim, num_basis, boxes",
+    [("triangle", 2, 6, 2), ("tetrahedron", 3, 10, 6), ("hexahedron", 3, 27, 1), ("interval", 1, 2, 1)],
+)
+def test_nodes_per_cell_are_those_of_a_box(cell, dim, num_basis, boxes):
+    """Cells of a cube of 4 boxes along each direction."""
+    cells, degree = boxes * 4**dim, 1 if num_basis == 2 else 2
+    found = NodeList(0, cells, num_basis, 1).nodes_per_cell(residual(num_basis, cell=cell, dim=dim))
+    assert math.isclose(found, (4 * degree + 1) ** dim / cells)
