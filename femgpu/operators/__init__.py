@@ -11,6 +11,7 @@ from femgpu.operators.functional import Functional, integrate
 from femgpu.operators.interpolation import Interpolation, Nesting
 from femgpu.operators.norms import ErrorNorm, error_norm, norm
 from femgpu.operators.pattern import Pattern
+from femgpu.operators.planner import diagonal_target
 from femgpu.operators.term import Term
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Term",
     "character",
     "couples_displacements",
+    "diagonal_target",
     "error_norm",
     "integrate",
     "is_definite",

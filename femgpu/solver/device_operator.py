@@ -153,11 +153,20 @@ class DeviceOperator:
             self._prepare[first] = self.transfer.prepare_action(self.local.mask, first)
         return self._prepare[first]
 
-    def diagonal(self, out: Any) -> None:
-        """`out` = diagonal of the Jacobian."""
+    @property
+    def block_size(self) -> int:
+        """Rows of the blocks that the components of a node make; 1 where T-vectors are not made of such alone."""
+        space = self.local.space
+        return space.num_comp if len(space.fields) == 1 and not space.numbering.any_constrained else 1
+
+    def diagonal(self, out: Any, shift: int = 0) -> None:
+        """`out` = diagonal of the Jacobian; or, of its blocks of `block_size` rows, what stands `shift` columns further, in turns."""
         if self.direct:
-            self.local.diagonal(out)
+            self.local.diagonal(out, shift)
         else:
-            self.local.diagonal()
+            self.local.diagonal(shift=shift)
             self.transfer.to_global(self.local.out, out)
-        self.transfer.boundary_diagonal(out)
+        if shift:
+            self.transfer.clear_beside(out, self.block_size, shift)
+        else:
+            self.transfer.boundary_diagonal(out)
