@@ -153,20 +153,19 @@ class DeviceOperator:
             self._prepare[first] = self.transfer.prepare_action(self.local.mask, first)
         return self._prepare[first]
 
-    @property
-    def block_size(self) -> int:
-        """Rows of the blocks that the components of a node make; 1 where T-vectors are not made of such alone."""
-        space = self.local.space
-        return space.num_comp if len(space.fields) == 1 and not space.numbering.any_constrained else 1
-
     def diagonal(self, out: Any, shift: int = 0) -> None:
-        """`out` = diagonal of the Jacobian; or, of its blocks of `block_size` rows, what stands `shift` columns further, in turns."""
+        """`out` = diagonal of the Jacobian.
+
+        Args:
+            out: the result.
+            shift: how many columns further, in turns, the entries stand in their blocks of `transfer.block_size` rows.
+        """
         if self.direct:
             self.local.diagonal(out, shift)
         else:
             self.local.diagonal(shift=shift)
             self.transfer.to_global(self.local.out, out)
         if shift:
-            self.transfer.clear_beside(out, self.block_size, shift)
+            self.transfer.clear_beside(out, shift)
         else:
             self.transfer.boundary_diagonal(out)

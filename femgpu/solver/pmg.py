@@ -12,10 +12,10 @@ from petsc4py import PETSc
 from femgpu import multigrid
 from femgpu.errors import DataError, FormError, SolverError, collective
 from femgpu.kernels import entry_kernels, list_kernels, nesting_kernels, vector_kernels
-from femgpu.krylov import Operator, Vectors, programs
+from femgpu.krylov import Vectors, programs
 from femgpu.mesh.garbage import keep_aside
 from femgpu.multigrid import Bind, Cycle, Level
-from femgpu.operators import couples_displacements, is_definite
+from femgpu.operators import couples_displacements, diagonal_target, is_definite
 from femgpu.runtime import Device
 from femgpu.solver.ahead import Ahead
 from femgpu.solver.algebraic_levels import AlgebraicLevels
@@ -48,7 +48,7 @@ _SMALL = 150
 class PMG(Ahead):
     """Multigrid over the degree of the elements and the meshes that were refined: a V-cycle from the form's space down.
 
-    Each level has its own kernels of the same form and is smoothed by Chebyshev's iteration over its diagonal; all its vectors are
+    Each level has its own kernels of the same form and is smoothed by Chebyshev's iteration; all its vectors are
     device buffers. Below degree 1 are the meshes that the problem's refines (`-dm_refine`, `femgpu.mesh.refine`), with Galerkin
     operators. The Jacobian at degree 1 on the coarsest mesh is assembled on the device and handed to an inner PC of PETSc's, GAMG
     unless options with the prefix `pmg_coarse_` say otherwise. On one rank GAMG's matrices and interpolations are taken over onto
@@ -59,6 +59,7 @@ class PMG(Ahead):
     | -pc_femgpu_pmg_degrees | half of each, nearer on tetrahedra | degrees of the levels below the form's own: `2,1` |
     | -pc_femgpu_pmg_steps | 3 | products with the operator before and after each coarse correction |
     | -pc_femgpu_pmg_kind | fourth | polynomials of the smoothers, Chebyshev's: first, fourth, opt_fourth |
+    | -pc_femgpu_pmg_smoother | jacobi | what they are over: jacobi: the diagonal; pbjacobi: blocks of the components of a node |
     | -pc_femgpu_pmg_precision | auto | of the cycle: single, double; auto: single on GPUs, unless its product is inaccurate |
     | -pc_femgpu_pmg_geometric | auto | levels on coarser meshes: auto: on those that the problem's mesh refines; no |
     | -pc_femgpu_pmg_lag | -1 | set-ups after which what is below degree 1 is renewed; -1: when diagonals or iterations say so |
@@ -207,17 +208,17 @@ class PMG(Ahead):
             self._operators.append(finer)
         self._followers += self._coarse
         for level, its in zip(self._operators[:-1], vectors, strict=False):
-            self._levels.append(self._level(its, product(level), level.local.space.numbering.first))
+            device, numbering = level.device, level.local.space.numbering
+            size = device.transfer.block_size
+            level.local.build_ahead([diagonal_target(shift) for shift in range(self._options.block_size(size))])
+            self._levels.append(self._options.level(its, product(level), device.diagonal, size, numbering.first))
         steps, self._refusal = ladder(finer.local.space, finer.local.form) if refines else ([], "")
         self._create_inner(pc, mat.getNearNullSpace(), prefix + "pmg_coarse_", steps)
-
-    def _level(self, vectors: Vectors, operator: Operator, first: int) -> Level:
-        return Level(vectors, operator, self._options.kind, self._options.steps, first, self._options.estimate)
 
     def _create_inner(self, pc: PETSc.PC, near: PETSc.NullSpace, prefix: str, steps: Ladder) -> None:
         space = (linear := self._operators[-1]).local.space
         if steps:
-            self._assembled = self._meshes = MeshLevels(linear, steps, self._single, self._level)
+            self._assembled = self._meshes = MeshLevels(linear, steps, self._single, self._options.level)
         else:
             self._assembled = AssembledJacobian(linear, linear_vector(space))
         mat = self._assembled.mat
@@ -248,8 +249,7 @@ class PMG(Ahead):
         if renewed := self._below is None or not self._levels:
             # Before the levels: the programs of theirs may be under way.
             self._renew()
-        for operator, level in zip(self._operators, self._levels, strict=False):
-            operator.device.diagonal(level.diagonal)
+        for operator in self._operators[: len(self._levels)]:
             operator.local.store()
         worse, stale = self._has_worsened(), [level for level in self._levels if level.follow()]
         self._age += 1
@@ -285,7 +285,7 @@ class PMG(Ahead):
             self._assembled.mat.setOption(PETSc.Mat.Option.SPD, True)
         self.inner.setUp()
         if self._below is None or not self._below.update():
-            self._below = AlgebraicLevels(self.inner, self._operators[0].local.runtime, self._single, self._level)
+            self._below = AlgebraicLevels(self.inner, self._operators[0].local.runtime, self._single, self._options.level)
             self._cycle = None
 
     def _has_worsened(self) -> bool:
