@@ -149,8 +149,8 @@ class Work:
         fields: the fields to interpolate.
         rows: the fields of the test function; none for a functional or a state.
         tables: the tabulations.
-        coord_table, other_coord_table: numbers of those of the coordinate elements of the cell, of a facet's second cell (-1: none).
-        shift: of a diagonal: where a node's component c has its row is the entry in the column of its component c + shift, in turns.
+        coord_table, other_coord_table: those of the coordinate elements of the cell and of a facet's second cell (-1: none).
+        shift: of a diagonal: in the row of a node's component c stands the entry in the column of c + shift, in turns.
         reads: what else the pointwise function reads: `x`, `n`, `K`, `det`.
         writes: outputs of the pointwise function.
         pointwise_flops: operations of the pointwise function.

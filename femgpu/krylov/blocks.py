@@ -18,7 +18,7 @@ def block_diagonal(vectors: Vectors, inverses: Any, size: int) -> Preconditioner
 
     Args:
         vectors: kernels and lengths.
-        inverses: device buffer (num_blocks, size, size) of them, column by column, in the vectors' precision; is read anew each time.
+        inverses: device buffer (num_blocks, size, size) of their entries, column by column, in the vectors' precision.
         size: rows of a block, which divides the lengths of all ranks.
     """
     if size == 1:

@@ -4,4 +4,17 @@ from femgpu.multigrid.cycle import FILE, Bind, Calls, Cycle, Diagonal, Level, Ma
 from femgpu.multigrid.polynomials import KINDS
 from femgpu.multigrid.sparse import Entries, Rows, SparseMatrix, programs
 
-__all__ = ["FILE", "KINDS", "Bind", "Calls", "Cycle", "Diagonal", "Entries", "Level", "MakeLevel", "Rows", "SparseMatrix", "programs"]
+__all__ = [
+    "FILE",
+    "KINDS",
+    "Bind",
+    "Calls",
+    "Cycle",
+    "Diagonal",
+    "Entries",
+    "Level",
+    "MakeLevel",
+    "Rows",
+    "SparseMatrix",
+    "programs",
+]

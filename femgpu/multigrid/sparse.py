@@ -95,7 +95,7 @@ class SparseMatrix:
         self.bind(x, y)()
 
     def diagonal(self, y: Any, size: int = 1, shift: int = 0) -> None:
-        """Makes y the diagonal of a square matrix; or, of blocks of `size` rows on it, what stands `shift` columns further, in turns."""
+        """Makes y the diagonal of a square matrix, or what stands `shift` columns further in blocks of `size` rows, in turns."""
         self._diagonal.bound({4: y, 5: np.int32(size), 6: np.int32(shift)})()
 
     def bind(self, x: Any, y: Any) -> Launch:

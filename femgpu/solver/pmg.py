@@ -15,7 +15,7 @@ from femgpu.kernels import entry_kernels, list_kernels, nesting_kernels, vector_
 from femgpu.krylov import Vectors, programs
 from femgpu.mesh.garbage import keep_aside
 from femgpu.multigrid import Bind, Cycle, Level
-from femgpu.operators import couples_displacements, diagonal_target, is_definite
+from femgpu.operators import couples_displacements, is_definite
 from femgpu.runtime import Device
 from femgpu.solver.ahead import Ahead
 from femgpu.solver.algebraic_levels import AlgebraicLevels
@@ -25,8 +25,8 @@ from femgpu.solver.coarsening import (
     contains_lower_degrees,
     in_single_precision,
     linear_vector,
-    product,
     restricted,
+    smoothed,
 )
 from femgpu.solver.device_preconditioner import operator_of
 from femgpu.solver.device_vec import load, store
@@ -138,11 +138,13 @@ class PMG(Ahead):
         """Prints the levels and the inner PC."""
         if viewer.getType() != PETSc.Viewer.Type.ASCII or self.inner is None:
             return
-        kind = f"Chebyshev of {self._options.kind} kind over the diagonal, {self._options.steps} products before and after"
+        over = "point blocks" if any(level.size > 1 for *_, level in self.levels) else "the diagonal"
+        kind = f"Chebyshev of {self._options.kind} kind over {over}, {self._options.steps} products before and after"
         precision = "single" if self._single else "double" + (f" because {self._objection}" if self._objection else "")
         viewer.printfASCII(f"  femgpu.PMG, {len(self._operators)} levels, {kind}, in {precision} precision\n")
         for what, dofs, level in self.levels:
-            viewer.printfASCII(f"    {what}: {dofs} dofs, largest eigenvalue {level.largest:.4g}\n")
+            blocks = f", blocks of {level.size} rows" if level.size > 1 else ""
+            viewer.printfASCII(f"    {what}: {dofs} dofs, largest eigenvalue {level.largest:.4g}{blocks}\n")
         if self._refusal:
             viewer.printfASCII(f"    no {'more ' * (self._meshes is not None)}levels on coarser meshes: {self._refusal}\n")
         space = self._operators[-1].local.space if self._meshes is None else self._meshes.meshes[-1].space
@@ -191,6 +193,7 @@ class PMG(Ahead):
                 f"femgpu.PMG on {space}: it takes fields of one degree, continuous and alike; take femgpu.FieldSplit, say"
             )
         degrees = self._options.degrees_below(space.fields[0], prefix)
+        self._make_level = self._options.levels_of(operator.local.form)
         self._operator, self._bends, self._single, finer = operator, operator.local.bends, single, operator
         vectors = [Vectors(operator.local.runtime, space.numbering.num_owned, space.mesh.mpi)]
         self._given, self._found = vectors[0].empty(), vectors[0].empty()
@@ -208,17 +211,14 @@ class PMG(Ahead):
             self._operators.append(finer)
         self._followers += self._coarse
         for level, its in zip(self._operators[:-1], vectors, strict=False):
-            device, numbering = level.device, level.local.space.numbering
-            size = device.transfer.block_size
-            level.local.build_ahead([diagonal_target(shift) for shift in range(self._options.block_size(size))])
-            self._levels.append(self._options.level(its, product(level), device.diagonal, size, numbering.first))
+            self._levels.append(smoothed(level, its, self._make_level))
         steps, self._refusal = ladder(finer.local.space, finer.local.form) if refines else ([], "")
         self._create_inner(pc, mat.getNearNullSpace(), prefix + "pmg_coarse_", steps)
 
     def _create_inner(self, pc: PETSc.PC, near: PETSc.NullSpace, prefix: str, steps: Ladder) -> None:
         space = (linear := self._operators[-1]).local.space
         if steps:
-            self._assembled = self._meshes = MeshLevels(linear, steps, self._single, self._options.level)
+            self._assembled = self._meshes = MeshLevels(linear, steps, self._single, self._make_level)
         else:
             self._assembled = AssembledJacobian(linear, linear_vector(space))
         mat = self._assembled.mat
@@ -285,7 +285,7 @@ class PMG(Ahead):
             self._assembled.mat.setOption(PETSc.Mat.Option.SPD, True)
         self.inner.setUp()
         if self._below is None or not self._below.update():
-            self._below = AlgebraicLevels(self.inner, self._operators[0].local.runtime, self._single, self._options.level)
+            self._below = AlgebraicLevels(self.inner, self._operators[0].local.runtime, self._single, self._make_level)
             self._cycle = None
 
     def _has_worsened(self) -> bool:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from petsc4py import PETSc
 
 from femgpu.errors import OptionError
+from femgpu.forms import Form
 from femgpu.krylov import Operator, Vectors
-from femgpu.multigrid import KINDS, Diagonal, Level
+from femgpu.multigrid import KINDS, Diagonal, Level, MakeLevel
+from femgpu.operators import couples_components
 from femgpu.runtime import Device
 from femgpu.spaces import Field
 
@@ -84,13 +86,14 @@ class PMGOptions:
         """Whether the cycle is in single precision at first; with `auto` set-up may object."""
         return prefers_single(device) if self.precision == "auto" else self.precision == "single"
 
-    def level(self, vectors: Vectors, operator: Operator, diagonal: Diagonal, size: int, first: int) -> Level:
-        """A level that is smoothed as they say; for arguments see `Level`, `size` are the rows that the components of a node have."""
-        return Level(vectors, operator, diagonal, self.block_size(size), self.kind, self.steps, first, self.estimate)
+    def levels_of(self, form: Form) -> MakeLevel:
+        """What makes the levels of a form, smoothed as they say: over blocks only where these are more than their diagonals."""
+        blocks = self.smoother == "pbjacobi" and couples_components(form)
 
-    def block_size(self, size: int) -> int:
-        """Rows of the blocks that are smoothed over, where the components of a node have so many."""
-        return size if self.smoother == "pbjacobi" else 1
+        def make(vectors: Vectors, operator: Operator, diagonal: Diagonal, size: int, first: int) -> Level:
+            return Level(vectors, operator, diagonal, size if blocks else 1, self.kind, self.steps, first, self.estimate)
+
+        return make
 
     def degrees_below(self, field: Field, prefix: str) -> tuple[int, ...]:
         """Degrees of the levels below fields like this one; with bubbles they may begin with the field's own, without.
