@@ -211,7 +211,7 @@ class Case:
                 continue
             if target == "diagonal":
                 parts.append(
-                    (term, diagonal(self.bounds(term, target).element_matrices(pointwise, vectors, constants), term.dofs()))
+                    (term, diagonal(self.bounds(term, target).element_matrices(pointwise, vectors, constants), term))
                 )
             else:
                 parts.append((term, self.rows(target, term, pointwise, still)))
