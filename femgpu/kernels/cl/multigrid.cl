@@ -139,20 +139,24 @@ void leave(const int n, __global const double *d_parts, __global const real *res
   }
 }
 
+// What is left of a pivot, of what stood there, where the rest is rounding.
+#define SINGULAR (sizeof(real) == 4 ? 1e-6 : 1e-14)
+
 // M from the diagonal, and what stands 1, 2, ... columns further in its blocks, in turns: vectors of `stride` numbers. By elimination
-// without exchanges, which blocks of elliptic operators do not need; zero of zero. And the number of rows that changed by more than a
-// fifth of their entries' sum.
+// without exchanges, which blocks of elliptic operators do not need; rows that are zero, or depend on those before, are left out. And
+// the number of rows that changed by more than a fifth of their entries' sum.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void take_diagonal(const int n, const int stride, __global const real *restrict d_diagonals, __global real *restrict d_m,
                    __global double *d_parts) {
   __local double s_sums[GROUP_SIZE];
   double changed = 0;
   FOR_EACH(b, n / BLOCK_SIZE) {
+    __global const real *d_block = d_diagonals + b * BLOCK_SIZE;
     double a[BLOCK_SIZE][BLOCK_SIZE];
     for (int i = 0; i < BLOCK_SIZE; ++i)
-      for (int k = 0; k < BLOCK_SIZE; ++k) a[i][(i + k) % BLOCK_SIZE] = d_diagonals[(size_t)k * stride + b * BLOCK_SIZE + i];
+      for (int k = 0; k < BLOCK_SIZE; ++k) a[i][(i + k) % BLOCK_SIZE] = d_block[(size_t)k * stride + i];
     for (int k = 0; k < BLOCK_SIZE; ++k) {
-      const double inverse = ratio(1.0, a[k][k]);
+      const double inverse = fabs(a[k][k]) <= SINGULAR * fabs(d_block[k]) ? 0 : 1 / a[k][k];
       a[k][k] = 1;
       for (int j = 0; j < BLOCK_SIZE; ++j) a[k][j] *= inverse;
       for (int i = 0; i < BLOCK_SIZE; ++i) {
