@@ -87,6 +87,11 @@ class Level:
         whole, self._diagonals, stride = (self._q, [self._q], 0) if size == 1 else vectors.parts(size, vectors.num_bytes)
         self._take = self._kernel("take_diagonal", np.int32(stride // vectors.dtype.itemsize), whole, self._inverse, self._parts)
 
+    @property
+    def about(self) -> str:
+        """What the view says of it."""
+        return f"largest eigenvalue {self.largest:.4g}" + (f", blocks of {self.size} rows" if self.size > 1 else "")
+
     def follow(self) -> bool:
         """Takes D over, and says whether the largest eigenvalue is to be estimated: a row has changed much; collective."""
         vectors = self.vectors

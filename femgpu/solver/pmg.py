@@ -59,7 +59,7 @@ class PMG(Ahead):
     | -pc_femgpu_pmg_degrees | half of each, nearer on tetrahedra | degrees of the levels below the form's own: `2,1` |
     | -pc_femgpu_pmg_steps | 3 | products with the operator before and after each coarse correction |
     | -pc_femgpu_pmg_kind | fourth | polynomials of the smoothers, Chebyshev's: first, fourth, opt_fourth |
-    | -pc_femgpu_pmg_smoother | jacobi | what they are over: jacobi: the diagonal; pbjacobi: blocks of the components of a node |
+    | -pc_femgpu_pmg_smoother | jacobi | what they are over: jacobi: the diagonal; pbjacobi: blocks of nodes |
     | -pc_femgpu_pmg_precision | auto | of the cycle: single, double; auto: single on GPUs, unless its product is inaccurate |
     | -pc_femgpu_pmg_geometric | auto | levels on coarser meshes: auto: on those that the problem's mesh refines; no |
     | -pc_femgpu_pmg_lag | -1 | set-ups after which what is below degree 1 is renewed; -1: when diagonals or iterations say so |
@@ -143,8 +143,7 @@ class PMG(Ahead):
         precision = "single" if self._single else "double" + (f" because {self._objection}" if self._objection else "")
         viewer.printfASCII(f"  femgpu.PMG, {len(self._operators)} levels, {kind}, in {precision} precision\n")
         for what, dofs, level in self.levels:
-            blocks = f", blocks of {level.size} rows" if level.size > 1 else ""
-            viewer.printfASCII(f"    {what}: {dofs} dofs, largest eigenvalue {level.largest:.4g}{blocks}\n")
+            viewer.printfASCII(f"    {what}: {dofs} dofs, {level.about}\n")
         if self._refusal:
             viewer.printfASCII(f"    no {'more ' * (self._meshes is not None)}levels on coarser meshes: {self._refusal}\n")
         space = self._operators[-1].local.space if self._meshes is None else self._meshes.meshes[-1].space

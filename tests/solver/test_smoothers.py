@@ -9,7 +9,7 @@ from random_meshes import random_mesh
 from ufl import dx, grad, inner
 
 import femgpu
-from femgpu.errors import OptionError
+from femgpu.errors import OptionError, SolverError
 from femgpu.multigrid.polynomials import roots
 
 PMG = {"pc_type": "python", "pc_python_type": "femgpu.PMG"}
@@ -152,13 +152,13 @@ def material(u, v):
     return inner(2 * strain + 1.5 * ufl.tr(strain) * ufl.Identity(len(u)), grad(v)) * dx - v[0] * dx
 
 
-def iterations(form, cell, count, degree, times=0, **options):
+def iterations(form, cell, count, degree, times=0, max_it=200, **options):
     dm = femgpu.mesh.box(count, cell=cell)
     for _ in range(times):
         dm = femgpu.mesh.refine(dm)
     V = femgpu.FunctionSpace(dm, "Lagrange", degree, dm.getDimension())
     u = femgpu.Function(V)
-    given = PMG | own("CG") | {"ksp_rtol": 1e-8, "ksp_max_it": 200, "ksp_error_if_not_converged": None}
+    given = PMG | own("CG") | {"ksp_rtol": 1e-8, "ksp_max_it": max_it}
     given |= {f"pc_femgpu_pmg_{name}": value for name, value in options.items()}
     problem = femgpu.NonlinearProblem(form(u, ufl.TestFunction(V)), u, [femgpu.DirichletBC(V, 0.0, 1)], petsc_options=given)
     problem.solve()
@@ -234,6 +234,13 @@ def test_a_second_set_up_changes_numbers_alone():
     for number in (2, 4):
         made[number].axpy(-1.0, made[0])
         assert made[number].norm() <= 1e-6 * made[0].norm()
+
+
+def test_a_solve_that_takes_too_many_iterations_names_blocks():
+    for smoother in SMOOTHERS:
+        with pytest.raises(SolverError) as raised:
+            iterations(fibres, "triangle", (4, 4), 2, max_it=3, smoother=smoother)
+        assert ("-pc_femgpu_pmg_smoother pbjacobi" in str(raised.value)) == (smoother == "jacobi")
 
 
 def test_what_it_cannot_do_is_said():
