@@ -25,7 +25,7 @@ def vector_kernels(precision: str, owned: str = "double") -> str:
 
 
 def krylov_kernels(
-    group_size: int, num_groups: int, lanes: int, atomics: str, name: str = "krylov.cl", ctype: str = "double"
+    group_size: int, num_groups: int, lanes: int, atomics: str, name: str = "krylov.cl", ctype: str = "double", block: int = 1
 ) -> str:
     """A program of what Krylov methods do between two actions.
 
@@ -36,8 +36,10 @@ def krylov_kernels(
         atomics: how they add to global memory, see `Limits`.
         name: file in `cl/` with the kernels; the sums of `reductions.cl` stand before it.
         ctype: C type of vectors, for the kernels that know more than double.
+        block: rows that an item takes together, for the kernels that know more than one.
     """
     sizes = {"GROUP_SIZE": group_size, "NUM_GROUPS": num_groups, "LANES": lanes, "DOT_SLOTS": DOT_SLOTS, "CG_STEPS": CG_STEPS}
+    sizes["BLOCK_SIZE"] = block
     sizes["WIDTH"] = 4 if ctype == "float" else 2  # numbers of 16 bytes
     macros = [f"#define {key} {value}" for key, value in (sizes | {"real": ctype, f"ATOMIC_{atomics.upper()}64": ""}).items()]
     parts = [source(part) for part in ("atomics.cl", "reductions.cl", name)]

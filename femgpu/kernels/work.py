@@ -150,8 +150,8 @@ class Work:
         fields: the fields to interpolate.
         rows: the fields of the test function; none for a functional or a state.
         tables: the tabulations.
-        coord_table: number of that of the coordinate element.
-        other_coord_table: of the second cell of a facet, where fields, rows and tables are those of both; -1: there is one cell.
+        coord_table, other_coord_table: those of the coordinate elements of the cell and of a facet's second cell (-1: none).
+        shift: of a diagonal: in the row of a node's component c stands the entry in the column of c + shift, in turns.
         reads: what else the pointwise function reads: `x`, `n`, `K`, `det`.
         writes: outputs of the pointwise function.
         pointwise_flops: operations of the pointwise function.
@@ -197,6 +197,7 @@ class Work:
     fresh: bool = False
     other_coord_table: int = -1
     rounded: bool = False
+    shift: int = 0
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:

@@ -1,6 +1,7 @@
 """Krylov methods on device buffers; no PETSc objects."""
 
 from femgpu.krylov.bicgstab import BiCGStab
+from femgpu.krylov.blocks import PRECONDITIONERS, block_diagonal
 from femgpu.krylov.cg import CG
 from femgpu.krylov.chebyshev import Chebyshev
 from femgpu.krylov.gmres import GMRES
@@ -27,6 +28,7 @@ __all__ = [
     "INDEFINITE_PRECONDITIONER",
     "MINRES",
     "NOT_FINITE",
+    "PRECONDITIONERS",
     "BiCGStab",
     "Chebyshev",
     "Operator",
@@ -35,5 +37,6 @@ __all__ = [
     "Spectrum",
     "Test",
     "Vectors",
+    "block_diagonal",
     "programs",
 ]

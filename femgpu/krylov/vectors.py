@@ -51,7 +51,7 @@ class Vectors:
         self.dtype = np.dtype(np.float32 if single else np.float64)
         self.num_bytes = self.dtype.itemsize * num_owned
         self._group, self.num_groups = _sizes(runtime.device, group)
-        self._sources: dict[str, str] = {}
+        self._sources: dict[tuple[str, int], str] = {}
         self._parts: dict[int, npt.NDArray[np.float64]] = {}
 
     def empty(self) -> Any:
@@ -68,14 +68,14 @@ class Vectors:
         """A buffer for some sums."""
         return self.runtime.upload(np.zeros(rows * self.num_groups))
 
-    def kernel(self, name: str, *arguments: Any, file: str = KRYLOV) -> Kernel:
-        """A kernel of a file in `kernels/cl` with its arguments after n."""
-        if file not in self._sources:
+    def kernel(self, name: str, *arguments: Any, file: str = KRYLOV, block: int = 1) -> Kernel:
+        """A kernel of a file in `kernels/cl` with its arguments after n; `block`: rows that an item takes together."""
+        if (file, block) not in self._sources:
             atomics = self.runtime.device.limits.atomics
             sizes = _items(file, self._group), self.num_groups, _LANES, atomics
-            self._sources[file] = krylov_kernels(*sizes, file, C_TYPES[self.dtype.name])
+            self._sources[file, block] = krylov_kernels(*sizes, file, C_TYPES[self.dtype.name], block)
         items, given = _items(file, self._group), [np.int32(self.num_owned), *arguments]
-        return Kernel(self.runtime, self._sources[file], name, given, self.num_groups * items, items)
+        return Kernel(self.runtime, self._sources[file, block], name, given, self.num_groups * items, items)
 
     def fill_noise(self, buffer: Any, first: int) -> None:
         """Fills a vector with PETSc's noise for estimates: numbers between -1.1 and 1.1 from those of its entries.
@@ -100,10 +100,13 @@ class Vectors:
         self.runtime.write(sums, parts)
 
 
-def programs(device: Device, files: Iterable[str], single: bool = False) -> list[tuple[str, str]]:
+def programs(device: Device, files: Iterable[str], single: bool = False, block: int = 1) -> list[tuple[str, str]]:
     """Source and name of the programs of files in `kernels/cl`, as `Vectors` of any length have them on a device."""
     (group, count), ctype, atomics = _sizes(device), C_TYPES["float32" if single else "float64"], device.limits.atomics
-    return [(krylov_kernels(_items(file, group), count, _LANES, atomics, file, ctype), file.removesuffix(".cl")) for file in files]
+    return [
+        (krylov_kernels(_items(file, group), count, _LANES, atomics, file, ctype, block), file.removesuffix(".cl"))
+        for file in files
+    ]
 
 
 def _items(file: str, group: int) -> int:

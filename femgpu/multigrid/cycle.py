@@ -8,13 +8,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from femgpu.krylov import Operator, Preconditioner, Spectrum, Vectors
+from femgpu.krylov import PRECONDITIONERS, Operator, Spectrum, Vectors, block_diagonal, programs
 from femgpu.multigrid.polynomials import roots
-from femgpu.runtime import Scalars
+from femgpu.runtime import Kernel, Scalars
 
 # What a cycle calls one after the other, and what makes it of two buffers.
 Calls = list[Callable[[], None]]
 Bind = Callable[[Any, Any], Calls]
+# Fills a buffer with the diagonal of a matrix or, of blocks of successive rows on it, with what stands so many columns further than
+# the diagonal, in turns; collective.
+Diagonal = Callable[[Any, int], None]
 
 FILE = "multigrid.cl"
 # How much larger than its estimate, which is one from below, the largest eigenvalue is taken.
@@ -26,12 +29,14 @@ _SUBTRACT, _START, _CORRECTED = 1, 2, 4
 class Level:
     """A level that is smoothed.
 
-    Polynomials in D^-1 A, D the diagonal. The same one stands before and after the coarse correction, so that the cycle is
-    symmetric where A is.
+    Polynomials in D^-1 A, D the diagonal or blocks on it. The same one stands before and after the coarse correction, so that the
+    cycle is symmetric where A is.
 
     Args:
         vectors: kernels and lengths.
         operator: A.
+        diagonal: fills buffers with what D is made of.
+        size: rows of its blocks, which divides the lengths of all ranks; 1: it is the diagonal.
         kind: of the polynomials, see `polynomials.roots`.
         steps: products with A before the coarse correction, and as many after it.
         first: number of the first entry on this rank, of which noise is made.
@@ -41,7 +46,7 @@ class Level:
         files: with the kernels, in `kernels/cl`.
         vectors: kernels and lengths.
         operator: A.
-        diagonal: device buffer, the caller's to fill with D before each `follow`.
+        size: rows of the blocks of D.
         r: the residual: what is restricted, and what a finer level restricts into.
         x: the approximation.
         p: the correction of the coarser level, the caller's to fill between `down` and `up`.
@@ -54,27 +59,44 @@ class Level:
         self,
         vectors: Vectors,
         operator: Operator,
+        diagonal: Diagonal,
+        size: int,
         kind: str,
         steps: int,
         first: int,
         estimate: int,
     ):
-        self.vectors, self.operator = vectors, operator
+        self.vectors, self.operator, self.size = vectors, operator, size
+        if size > 1:
+            # Those of `files` are under way where it was known that there would be levels; blocks were not known then.
+            device, single = vectors.runtime.device, vectors.dtype == np.float32
+            own = programs(device, (FILE,), single, size) + programs(device, (PRECONDITIONERS,), single)
+            vectors.runtime.build_ahead(own)
         self._roots, self._first, self._estimate = roots(kind, steps), first, estimate
-        self.r, self.x, self.p, q, self._inverse = (vectors.empty() for _ in range(5))
-        self.diagonal = self._q = q  # a product is not needed while a diagonal is
-        vectors.runtime.zero(self._inverse, vectors.num_bytes)
+        self.r, self.x, self.p, self._q = (vectors.empty() for _ in range(4))
+        self._inverse = vectors.runtime.empty(size * vectors.num_bytes)
+        vectors.runtime.zero(self._inverse, size * vectors.num_bytes)
         self.largest = 0.0
         self._omega = Scalars(vectors.runtime, steps)
         self._parts, zero = vectors.sums(1), np.int32(0)
         given = self._inverse, operator.mask, operator.scale, self._omega.buffer
-        self._smooth = vectors.kernel("smooth", *given, zero, zero, self.r, self.x, self.p, q, file=FILE)
-        self._subtract = vectors.kernel("subtract", self.r, q, file=FILE)
-        self._take = vectors.kernel("take_diagonal", q, self._inverse, self._parts, file=FILE)
+        self._smooth = self._kernel("smooth", *given, zero, zero, self.r, self.x, self.p, self._q)
+        self._subtract = self._kernel("subtract", self.r, self._q)
+        self._fill = diagonal
+        # A product is not needed while a diagonal is.
+        whole, self._diagonals, stride = (self._q, [self._q], 0) if size == 1 else vectors.parts(size, vectors.num_bytes)
+        self._take = self._kernel("take_diagonal", np.int32(stride // vectors.dtype.itemsize), whole, self._inverse, self._parts)
+
+    @property
+    def about(self) -> str:
+        """What the view says of it."""
+        return f"largest eigenvalue {self.largest:.4g}" + (f", blocks of {self.size} rows" if self.size > 1 else "")
 
     def follow(self) -> bool:
-        """Takes D over, and says whether the largest eigenvalue is to be estimated: an entry has changed much; collective."""
+        """Takes D over, and says whether the largest eigenvalue is to be estimated: a row has changed much; collective."""
         vectors = self.vectors
+        for shift, diagonal in enumerate(self._diagonals):
+            self._fill(diagonal, shift)
         self._take()
         changed = vectors.mpi.allreduce(vectors.runtime.read(self._parts, np.zeros(vectors.num_groups)).sum())
         return bool(changed) or not self.largest
@@ -88,7 +110,8 @@ class Level:
         vectors = self.vectors
         # The correction is free between cycles.
         vectors.fill_noise(self.p, self._first)
-        ends = Spectrum(vectors, self._estimate).estimate(self.operator, self.p, Preconditioner(self._inverse))
+        preconditioner = block_diagonal(vectors, self._inverse, self.size)
+        ends = Spectrum(vectors, self._estimate).estimate(self.operator, self.p, preconditioner)
         if isinstance(ends, str):
             return ends
         self.largest = ends[1]
@@ -102,13 +125,13 @@ class Level:
             parts: sums of the square of the right-hand side, which is divided by its norm; None: it is not.
         """
         given = parts, self.r, self._inverse, self.operator.mask, self.operator.scale, self._omega.buffer
-        return self.vectors.kernel("enter", *given, self.r, self.x, self.p, self._q, file=FILE)
+        return self._kernel("enter", *given, self.r, self.x, self.p, self._q)
 
     def leave(self, parts: Any) -> Any:
         """The kernel that ends `up` on the finest level; its argument 10 is the result, in double precision."""
         last, what = len(self._roots) - 1, _SUBTRACT | (_CORRECTED if len(self._roots) == 1 else 0)
         given = parts, self._inverse, self._omega.buffer, np.int32(last), np.int32(what)
-        return self.vectors.kernel("leave", *given, self.r, self.x, self.p, self._q, self.r, file=FILE)
+        return self._kernel("leave", *given, self.r, self.x, self.p, self._q, self.r)
 
     def down(self, entered: bool) -> Calls:
         """Makes x of the right-hand side in r, and leaves the residual there.
@@ -132,6 +155,9 @@ class Level:
             calls += [*self._product(), self._step(step, _SUBTRACT | (0 if step else _CORRECTED))]
         return calls[:-1] if leaves else calls
 
+    def _kernel(self, name: str, *arguments: Any) -> Kernel:
+        return self.vectors.kernel(name, *arguments, file=FILE, block=self.size)
+
     def _step(self, step: int, what: int) -> Callable[[], None]:
         return self._smooth.bound({5: np.int32(step), 6: np.int32(what)})
 
@@ -140,6 +166,10 @@ class Level:
         if operator.bind is None:
             return [partial(operator.apply, self.p, self._q)]
         return list(operator.bind(self.p, self._q))
+
+
+# Of vectors, operator, diagonal, rows of its blocks, and the number of the first entry on this rank.
+MakeLevel = Callable[[Vectors, Operator, Diagonal, int, int], Level]
 
 
 class Cycle:

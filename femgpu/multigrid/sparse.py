@@ -87,15 +87,16 @@ class SparseMatrix:
         given = [np.int32(num_rows), rows.starts, rows.columns, self.values, placeholder]
         source = _source(runtime.device, (value_type, source_type, target_type), lanes > 1)
         self._kernel = Kernel(runtime, source, "multiply_sparse", [*given, placeholder, np.int32(lanes)], num_rows * lanes, _GROUP)
-        self._diagonal = Kernel(runtime, source, "diagonal_of", given, num_rows, _GROUP)
+        one, none = np.int32(1), np.int32(0)
+        self._diagonal = Kernel(runtime, source, "diagonal_of", [*given, one, none], num_rows, _GROUP)
 
     def multiply(self, x: Any, y: Any) -> None:
         """Makes y = A x."""
         self.bind(x, y)()
 
-    def diagonal(self, y: Any) -> None:
-        """Makes y the diagonal of a square matrix."""
-        self._diagonal.bound({4: y})()
+    def diagonal(self, y: Any, size: int = 1, shift: int = 0) -> None:
+        """Makes y the diagonal of a square matrix, or what stands `shift` columns further in blocks of `size` rows, in turns."""
+        self._diagonal.bound({4: y, 5: np.int32(size), 6: np.int32(shift)})()
 
     def bind(self, x: Any, y: Any) -> Launch:
         """The launch of y = A x."""

@@ -134,9 +134,14 @@ def saddle(form: Form) -> Saddle | str:
 def couples_displacements(form: Form) -> bool:
     """Whether the unknown is one vector with as many components as the mesh has dimensions, and the Jacobian couples these."""
     space = form.space
-    pairs = [pair for i in form.integrals if i.jacobian is not None and i.type == "cell" for pair in i.jacobian.couples]
     fits = len(space.fields) == 1 and space.num_comp == space.mesh.dim and not space.fields[0].symmetric
-    return fits and any(test != trial for test, trial in pairs)
+    return fits and couples_components(form)
+
+
+def couples_components(form: Form) -> bool:
+    """Whether the Jacobian couples different components in the cells."""
+    pairs = [pair for i in form.integrals if i.jacobian is not None and i.type == "cell" for pair in i.jacobian.couples]
+    return any(test != trial for test, trial in pairs)
 
 
 def _least(blocks: np.ndarray) -> float:

@@ -16,11 +16,11 @@ from femgpu.runtime import Kernel
 _ALIGNMENT = 512
 _GROUP_SIZE = 64
 # Position of the element matrices among the arguments of `gather_blocks`.
-_MATRICES = 10
+_MATRICES = 11
 
 
 class DiagonalBlocks:
-    """Blocks of successive rows and columns, as L-vectors: column c of all blocks, at the state of the Jacobian.
+    """Blocks of successive rows and columns, as L-vectors: what stands so many columns further than the diagonal, in turns.
 
     Rows that other ranks own hold this rank's share, those of prescribed dofs are zero.
 
@@ -31,7 +31,7 @@ class DiagonalBlocks:
         source: the program with the kernels.
 
     Attributes:
-        columns: device buffers of the L-vectors.
+        diagonals: device buffers of the L-vectors, the diagonal first; undefined before `compute`.
     """
 
     def __init__(self, operator: FormOperator, size: int, prescribed: npt.NDArray[np.uint8], source: str):
@@ -40,7 +40,7 @@ class DiagonalBlocks:
         self._num_bytes = size * self._stride
         runtime.require(self._num_bytes, f"the blocks of {size} rows on the diagonal")
         self._whole = runtime.empty(self._num_bytes)
-        self.columns = [self._whole.get_sub_region(c * self._stride, max(operator.vector_bytes, 8)) for c in range(size)]
+        self.diagonals = [self._whole.get_sub_region(c * self._stride, max(operator.vector_bytes, 8)) for c in range(size)]
         numbers = operator.storage.numbering.global_of_local
         self._free = (numbers >= 0) & (prescribed == 0)
         blocks = np.stack([np.where(self._free, numbers // size, -1), numbers % size], axis=1)
@@ -49,7 +49,7 @@ class DiagonalBlocks:
         self._bends = operator.bends
 
     def compute(self) -> None:
-        """Sums them."""
+        """Sums them at the state of the Jacobian."""
         operator = self._operator
         operator.prepare("matrix")
         if self._bends != operator.bends:
@@ -69,7 +69,7 @@ class DiagonalBlocks:
         rows, starts, entries = transpose(np.where(self._free[dofs], dofs, np.int32(len(self._free))).ravel())
         count = int(np.searchsorted(rows, len(self._free)))
         stride = np.uint64(self._stride // self._operator.scalar.itemsize)
-        given = [np.int32(0), np.int32(0), np.int32(count), np.int32(term.num_rows), stride]
+        given = [np.int32(0), np.int32(0), np.int32(count), np.int32(term.num_rows), np.int32(len(self.diagonals)), stride]
         given += [runtime.upload(array) for array in (rows, starts, entries, dofs)]
         given += [self._blocks, None, self._whole]
         return Kernel(runtime, self._source, "gather_blocks", given, count, _GROUP_SIZE)

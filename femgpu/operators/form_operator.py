@@ -17,7 +17,7 @@ from femgpu.operators.arrays import CellArrays, scalar_type
 from femgpu.operators.division import make_terms
 from femgpu.operators.inputs import Inputs
 from femgpu.operators.memory import in_chunks, least_bytes
-from femgpu.operators.planner import EVENTS, STATES, Planner
+from femgpu.operators.planner import EVENTS, STATES, Planner, diagonal_target
 from femgpu.operators.sums import GatherSum, Sums
 from femgpu.operators.term import Term
 from femgpu.operators.tuning import TUNED, Tools, tuned
@@ -26,7 +26,7 @@ from femgpu.options import Settings
 from femgpu.runtime import Launch, Runtime
 
 # What is read from another buffer than the operator's own.
-_SOURCES: dict[str, tuple] = {"residual": ("vector", "u"), "action": ("vector", "w"), "transposed": ("vector", "w"), "diagonal": ()}
+_SOURCES: dict[str, tuple] = {"residual": ("vector", "u"), "action": ("vector", "w"), "transposed": ("vector", "w")}
 
 
 class FormOperator:
@@ -160,9 +160,9 @@ class FormOperator:
         """
         self._apply(target, w, out)
 
-    def diagonal(self, out: Any = None) -> None:
-        """`out` = diagonal of the Jacobian at `base`, likewise."""
-        self._apply("diagonal", None, out)
+    def diagonal(self, out: Any = None, shift: int = 0) -> None:
+        """`out` = diagonal of the Jacobian at `base`, likewise, or what stands `shift` columns further (`diagonal_target`)."""
+        self._apply(diagonal_target(shift), None, out)
 
     def bind(self, target: str, source: Any, out: Any, dots: Any = None, fresh: bool = False) -> list[Launch]:
         """The launches that add a target to a buffer, atomic adds and sums over E-vectors side by side; collective at first.
@@ -176,7 +176,7 @@ class FormOperator:
         """
         found, stores = [], out if fresh else None
         for application in self.prepare(target):
-            found += application.bind({_SOURCES[target]: source, ("out",): out, ("dots",): dots, ("stores",): stores})
+            found += application.bind({_SOURCES.get(target, ()): source, ("out",): out, ("dots",): dots, ("stores",): stores})
             stores = None
         if target in self._gathers:
             found += self._gathers[target].bind(out)
@@ -235,9 +235,9 @@ class FormOperator:
         return self.applications[target]
 
     def _apply(self, target: str, source: Any, out: Any) -> None:
-        source = {"residual": self.u, "diagonal": None}.get(target, self.w) if source is None else source
+        source = (self.u if target == "residual" else self.w) if source is None else source
         out = self.out if out is None else out
-        with log.event(EVENTS[target], self.flops(target), self.runtime.finish):
+        with log.event(EVENTS.get(target, EVENTS["diagonal"]), self.flops(target), self.runtime.finish):
             if target in STATES:
                 self.store(target)
             self.runtime.zero(out, self.vector_bytes, self.prepare(target)[0].num_stored * self.scalar.itemsize)

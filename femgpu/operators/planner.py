@@ -26,6 +26,11 @@ EVENTS = {"residual": "FGResidual"} | dict.fromkeys(("action", "transposed"), "F
 EVENTS |= dict.fromkeys(("diagonal", "matrix", *SUMMED), "FGMatrix")
 
 
+def diagonal_target(shift: int = 0) -> str:
+    """The target that is a diagonal, or what stands `shift` columns further in the blocks of a node's components, see `Work`."""
+    return f"diagonal+{shift}" if shift else "diagonal"
+
+
 class Planner:
     """Plans of a form's terms, each made once.
 
@@ -92,7 +97,9 @@ class Planner:
             work = make_work(term, "matrix", pointwise, place=SUMMED[target], fresh=fresh)
         else:
             rounded = self._settings.qdata == "single"
-            work = make_work(term, target, pointwise, self._masked and target != "matrix", rounded=rounded)
+            kind, _, shift = target.partition("+")
+            masked = self._masked and target != "matrix"
+            work = make_work(term, kind, pointwise, masked, rounded=rounded, shift=int(shift or 0))
         return choose_plan(work, term, self._settings, limits)
 
     def parts(self, term: Term, action: Pointwise, candidate: Candidate) -> list[tuple[Pointwise, Choice]]:

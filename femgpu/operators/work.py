@@ -21,6 +21,7 @@ def make_work(
     place: str = "",
     fresh: bool = False,
     rounded: bool = False,
+    shift: int = 0,
 ) -> Work:
     """The work of one term for one target.
 
@@ -33,6 +34,7 @@ def make_work(
         place: element matrices go into a sparse matrix with places of this C type.
         fresh: they are the first on these cells.
         rounded: what is kept at points and in cells is kept in single precision.
+        shift: of a diagonal, see `Work`.
     """
     fields = term.fields(pointwise)
     outputs = frozenset(name for name, _ in pointwise.writes)
@@ -73,6 +75,7 @@ def make_work(
         place=place,
         fresh=fresh,
         rounded=rounded and stored + stored_once > 0,
+        shift=shift,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ from petsc4py import PETSc
 from femgpu import petsc_c
 from femgpu.krylov import Operator, Vectors
 from femgpu.krylov.vectors import C_TYPES
-from femgpu.multigrid import FILE, Bind, Calls, Entries, Level, SparseMatrix
+from femgpu.multigrid import FILE, Bind, Calls, Diagonal, Entries, Level, MakeLevel, SparseMatrix
 from femgpu.runtime import Runtime
 from femgpu.solver.device_vec import load, store
 
@@ -32,17 +31,17 @@ class AlgebraicLevels:
             of direct solvers are taken over, too.
         runtime: the device.
         single: whether vectors, matrices and transfers are in single precision.
-        make_level: of vectors, operator and the number of the first entry.
+        make_level: makes those that are smoothed.
 
     Attributes:
-        levels: those that are smoothed, the finest first; their `diagonal` is filled.
+        levels: those that are smoothed, the finest first.
         restrict: for each of them, to the next one.
         prolong: for each of them, from the next one.
         solve: the coarsest level.
         coarsest: its vectors.
     """
 
-    def __init__(self, pc: PETSc.PC, runtime: Runtime, single: bool, make_level: Callable[[Vectors, Operator, int], Level]):
+    def __init__(self, pc: PETSc.PC, runtime: Runtime, single: bool, make_level: MakeLevel):
         mpi = pc.comm.tompi4py()
         self._pc, self._runtime = pc, runtime
         self._mats, self._ups = _matrices(pc) if mpi.size == 1 else ([], [])
@@ -55,8 +54,9 @@ class AlgebraicLevels:
         self.restrict: list[Bind] = []
         self.prolong: list[Bind] = []
         self._matrices = [make(_entries(mat)) for mat in self._mats[:-1]]
-        for its, matrix, interpolation in zip(vectors, self._matrices, self._ups, strict=False):
-            self.levels.append(make_level(its, Operator(matrix.multiply, bind=_bind(matrix)), 0))
+        for its, mat, matrix, interpolation in zip(vectors, self._mats, self._matrices, self._ups, strict=False):
+            size = mat.getBlockSize()
+            self.levels.append(make_level(its, Operator(matrix.multiply, bind=_bind(matrix)), _diagonal(matrix, size), size, 0))
             restriction = interpolation.transpose(PETSc.Mat())
             self.restrict.append(_bind(make(_entries(restriction))))
             self.prolong.append(_bind(make(_entries(interpolation))))
@@ -70,7 +70,6 @@ class AlgebraicLevels:
         if self._mats and sizes[-1] <= _DENSE and linear:
             self._inverse = make(_full(self._dense_inverse()))
         self.solve: Bind = self._by_host if self._inverse is None else _bind(self._inverse)
-        self._fill_diagonals()
 
     def update(self) -> bool:
         """Takes the numbers of matrices over after another set-up, where interpolations and places of entries are those of before.
@@ -88,19 +87,12 @@ class AlgebraicLevels:
                 matrix.set_values(values)
         if self._inverse is not None:
             self._inverse.set_values(self._dense_inverse().ravel())
-        self._fill_diagonals()
         return True
 
     def _identity(self, mats: list[PETSc.Mat], ups: list[PETSc.Mat]) -> Any:
         """What tells whether these matrices have the same places of entries as others that are still held."""
         handles = [(mat.handle, mat.getType(), int(mat.getInfo()["nz_used"])) for mat in mats]
         return handles, [(up.handle, up.stateGet()) for up in ups]
-
-    def _fill_diagonals(self) -> None:
-        for mat, level in zip(self._mats, self.levels, strict=False):
-            diagonal = mat.getDiagonal()
-            self._runtime.write(level.diagonal, diagonal.array_r.astype(level.vectors.dtype))
-            diagonal.destroy()
 
     def _dense_inverse(self) -> npt.NDArray[np.float64]:
         """The inverse of the coarsest matrix, as PETSc's solver makes it; of a singular one the pseudo-inverse."""
@@ -137,6 +129,10 @@ class AlgebraicLevels:
 
 def _bind(matrix: SparseMatrix) -> Bind:
     return lambda x, y: [matrix.bind(x, y)]
+
+
+def _diagonal(matrix: SparseMatrix, size: int) -> Diagonal:
+    return lambda out, shift: matrix.diagonal(out, size, shift)
 
 
 def _matrices(pc: PETSc.PC) -> tuple[list[PETSc.Mat], list[PETSc.Mat]]:

@@ -39,17 +39,19 @@ class BlockJacobi:
         group = min(_INVERTING, runtime.device.limits.items) if runtime.device.is_gpu else 1
         source = block_kernels(local.settings.precision, group)
         with collective(local.mpi):
-            self._blocks = DiagonalBlocks(local, size, rows.mask(), source) if size > 1 else None
+            # Blocks of nodes are diagonals, too; larger ones are taken out of element matrices.
+            nodes = size in (1, operator.transfer.block_size)
+            self._blocks = None if nodes else DiagonalBlocks(local, size, rows.mask(), source)
             runtime.require(8 * size * self._num_owned, f"the inverse blocks of {size} rows on the diagonal")
             self.inverses = runtime.empty(8 * size * self._num_owned)
-            self._column, self._failed = runtime.empty(8 * self._num_owned), runtime.empty(4)
+            self._diagonal, self._failed = runtime.empty(8 * self._num_owned), runtime.empty(4)
             pivots = runtime.empty(4 * self._num_owned)
 
         def each(name: str, count: int, *arguments: Any) -> Kernel:
             return Kernel(runtime, source, name, [np.int32(count), np.int32(size), *arguments], count, _GROUP_SIZE)
 
         zero = np.float64(0)
-        self._place = each("place_column", self._num_owned, np.int32(0), zero, self._column, self.inverses)
+        self._place = each("place_diagonal", self._num_owned, np.int32(0), zero, self._diagonal, self.inverses)
         self._fill = each("fill_diagonal", len(rows.owned), zero, runtime.upload(rows.owned), self.inverses)
         self._host: npt.NDArray[np.float64] | None = None
         count = self._num_owned // size
@@ -63,15 +65,15 @@ class BlockJacobi:
             SolverError: where a block has no inverse.
         """
         operator, runtime = self._operator, self._runtime
-        if self._blocks is None:
-            operator.diagonal(self._column)
-            self._place.bound({2: np.int32(0), 3: np.float64(factor)})()
-        else:
+        if self._blocks is not None:
             self._blocks.compute()
-            for number, column in enumerate(self._blocks.columns):
-                operator.transfer.to_global(column, self._column)
-                self._place.bound({2: np.int32(number), 3: np.float64(factor)})()
-            self._fill.bound({2: np.float64(factor * operator.transfer.scale)})()
+        for shift in range(self.size):
+            if self._blocks is None:
+                operator.diagonal(self._diagonal, shift)
+            else:
+                operator.transfer.to_global(self._blocks.diagonals[shift], self._diagonal)
+            self._place.bound({2: np.int32(shift), 3: np.float64(factor)})()
+        self._fill.bound({2: np.float64(factor * operator.transfer.scale)})()
         runtime.zero(self._failed, 4)
         self._invert()
         failed = int(runtime.read(self._failed, np.empty(1, np.int32))[0])

@@ -12,8 +12,8 @@ from petsc4py import PETSc
 from femgpu.errors import collective
 from femgpu.forms import Form, Integral
 from femgpu.krylov import Operator, Vectors
-from femgpu.multigrid import FILE, Calls
-from femgpu.operators import Nesting
+from femgpu.multigrid import FILE, Calls, Level, MakeLevel
+from femgpu.operators import Nesting, diagonal_target
 from femgpu.operators.ways import scatter_mode
 from femgpu.options import Settings
 from femgpu.solver.global_operator import GlobalOperator
@@ -131,6 +131,20 @@ def product(operator: GlobalOperator) -> Operator:
     if not device.direct:
         return Operator(device.action)
     return Operator(device.action, None, device.local.mask, device.transfer.scale_buffer, device.bind)
+
+
+def smoothed(operator: GlobalOperator, vectors: Vectors, make_level: MakeLevel) -> Level:
+    """A level that is smoothed, with the Jacobian of a problem on it.
+
+    Args:
+        operator: the operators of the level.
+        vectors: kernels and lengths of its T-vectors.
+        make_level: makes it.
+    """
+    device, first = operator.device, operator.local.space.numbering.first
+    level = make_level(vectors, product(operator), device.diagonal, device.transfer.block_size, first)
+    operator.local.build_ahead([diagonal_target(shift) for shift in range(level.size)])
+    return level
 
 
 class CoarseOperator(LevelOperator):

@@ -153,11 +153,19 @@ class DeviceOperator:
             self._prepare[first] = self.transfer.prepare_action(self.local.mask, first)
         return self._prepare[first]
 
-    def diagonal(self, out: Any) -> None:
-        """`out` = diagonal of the Jacobian."""
+    def diagonal(self, out: Any, shift: int = 0) -> None:
+        """`out` = diagonal of the Jacobian.
+
+        Args:
+            out: the result.
+            shift: how many columns further, in turns, the entries stand in their blocks of `transfer.block_size` rows.
+        """
         if self.direct:
-            self.local.diagonal(out)
+            self.local.diagonal(out, shift)
         else:
-            self.local.diagonal()
+            self.local.diagonal(shift=shift)
             self.transfer.to_global(self.local.out, out)
-        self.transfer.boundary_diagonal(out)
+        if shift:
+            self.transfer.clear_beside(out, shift)
+        else:
+            self.transfer.boundary_diagonal(out)

@@ -10,13 +10,12 @@ import numpy as np
 from petsc4py import PETSc
 
 from femgpu import petsc_ksp
-from femgpu.krylov import Preconditioner, Vectors
+from femgpu.krylov import PRECONDITIONERS, Preconditioner, Vectors, block_diagonal
 from femgpu.solver.device_vec import load
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import JacobianContext
 from femgpu.solver.python_types import FormMatrix
 
-_FILE = "preconditioners.cl"
 _OWN = (PETSc.PC.Type.NONE, PETSc.PC.Type.JACOBI, PETSc.PC.Type.PBJACOBI)
 # What a python PC has that works on buffers: `apply_buffers(pc, r, z)` makes z = M r of two pyopencl.Buffers with the float64
 # entries of this rank, in the order of the runtime's queue; r stays as it is.
@@ -66,7 +65,7 @@ class DevicePreconditioner:
     def _jacobi(self, pc: PETSc.PC, pmat: PETSc.Mat, options: petsc_ksp.JacobiOptions) -> Preconditioner:
         if self._diagonal is None:
             self._diagonal = self._vectors.empty()
-            self._invert = self._vectors.kernel("invert_diagonal", np.int32(0), np.int32(0), self._diagonal, file=_FILE)
+            self._invert = self._vectors.kernel("invert_diagonal", np.int32(0), np.int32(0), self._diagonal, file=PRECONDITIONERS)
         operator = operator_of(pmat)
         if options.diagonal and operator is not None and operator.linearised and operator.factor == 1.0:
             operator.device.diagonal(self._diagonal)
@@ -93,10 +92,7 @@ class DevicePreconditioner:
                 pc.apply(given, result)
                 inverses[:, column] = result.array_r.reshape(-1, size)
             buffer = self._vectors.runtime.upload(inverses)
-        if size == 1:
-            return Preconditioner(buffer)
-        multiply = self._vectors.kernel("block_multiply", np.int32(size), buffer, buffer, buffer, file=_FILE)
-        return Preconditioner(apply=lambda r, z: multiply.bound({3: r, 4: z})())
+        return block_diagonal(self._vectors, buffer, size)
 
 
 def buffers_method(pc: PETSc.PC) -> Callable[[PETSc.PC, Any, Any], None] | None:

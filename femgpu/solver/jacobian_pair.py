@@ -8,6 +8,7 @@ from petsc4py import PETSc
 
 from femgpu import petsc_c
 from femgpu.errors import DeviceError, OptionError
+from femgpu.operators import diagonal_target
 from femgpu.operators.device import on_device
 from femgpu.solver import default_solver
 from femgpu.solver.ahead import build_ahead, prepare
@@ -103,9 +104,11 @@ class JacobianPair:
         assembles = kind == "assembled" or pmat == "assembled"
         inner = pc == "python" and PETSc.Options().getString(self._prefix + "pc_python_type", "") == _ASSEMBLED_PC
         blocks = self._template.getBlockSize() if pc == "pbjacobi" and not assembles else 0
+        nodes = blocks in (1, self._operator.transfer.block_size)
         wanted = {
-            "diagonal": self._operator.any_rows or blocks == 1 or (pc == "jacobi" and not assembles),
-            "matrix": blocks > 1,
+            "diagonal": self._operator.any_rows or nodes or (pc == "jacobi" and not assembles),
+            **{diagonal_target(shift): nodes for shift in range(1, blocks)},
+            "matrix": blocks > 0 and not nodes,
             "action": kind != "assembled",
         }
         wanted[local.assembly_target] = wanted.get(local.assembly_target, False) or assembles or inner

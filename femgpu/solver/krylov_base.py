@@ -139,7 +139,7 @@ class KrylovType(Ahead, ABC):
 
     def programs(self, ksp: PETSc.KSP, device: Device) -> list[tuple[str, str]]:
         """Those of the method, and of a preconditioner that is a diagonal."""
-        return krylov.programs(device, (*self.files(ksp), *(["preconditioners.cl"] if ksp.getPC().getType() in _JACOBI else [])))
+        return krylov.programs(device, (*self.files(ksp), *([krylov.PRECONDITIONERS] if ksp.getPC().getType() in _JACOBI else [])))
 
     def create(self, ksp: PETSc.KSP) -> None:
         """Says which norms it computes."""

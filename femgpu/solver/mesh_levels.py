@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from femgpu.errors import MeshError, collective
 from femgpu.forms import Form
 from femgpu.krylov import Operator, Vectors
 from femgpu.krylov.vectors import C_TYPES
-from femgpu.multigrid import FILE, Bind, Calls, Level, Rows, SparseMatrix
+from femgpu.multigrid import FILE, Bind, Calls, Level, MakeLevel, Rows, SparseMatrix
 from femgpu.operators import Assembly, CoarseMatrices, Columns, Groups, MatrixSource, Nesting, Shown
 from femgpu.operators.ways import scatter_mode
 from femgpu.solver.coarsening import coarse_space
@@ -123,9 +122,9 @@ class SparseLevel:
         self._assembly.compute(scale)
         self._take()
 
-    def diagonal(self, out: Any) -> None:
-        """`out` = the diagonal, a T-vector; collective."""
-        self._matrix.diagonal(out if self._direct else self._found)
+    def diagonal(self, out: Any, shift: int = 0) -> None:
+        """`out` = the diagonal, a T-vector, or what stands `shift` columns further, as of `DeviceOperator`; collective."""
+        self._matrix.diagonal(out if self._direct else self._found, self.exchange.block_size, shift)
         if not self._direct:
             self.exchange.to_global(self._found, out)
 
@@ -152,17 +151,17 @@ class MeshLevels:
         bottom: the operators of degree 1 on the finest mesh, whose element matrices are in the problem's precision.
         steps: the spaces on the other meshes, at least one.
         single: whether vectors and matrices of the levels are in single precision.
-        make_level: of vectors, operator and the number of the first entry.
+        make_level: makes those that are smoothed.
 
     Attributes:
-        levels: those that are smoothed, the finest first, all meshes but the coarsest; `fill` fills their `diagonal`.
+        levels: those that are smoothed, the finest first, all meshes but the coarsest.
         restrict: for each of them, to the next one.
         prolong: for each of them, from the next one.
         meshes: the operators on all meshes.
         mat: the matrix of the coarsest mesh.
     """
 
-    def __init__(self, bottom: GlobalOperator, steps: Ladder, single: bool, make_level: Callable[[Vectors, Operator, int], Level]):
+    def __init__(self, bottom: GlobalOperator, steps: Ladder, single: bool, make_level: MakeLevel):
         self._bottom = bottom
         self.meshes, self._matrices = list[SparseLevel](), list[CoarseMatrices]()
         self.restrict, self.prolong, self.levels = list[Bind](), list[Bind](), list[Level]()
@@ -180,7 +179,8 @@ class MeshLevels:
             coarse = SparseLevel(shown, rows, single)
             self.meshes.append(coarse)
             dtype = finer.vectors.dtype
-            self.levels.append(make_level(finer.vectors, finer.operator, finer.space.numbering.first))
+            blocks = finer.diagonal, finer.exchange.block_size
+            self.levels.append(make_level(finer.vectors, finer.operator, *blocks, finer.space.numbering.first))
             with collective(space.mesh.mpi):
                 transfer = LevelTransfer(nesting, finer.rows, rows, coarse.exchange, dtype, dtype, atomic)
             self.restrict.append(transfer.bind_restrict)
@@ -193,8 +193,6 @@ class MeshLevels:
             matrices.clear()
         for mesh in self.meshes:
             mesh.fill(self._bottom.transfer.scale)
-        for mesh, level in zip(self.meshes, self.levels, strict=False):
-            mesh.diagonal(level.diagonal)
         self.meshes[-1].values(self._values)
         self.mat.setValuesCOO(self._values, addv=PETSc.InsertMode.INSERT_VALUES)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from petsc4py import PETSc
 
 from femgpu.forms import Form
-from femgpu.operators import Saddle, couples_displacements, is_definite, is_symmetric, saddle
+from femgpu.operators import Saddle, couples_components, couples_displacements, is_definite, is_symmetric, saddle
 from femgpu.solver.solver_types import type_remedy
 
 # Methods whose recurrences hold for symmetric matrices only.
@@ -97,6 +97,8 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool, is_zero: bool, chosen
                 "a material that hardly changes its volume wants a pressure of its own: a MixedSpace of displacement and "
                 "pressure, which femgpu.FieldSplit solves"
             )
+        if python == "femgpu.PMG" and _may_want_blocks(pc, form):
+            parts.append(f"components that couple strongly at each node want -{prefix}pc_femgpu_pmg_smoother pbjacobi")
     elif reason < 0:
         parts.append(f"try another -{prefix}pc_type or -{prefix}ksp_type (gmres, if the Jacobian is not symmetric and definite)")
     elif snes.getType() == "newtontr":
@@ -119,6 +121,12 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool, is_zero: bool, chosen
     if not prescribed:
         parts.append("no dofs are prescribed: where the solution is known up to constants only, call problem.set_nullspace")
     return f"Look at -{prefix}snes_monitor -{prefix}ksp_converged_reason. " + "; ".join(parts)
+
+
+def _may_want_blocks(pc: PETSc.PC, form: Form) -> bool:
+    """Whether multigrid smooths over the diagonal of a field whose components couple."""
+    over_diagonal = all(level.size == 1 for *_, level in pc.getPythonContext().levels)
+    return over_diagonal and len(form.space.fields) == 1 and couples_components(form)
 
 
 def _knows_derivatives(form: Form) -> bool:

@@ -12,7 +12,7 @@ from petsc4py import PETSc
 from femgpu import multigrid
 from femgpu.errors import DataError, FormError, SolverError, collective
 from femgpu.kernels import entry_kernels, list_kernels, nesting_kernels, vector_kernels
-from femgpu.krylov import Operator, Vectors, programs
+from femgpu.krylov import Vectors, programs
 from femgpu.mesh.garbage import keep_aside
 from femgpu.multigrid import Bind, Cycle, Level
 from femgpu.operators import couples_displacements, is_definite
@@ -25,8 +25,8 @@ from femgpu.solver.coarsening import (
     contains_lower_degrees,
     in_single_precision,
     linear_vector,
-    product,
     restricted,
+    smoothed,
 )
 from femgpu.solver.device_preconditioner import operator_of
 from femgpu.solver.device_vec import load, store
@@ -48,7 +48,7 @@ _SMALL = 150
 class PMG(Ahead):
     """Multigrid over the degree of the elements and the meshes that were refined: a V-cycle from the form's space down.
 
-    Each level has its own kernels of the same form and is smoothed by Chebyshev's iteration over its diagonal; all its vectors are
+    Each level has its own kernels of the same form and is smoothed by Chebyshev's iteration; all its vectors are
     device buffers. Below degree 1 are the meshes that the problem's refines (`-dm_refine`, `femgpu.mesh.refine`), with Galerkin
     operators. The Jacobian at degree 1 on the coarsest mesh is assembled on the device and handed to an inner PC of PETSc's, GAMG
     unless options with the prefix `pmg_coarse_` say otherwise. On one rank GAMG's matrices and interpolations are taken over onto
@@ -59,6 +59,7 @@ class PMG(Ahead):
     | -pc_femgpu_pmg_degrees | half of each, nearer on tetrahedra | degrees of the levels below the form's own: `2,1` |
     | -pc_femgpu_pmg_steps | 3 | products with the operator before and after each coarse correction |
     | -pc_femgpu_pmg_kind | fourth | polynomials of the smoothers, Chebyshev's: first, fourth, opt_fourth |
+    | -pc_femgpu_pmg_smoother | jacobi | what they are over: jacobi: the diagonal; pbjacobi: blocks of nodes |
     | -pc_femgpu_pmg_precision | auto | of the cycle: single, double; auto: single on GPUs, unless its product is inaccurate |
     | -pc_femgpu_pmg_geometric | auto | levels on coarser meshes: auto: on those that the problem's mesh refines; no |
     | -pc_femgpu_pmg_lag | -1 | set-ups after which what is below degree 1 is renewed; -1: when diagonals or iterations say so |
@@ -137,11 +138,12 @@ class PMG(Ahead):
         """Prints the levels and the inner PC."""
         if viewer.getType() != PETSc.Viewer.Type.ASCII or self.inner is None:
             return
-        kind = f"Chebyshev of {self._options.kind} kind over the diagonal, {self._options.steps} products before and after"
+        over = "point blocks" if any(level.size > 1 for *_, level in self.levels) else "the diagonal"
+        kind = f"Chebyshev of {self._options.kind} kind over {over}, {self._options.steps} products before and after"
         precision = "single" if self._single else "double" + (f" because {self._objection}" if self._objection else "")
         viewer.printfASCII(f"  femgpu.PMG, {len(self._operators)} levels, {kind}, in {precision} precision\n")
         for what, dofs, level in self.levels:
-            viewer.printfASCII(f"    {what}: {dofs} dofs, largest eigenvalue {level.largest:.4g}\n")
+            viewer.printfASCII(f"    {what}: {dofs} dofs, {level.about}\n")
         if self._refusal:
             viewer.printfASCII(f"    no {'more ' * (self._meshes is not None)}levels on coarser meshes: {self._refusal}\n")
         space = self._operators[-1].local.space if self._meshes is None else self._meshes.meshes[-1].space
@@ -190,6 +192,7 @@ class PMG(Ahead):
                 f"femgpu.PMG on {space}: it takes fields of one degree, continuous and alike; take femgpu.FieldSplit, say"
             )
         degrees = self._options.degrees_below(space.fields[0], prefix)
+        self._make_level = self._options.levels_of(operator.local.form)
         self._operator, self._bends, self._single, finer = operator, operator.local.bends, single, operator
         vectors = [Vectors(operator.local.runtime, space.numbering.num_owned, space.mesh.mpi)]
         self._given, self._found = vectors[0].empty(), vectors[0].empty()
@@ -207,17 +210,14 @@ class PMG(Ahead):
             self._operators.append(finer)
         self._followers += self._coarse
         for level, its in zip(self._operators[:-1], vectors, strict=False):
-            self._levels.append(self._level(its, product(level), level.local.space.numbering.first))
+            self._levels.append(smoothed(level, its, self._make_level))
         steps, self._refusal = ladder(finer.local.space, finer.local.form) if refines else ([], "")
         self._create_inner(pc, mat.getNearNullSpace(), prefix + "pmg_coarse_", steps)
-
-    def _level(self, vectors: Vectors, operator: Operator, first: int) -> Level:
-        return Level(vectors, operator, self._options.kind, self._options.steps, first, self._options.estimate)
 
     def _create_inner(self, pc: PETSc.PC, near: PETSc.NullSpace, prefix: str, steps: Ladder) -> None:
         space = (linear := self._operators[-1]).local.space
         if steps:
-            self._assembled = self._meshes = MeshLevels(linear, steps, self._single, self._level)
+            self._assembled = self._meshes = MeshLevels(linear, steps, self._single, self._make_level)
         else:
             self._assembled = AssembledJacobian(linear, linear_vector(space))
         mat = self._assembled.mat
@@ -248,8 +248,7 @@ class PMG(Ahead):
         if renewed := self._below is None or not self._levels:
             # Before the levels: the programs of theirs may be under way.
             self._renew()
-        for operator, level in zip(self._operators, self._levels, strict=False):
-            operator.device.diagonal(level.diagonal)
+        for operator in self._operators[: len(self._levels)]:
             operator.local.store()
         worse, stale = self._has_worsened(), [level for level in self._levels if level.follow()]
         self._age += 1
@@ -285,7 +284,7 @@ class PMG(Ahead):
             self._assembled.mat.setOption(PETSc.Mat.Option.SPD, True)
         self.inner.setUp()
         if self._below is None or not self._below.update():
-            self._below = AlgebraicLevels(self.inner, self._operators[0].local.runtime, self._single, self._level)
+            self._below = AlgebraicLevels(self.inner, self._operators[0].local.runtime, self._single, self._make_level)
             self._cycle = None
 
     def _has_worsened(self) -> bool:

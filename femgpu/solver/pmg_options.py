@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from petsc4py import PETSc
 
 from femgpu.errors import OptionError
-from femgpu.multigrid import KINDS
+from femgpu.forms import Form
+from femgpu.krylov import Operator, Vectors
+from femgpu.multigrid import KINDS, Diagonal, Level, MakeLevel
+from femgpu.operators import couples_components
 from femgpu.runtime import Device
 from femgpu.spaces import Field
 
 PRECISIONS = ("auto", "single", "double")
 GEOMETRIC = ("auto", "no")
+SMOOTHERS = ("jacobi", "pbjacobi")
 # Degree on tetrahedra up to which half of it is near enough.
 _HALVED = 4
 
@@ -25,6 +29,7 @@ class PMGOptions:
         degrees: of the levels below the form's own; empty: see `default_degrees`.
         steps: products with the operator before and after each coarse correction.
         kind: of the smoothers' polynomials.
+        smoother: one of `SMOOTHERS`, what they are over.
         precision: one of `PRECISIONS`.
         estimate: products to estimate a largest eigenvalue.
         geometric: one of `GEOMETRIC`, whether there are levels on the meshes that the problem's refines.
@@ -34,6 +39,7 @@ class PMGOptions:
     degrees: tuple[int, ...] = ()
     steps: int = 3
     kind: str = "fourth"
+    smoother: str = "jacobi"
     precision: str = "auto"
     estimate: int = 10
     geometric: str = "auto"
@@ -69,6 +75,7 @@ class PMGOptions:
             degrees=degrees,
             steps=number("steps", self.steps),
             kind=word("kind", self.kind, KINDS),
+            smoother=word("smoother", self.smoother, SMOOTHERS),
             precision=word("precision", self.precision, PRECISIONS),
             geometric=word("geometric", self.geometric, GEOMETRIC),
             estimate=number("esteig_steps", self.estimate),
@@ -78,6 +85,15 @@ class PMGOptions:
     def begins_single(self, device: Device) -> bool:
         """Whether the cycle is in single precision at first; with `auto` set-up may object."""
         return prefers_single(device) if self.precision == "auto" else self.precision == "single"
+
+    def levels_of(self, form: Form) -> MakeLevel:
+        """What makes the levels of a form, smoothed as they say: over blocks only where these are more than their diagonals."""
+        blocks = self.smoother == "pbjacobi" and couples_components(form)
+
+        def make(vectors: Vectors, operator: Operator, diagonal: Diagonal, size: int, first: int) -> Level:
+            return Level(vectors, operator, diagonal, size if blocks else 1, self.kind, self.steps, first, self.estimate)
+
+        return make
 
     def degrees_below(self, field: Field, prefix: str) -> tuple[int, ...]:
         """Degrees of the levels below fields like this one; with bubbles they may begin with the field's own, without.

@@ -153,9 +153,16 @@ class Transfer:
             for shift in (1, 0)
         )
         self._fill_rows = kernel("fill_rows", len(rows.owned), owned, self._scalars.buffer, vector)
+        self._clear_beside = kernel("clear_beside", len(rows.owned), owned, np.int32(self.block_size), np.int32(0), vector)
         self._insert_rows = kernel("insert_rows", len(rows.owned), *given, zero, vector)
         self._rate_rows = kernel("rate_rows", len(rows.owned), *given, zero, vector, vector)
         self._totals: tuple[Kernel, Any, npt.NDArray[np.float64]] | None = None
+
+    @property
+    def block_size(self) -> int:
+        """Rows of the blocks that the components of a node make of both vectors; 1 where these are not made of such alone."""
+        space = self.rows.space
+        return space.num_comp if len(space.fields) == 1 and not space.numbering.any_constrained else 1
 
     @property
     def scale(self) -> float:
@@ -233,6 +240,12 @@ class Transfer:
         """Boundary rows of a diagonal: out = s."""
         self._fill_rows.set(3, out)
         self._fill_rows()
+
+    def clear_beside(self, out: Any, shift: int) -> None:
+        """Boundary rows and columns of what stands `shift` columns further than the diagonal, in turns, in its blocks: zero."""
+        self._clear_beside.set(3, np.int32(shift))
+        self._clear_beside.set(4, out)
+        self._clear_beside()
 
     def totals(self, t: Any) -> npt.NDArray[np.float64]:
         """(2,) sums of the entries of a T-vector, and of their absolute values, on this rank."""

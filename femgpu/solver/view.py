@@ -74,7 +74,7 @@ def _levels(pc: PETSc.PC) -> list[str]:
     if isinstance(context, FieldSplit):
         return [] if context.inner is None else _levels(context.inner)
     levels = context.levels if isinstance(context, PMG) else []
-    return [f"{what}: {dofs} dofs, largest eigenvalue {level.largest:.4g}" for what, dofs, level in levels]
+    return [f"{what}: {dofs} dofs, {level.about}" for what, dofs, level in levels]
 
 
 def _rows(operator: GlobalOperator) -> str:

@@ -159,9 +159,19 @@ def local_vector(space, parts, arithmetic) -> Result:
     return Result(value, error + arithmetic.both * arithmetic.sum_unit * count * total)
 
 
-def diagonal(matrices, dofs) -> Result:
-    """The diagonals (num_cells, num_rows) of element matrices; a dof of both cells of a facet has two rows and columns."""
-    same = dofs[:, :, None] == dofs[:, None, :]
+def diagonal(matrices, term, shift=0) -> Result:
+    """The diagonals (num_cells, num_rows) of element matrices; a dof of both cells of a facet has two rows and columns.
+
+    Args:
+        matrices: Result (num_cells, num_rows, num_rows).
+        term: whose matrices they are.
+        shift: how many components further the columns are, in turns.
+    """
+    wanted = []
+    for field in term.rows:
+        others = term.offsets(field)[:, :, None] + (np.arange(field.num_comp) + shift) % field.num_comp
+        wanted.append(others.reshape(term.num_cells, -1))
+    same = np.concatenate(wanted, axis=1)[:, :, None] == term.dofs()[:, None, :]
     return Result(*(np.where(same, array, 0.0).sum(axis=2) for array in (matrices.value, matrices.error)))
 
 

@@ -33,6 +33,7 @@ PLAIN = dict(
     limits="device",
     masked=False,
     source="lvector",
+    shift=0,
 )
 OPERATOR = PLAIN | dict(schedule="auto", scatter="gather", qdata="recompute", masked=True, matrix=False)
 
@@ -232,6 +233,9 @@ MUTANTS = {
     ),
     "half of a diagonal's mixed products": of_plans(
         text("(k < l ? tensor[l * DIM + k] : R(0))", "R(0)"), element=("hexahedron", 2), kind="diagonal"
+    ),
+    "diagonal instead of what stands beside it": of_plans(
+        text("+ (c + 1) % ", "+ (c + 0) % "), element=("hexahedron", 2), num_comp=2, kind="diagonal", shift=1
     ),
     "matrix transposed": of_plans(
         text(

@@ -40,7 +40,7 @@ def ratios(probe, schedule, targets, scatter="gather"):
         else:
             getattr(operator, target)()
             got = operator.runtime.read(operator.out, np.empty(space.num_local))
-            part = diagonal(result, term.dofs()) if target == "diagonal" else result
+            part = diagonal(result, term) if target == "diagonal" else result
             result = local_vector(space, [(term, part)], arithmetic)
         found[target] = result.worst(got)
     return found

@@ -32,6 +32,7 @@ AXES = dict(
     kind=KINDS,
     num_comp=(1, 2, 3),
     form=FORMS,
+    shift=(0, 1, 2),
     precision=("double", "single", "mixed"),
     geometry=("stored", "recomputed"),
     scatter=("evector", "atomic"),
@@ -204,7 +205,7 @@ def make_tasks(runtime, schedules, sample, term, problem, rng):
     if not sample.kind.startswith("stored"):
         source = "evector" if prescribed is None and sample.scatter == "evector" else "lvector"
         source = source if sample.source == "evector" else "lvector"
-        yield make_task(sample.kind, term, problem, arithmetic, prescribed, source)
+        yield make_task(sample.kind, term, problem, arithmetic, prescribed, source, sample.shift)
         return
     found = stored_tasks(sample.kind == "stored pulled", term, problem, arithmetic, rng.choice([0.0, 1.0, 4.0]), prescribed)
     if found is None:
@@ -227,7 +228,8 @@ def make_wish(sample, parameters=()):
 def check_schedule(runtime, schedule, task, sample, rng, drawn):
     """One schedule's default plan, and some of the others; returns whether it serves the task."""
     limits = limits_of(runtime, sample.limits)
-    work = make_work(task.term, task.target, task.pointwise, task.prescribed is not None, task.source, rounded=task.rounded)
+    more = {"rounded": task.rounded, "shift": task.shift}
+    work = make_work(task.term, task.target, task.pointwise, task.prescribed is not None, task.source, **more)
     refusal = schedule.refuses(work, limits)
     if refusal:
         assert not MUST[schedule.name].must(work, sample.element[1]), refusal

@@ -214,9 +214,7 @@ class Case:
             if pointwise is None:
                 continue
             if target == "diagonal":
-                parts.append(
-                    (term, diagonal(self.bounds(term, target).element_matrices(pointwise, vectors, constants), term.dofs()))
-                )
+                parts.append((term, diagonal(self.bounds(term, target).element_matrices(pointwise, vectors, constants), term)))
             else:
                 parts.append((term, self.rows(target, term, pointwise, still)))
         return local_vector(self.space, parts, self.arithmetic)

@@ -30,6 +30,7 @@ class Task:
         stored: (num_cells, words) by role, what is stored at points and in cells, where the function reads such.
         source: as `Work` has it.
         rounded: as `Work` has it.
+        shift: as `Work` has it.
     """
 
     target: str
@@ -42,9 +43,10 @@ class Task:
     stored: dict = field(default_factory=dict)
     source: str = "lvector"
     rounded: bool = False
+    shift: int = 0
 
 
-def make_task(kind, term, problem, arithmetic, prescribed=None, source="lvector"):
+def make_task(kind, term, problem, arithmetic, prescribed=None, source="lvector", shift=0):
     """The task of one target.
 
     Args:
@@ -55,6 +57,7 @@ def make_task(kind, term, problem, arithmetic, prescribed=None, source="lvector"
         arithmetic: the kernel's.
         prescribed: entries that are prescribed, see `Task`; the direction is zero there.
         source: as `Work` has it.
+        shift: of a diagonal, as `Work` has it.
     """
     bounds, integral = Bounds(term, arithmetic), term.integral
     vectors = zeroed(problem.vectors, prescribed)
@@ -63,11 +66,10 @@ def make_task(kind, term, problem, arithmetic, prescribed=None, source="lvector"
         return Task(kind, term, integral.functional, problem.vectors, problem.constants, expected, prescribed, source=source)
     if kind in ("diagonal", "matrix"):
         matrices = bounds.element_matrices(integral.jacobian, vectors, problem.constants)
-        expected = (
-            {("out",): matrices.reshape(term.num_cells, -1)} if kind == "matrix" else {("rows",): diagonal(matrices, term.dofs())}
-        )
-        prescribed = None if kind == "matrix" else prescribed
-        return Task(kind, term, integral.jacobian, problem.vectors, problem.constants, expected, prescribed, source=source)
+        given = kind, term, integral.jacobian, problem.vectors, problem.constants
+        if kind == "matrix":
+            return Task(*given, {("out",): matrices.reshape(term.num_cells, -1)}, source=source)
+        return Task(*given, {("rows",): diagonal(matrices, term, shift)}, prescribed, source=source, shift=shift)
     target = "residual" if kind == "residual" else "action"
     exact = getattr(integral, target)
     pulled = pull_back(exact, term.dim, term.affine) if kind == "pulled" and term.other is None else None

@@ -68,6 +68,33 @@ def test_blocks_of_the_assembled_matrix(set_options, rng, make):
             np.testing.assert_allclose(inverse @ block, np.eye(size), atol=1e-13 * np.linalg.cond(block))
 
 
+@pytest.mark.parallel([1, 3])
+@pytest.mark.parametrize("cell, degree", [("hexahedron", 2), ("triangle", 3), ("prism", 1)])
+def test_what_stands_beside_the_diagonal(cell, degree, rng):
+    """In blocks of nodes, some of whose components are prescribed, with terms on facets and between cells."""
+    counts = (3, 2) if cell == "triangle" else (2, 2, 1)
+    V = FunctionSpace(random_mesh(cell, counts, 3, comm=PETSc.COMM_WORLD), "Lagrange", degree, shape=3)
+    u, v, size = Function(V), ufl.TestFunction(V), 3
+    F = inner((1 + inner(u, u)) * grad(u), grad(v)) * dx(degree=3) + u[0].dx(1) * v[2] * dx(degree=3)
+    F += u[0] * u[1] * v[2] * ds(degree=3)
+    if cell != "prism":
+        F += inner(avg(grad(u)), ufl.outer(v("-"), ufl.FacetNormal(V.ufl_domain())("+"))) * u[1]("-") * dS(degree=3)
+    problem = NonlinearProblem(F, u, [DirichletBC(V, 0.0, lambda x: x[0] < 1e-9, component=1)])
+    u.vec.setArray(rng.uniform(0, 1, u.vec.getLocalSize()))
+    matrix, device = problem.assemble_jacobian(), problem.operator.device
+    first, last = matrix.getOwnershipRange()
+    entries = matrix.getValues(range(first, last), range(first, last))
+    rows = np.arange(last - first)
+    assert device.transfer.block_size == size
+    for shift in range(size):
+        buffer = device.runtime.upload(np.full(len(rows), np.nan))
+        device.diagonal(buffer, shift)
+        found = device.runtime.read(buffer, np.empty(len(rows)))
+        wanted = entries[rows, rows - rows % size + (rows + shift) % size]
+        assert np.abs(wanted).max() > 0
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-13 * np.abs(entries).max())
+
+
 def test_blocks_without_an_inverse():
     """In a problem's solve, in a Krylov method on the device, and in a KSP of the user's own."""
     said = r"the diagonal block of rows \d to \d of the Jacobian has no inverse; take another preconditioner"

@@ -9,9 +9,10 @@
       basis_hessian(TABLE_H(${row.table}, q), ${b}, ${J_inv}, ${name}_x, ${side.name('r_map_xx') if work.bends else f'{name}_x'}, ${int(work.bends)}, ${name}_xx);
 % endif
 </%def>\
-## The product of the test function's phi with the direction's function `name`, by the blocks that couple component c of both rows.
+## The product of the test function's phi with the direction's function `name`, by the blocks that couple component c of the rows with
+## that of the columns: the same, or `work.shift` further.
 <%def name="product(row, other, name)">\
-        const int cc = (${row.offset} + c) * NUM_COMP + ${other.offset} + c;
+        const int cc = (${row.offset} + c) * NUM_COMP + ${other.offset} + ${f'(c + {work.shift}) % {other.num_comp}' if work.shift else 'c'};
         real h0 = 0, h1[DIM];
         for (int j = 0; j < DIM; ++j) h1[j] = 0;
         ${apply_blocks("cc")}

@@ -1,33 +1,34 @@
-// Blocks on the diagonal of a matrix, and their inverses. Column c of all blocks is an L-vector: with cells of several ranks, shares
-// of it go to the owners of its rows like those of any other. At the owner blocks stand one after the other, column by column, as
-// PETSc keeps them.
+// Blocks on the diagonal of a matrix, and their inverses. What stands `shift` columns further than the diagonal in all blocks, in
+// turns, is an L-vector: with cells of several ranks, shares of it go to the owners of its rows like those of any other. At the owner
+// blocks stand one after the other, column by column, as PETSc keeps them.
 
 // One row per work-item: the sum of what its cells have for the columns of its block. d_matrices begins with cell `first`; d_rows:
 // the rows, none of them prescribed; d_entries: cell * num_rows + row of the cell, for each row from d_starts on; d_dofs: the
 // positions in the L-vector of each cell's rows; d_blocks: of each position the block, -1 where it is prescribed, and the column.
-__kernel void gather_blocks(const int first, const int count, const int n, const int num_rows, const ulong stride,
-                            __global const int *d_rows, __global const int *d_starts, __global const int *d_entries,
+__kernel void gather_blocks(const int first, const int count, const int n, const int num_rows, const int size,
+                            const ulong stride, __global const int *d_rows, __global const int *d_starts, __global const int *d_entries,
                             __global const int *d_dofs, __global const int2 *d_blocks, __global const double *d_matrices,
-                            __global scalar *d_columns) {
+                            __global scalar *d_diagonals) {
   const int i = (int)get_global_id(0);
   if (i >= n) return;
-  const int row = d_rows[i], block = d_blocks[row].x;
+  const int row = d_rows[i];
+  const int2 mine = d_blocks[row];
   for (int k = d_starts[i]; k < d_starts[i + 1]; ++k) {
     const int cell = d_entries[k] / num_rows;
     if (cell < first || cell >= first + count) continue;
     __global const double *entries = d_matrices + ((size_t)d_entries[k] - (size_t)first * num_rows) * num_rows;
     for (int j = 0; j < num_rows; ++j) {
       const int2 other = d_blocks[d_dofs[(size_t)cell * num_rows + j]];
-      if (other.x == block) d_columns[other.y * stride + row] += (scalar)entries[j];
+      if (other.x == mine.x) d_diagonals[(other.y - mine.y + size) % size * stride + row] += (scalar)entries[j];
     }
   }
 }
 
-// A column of all blocks, a T-vector, to its place.
-__kernel void place_column(const int n, const int size, const int column, const double factor, __global const double *d_t,
-                           __global double *d_blocks) {
+// What stands `shift` columns further than the diagonal, a T-vector, to its places.
+__kernel void place_diagonal(const int n, const int size, const int shift, const double factor, __global const double *d_t,
+                             __global double *d_blocks) {
   const int i = (int)get_global_id(0);
-  if (i < n) d_blocks[((size_t)(i - i % size) + column) * size + i % size] = factor * d_t[i];
+  if (i < n) d_blocks[((size_t)(i - i % size) + (i + shift) % size) * size + i % size] = factor * d_t[i];
 }
 
 // The diagonal entries of prescribed rows.

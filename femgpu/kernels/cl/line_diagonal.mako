@@ -1,8 +1,8 @@
 ## What the rows of a diagonal get of a point, by the products of a node's values and derivatives that it multiplies: of component c the
-## blocks that couple it with itself, in reference coordinates.
+## blocks that couple it with itself, or the one `work.shift` further, in reference coordinates.
 % for i, row in enumerate(work.rows):
     for (int c = 0; c < ${row.num_comp}; ++c) {
-      const int cc = (${row.offset} + c) * NUM_COMP + ${row.offset} + c;
+      const int cc = (${row.offset} + c) * NUM_COMP + ${row.offset} + ${f'(c + {work.shift}) % {row.num_comp}' if work.shift else 'c'};
       int slot = c;
 % if "g0" in work.writes:
       r_f${i}_e[AT_POINT(slot, place)] = (accum)(weight * g0[cc]);

@@ -1,13 +1,14 @@
 // Products with a sparse matrix, rows one after the other. Vectors may be in other precisions than the values.
 
-// y = the diagonal of A, zero where a row has no such entry.
+// y = the diagonal of A, or of its blocks of `size` rows what stands `shift` columns further, in turns; zero where a row has no such
+// entry.
 __kernel void diagonal_of(const int num_rows, __global const int *d_starts, __global const int *d_columns,
-                            __global const VALUE *d_values, __global TARGET *d_y) {
-  const int row = get_global_id(0);
+                          __global const VALUE *d_values, __global TARGET *d_y, const int size, const int shift) {
+  const int row = get_global_id(0), column = row - row % size + (row + shift) % size;
   if (row >= num_rows) return;
   VALUE found = 0;
   for (int i = d_starts[row]; i < d_starts[row + 1]; ++i)
-    if (d_columns[i] == row) found = d_values[i];
+    if (d_columns[i] == column) found = d_values[i];
   d_y[row] = (TARGET)found;
 }
 

@@ -43,6 +43,16 @@ __kernel void fill_rows(const int n, __global const int *d_rows, __global const 
   if (i < n) d_out[d_rows[i]] = (OWNED)d_s[0];
 }
 
+// Boundary rows and columns of what stands beside the diagonal: row r of `out` has the entry that is `shift` columns further, in
+// turns, in its block of `size` rows
+__kernel void clear_beside(const int n, __global const int *d_rows, const int size, const int shift, __global OWNED *d_out) {
+  const int i = (int)get_global_id(0);
+  if (i >= n) return;
+  const int column = d_rows[i], first = column - column % size;
+  d_out[column] = 0;
+  d_out[first + (column - first + size - shift) % size] = 0;
+}
+
 // What each item has of the sums of all entries, and of their absolute values
 __kernel void totals(const int n, __global const OWNED *d_t, __global double *d_sums) {
   const int items = (int)get_global_size(0), item = (int)get_global_id(0);
