@@ -157,8 +157,7 @@ class Work:
         pointwise_flops: operations of the pointwise function.
         pointwise_size: instructions that it becomes, about.
         num_aux: components of all coefficients together.
-        reference: whether the pointwise function works on reference coordinates: gradients go in and fluxes come out as they are
-            there, weights and inverse Jacobians are its own business.
+        reference: whether the pointwise function works on reference coordinates and sees to weights and inverse Jacobians itself.
         num_state: stored numbers per point that are read (action) or written (state).
         num_cell_state, rounded: the same, once per cell; whether both are kept in single precision, whatever the arithmetic.
         facet: whether the integral is over facets: one facet of a cell takes the place of a cell.
