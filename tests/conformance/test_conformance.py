@@ -182,7 +182,7 @@ def check_sums(runtime, sample, rng):
     terms = [term for term in make_terms(problem.form, make_settings(sample)) if term.facets is None and is_asked(sample, term)]
     term = terms[rng.integers(len(terms))]
     for task in make_tasks(runtime, [cell], sample, term, problem, rng):
-        work = make_work(term, task.target, task.pointwise, task.prescribed is not None, rounded=task.rounded)
+        work = make_work(term, task.target, task.pointwise, task.prescribed is not None, rounded=task.rounded, shift=task.shift)
         if work.sums and not cell.refuses(work, limits):
             plan, *others = cell.plans(work, limits, make_wish(sample, [("sums", int(rng.integers(1, 150)))]))
             assert isinstance(plan, CellSumsPlan) and not others

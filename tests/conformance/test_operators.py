@@ -78,6 +78,8 @@ def check_operator(sample, rng):
     if name != "auto" and sample.element[0] not in MUST[name].cells:
         # What is asked for by name and refused is an error.
         sample.element = MUST[name].cells[-1], sample.element[1]
+    if name != "auto" and not MUST[name].second and "second" in sample.form:
+        sample.form = "gradients"
     if sample.schedule == "transposed":
         sample.form = WITHOUT_FACETS.get(sample.form, sample.form)
     print(sample)

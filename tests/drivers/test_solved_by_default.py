@@ -21,8 +21,8 @@ PARTS = {1: ("triangle", "1", "helmholtz,elasticity,stokes"), 3: ("triangle", "1
 def check(found, num_ranks):
     """No more iterations than in the table, but for what rounding changes, and the same solutions.
 
-    On ranks the partition, which is another in each run, decides over GAMG's levels on meshes so small: 9 and 17 were seen; and over
-    the blocks of PETSc's defaults, whose GMRES starts anew after 30 steps: 199 and 418 with discontinuous functions.
+    On ranks the partition, which is another in each run, decides over GAMG's levels on meshes so small: 9 and 17 were seen; and
+    over the blocks of PETSc's defaults, whose GMRES starts anew after 30 steps: 199 and 418 with discontinuous functions.
     """
     for case, (iterations, errors, chosen) in found.items():
         entry = TABLE[case]

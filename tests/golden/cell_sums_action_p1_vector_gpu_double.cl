@@ -319,7 +319,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define POINTS_UNROLL _Pragma("unroll")
 // Schedule cell with sums in local memory: one cell per work-item, everything private but at nodes.
 // Values at the nodes of the group's cells are read once; each cell writes its results to places of their own, where the values were,
-// and each node's are added up there before they are added to the vector. Whatever needs no other data is read first.
+// and each node's are added up there before they are added to the vector.
 // Index space: global id = cell - first, rounded up to the work-group; items past the last cell repeat it and write nothing.
 // A place is the node's slot, and which of the node's results it is in the upper bits.
 #define SLOT(place) ((place) % 4096)
@@ -367,6 +367,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
 
   real J_inv[DIM * DIM], det_J;
   det_J = rebuild(NUM_COORD_BASIS, TABLE_D(0, 0), r_x_e, J_inv);
+
   accum r_f0_e[6];
   UNROLL
   for (int i = 0; i < 6; ++i) r_f0_e[i] = 0;

@@ -1,14 +1,11 @@
 // Schedule cell with sums in local memory: one cell per work-item, everything private but at nodes.
 // Values at the nodes of the group's cells are read once; each cell writes its results to places of their own, where the values were,
-// and each node's are added up there before they are added to the vector. Whatever needs no other data is read first.
+// and each node's are added up there before they are added to the vector.
 // Index space: global id = cell - first, rounded up to the work-group; items past the last cell repeat it and write nothing.
 // A place is the node's slot, and which of the node's results it is in the upper bits.
 #define SLOT(place) ((place) % ${most_slots})
 #define RESULT(place) ((place) / ${most_slots})
-<%
-fields = {field.name: field for field in work.fields}
-rebuilds = work.maps and work.affine and plan.geometry == "recomputed"
-%>\
+<% fields = {field.name: field for field in work.fields} %>\
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
 % for array in step.local:
@@ -28,9 +25,6 @@ void ${step.name}(${arguments}) {
   UNROLL
   for (int b = 0; b < ${entry.num_basis}; ++b) r_places${n}[b] = d_places${n}[AT_d_places${n}(cell, b)];
 % endfor
-% if not rebuilds:
-<%include file="cell_data.mako"/>\
-% endif
 % for entry in plan.lists:
 <% n = entry.number %>\
   for (int i = item; i < slices${n}; i += GROUP_SIZE) s_bases${n}[i] = d_bases${n}[group * slices${n} + i];
@@ -47,16 +41,7 @@ void ${step.name}(${arguments}) {
   }
 % endfor
   barrier(CLK_LOCAL_MEM_FENCE);
-% for field in work.fields:
-  real r_${field.name}_e[${field.size}];
-% endfor
-% if plan.needs_coords:
-  real r_x_e[NUM_COORD_BASIS * DIM];
-% endif
-<%include file="load.mako"/>
-% if rebuilds:
-<%include file="cell_data.mako"/>\
-% endif
+<%include file="gather.mako"/>
 % for i, row in enumerate(work.rows):
   accum r_f${i}_e[${row.size}];
   UNROLL

@@ -8,4 +8,24 @@
 % endfor
 % endif
 <%include file="load.mako"/>
-<%include file="cell_data.mako"/>\
+% if work.facet:
+% for side in work.sides:
+  const int ${side.name("facet")} = ${side.name("d_facets")}[AT_${side.name("d_facets")}(cell, 0)];
+% endfor
+% endif
+% if work.num_cell_state and work.target != "state":
+  real r_c[NUM_CELL_STATE];
+  for (int i = 0; i < NUM_CELL_STATE; ++i) r_c[i] = d_cell_state[AT_d_cell_state(cell, i)];
+% endif
+% if work.maps:
+% for side in work.sides:
+<% J_inv, det_J, geometry = side.name("J_inv"), side.name("det_J"), side.name("d_geometry") %>\
+  real ${J_inv}[DIM * DIM], ${det_J};
+% if work.affine and plan.geometry == "stored":
+  for (int i = 0; i < DIM * DIM; ++i) ${J_inv}[i] = ${geometry}[AT_${geometry}(cell, i)];
+  ${det_J} = ${geometry}[AT_${geometry}(cell, DIM * DIM)];
+% elif work.affine:
+  ${det_J} = rebuild(${side.name("NUM_COORD_BASIS")}, TABLE_D(${side.coord_table}, 0), ${side.name("r_x_e")}, ${J_inv});
+% endif
+% endfor
+% endif
