@@ -118,8 +118,8 @@ def test_plans_of_a_device():
     work = diffusion(6, 5).work
     assert not entry.volunteers(work, GPU)
     found = list(entry.plans(work, GPU, Wish("double", "recomputed", "atomic")))
-    assert found[0].mma == 16 and (found[0].cells, found[0].items * found[0].cells) == (8, 128)
-    # Where eight cells leave no room for another group, four.
+    assert found[0].mma == 16 and (found[0].cells, found[0].items * found[0].cells) == (4, 128)
+    # Those that leave room for another group come first.
     large = next(entry.plans(diffusion(10, 9).work, GPU, Wish("double", "recomputed", "atomic")))
     assert (large.cells, large.mma) == (4, 16) and 2 * large.local_bytes <= GPU.local_bytes
     assert {plan.mma for plan in found} == {0, 16} and len(found) == len(set(found))

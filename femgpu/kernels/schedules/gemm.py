@@ -11,9 +11,8 @@ from femgpu.kernels.step import Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
 
-# Of a work-group where matrix instructions are, the default first: cells, eight of which have the lines of an instruction at the
-# same place, and warps.
-_CELLS, _WARPS = (8, 4, 16), (4, 2, 8)
+# Cells and warps of a work-group where matrix instructions are, first those that took least time on an H200.
+_CELLS, _WARPS = (4, 8, 16), (4, 2, 8)
 # Lines of an item without them, where loops are unrolled and where not.
 _TILES = ((2, 1, 4), (4, 8, 1))
 
@@ -46,7 +45,7 @@ class Gemm:
         return ""
 
     def volunteers(self, work: Work, limits: Limits) -> bool:
-        """Never: it has not been measured beside `sumfact`."""
+        """Never: on an H200 `sumfact` was faster in all cases that were measured."""
         return False
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[GemmPlan]:
