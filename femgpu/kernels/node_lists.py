@@ -85,9 +85,11 @@ class NodeList:
         return [*found, array("vertices", "int")] if self.coords else found
 
     def nodes_per_cell(self, work: Work) -> float:
-        """Nodes for each cell of a work-group, about: of cells that fill a box."""
+        """Nodes for each cell of a work-group, about: of cells that fill a row of boxes, as generators number them."""
+        if not work.rows[self.number].continuous:
+            return self.num_basis
         dim, split = work.dim, 1
         degree = round(self.num_basis ** (1 / dim)) - 1
         if work.cell not in TENSOR_CELLS:
             degree, split = next(p for p in range(self.num_basis) if comb(p + dim, dim) >= self.num_basis), (1, 1, 2, 6)[dim]
-        return min(((self.cells / split) ** (1 / dim) * degree + 1) ** dim / self.cells, self.num_basis)
+        return min((self.cells / split * degree + 1) * (degree + 1) ** (dim - 1) / self.cells, self.num_basis)

@@ -114,7 +114,7 @@ class RowsWork:
         num_parts: points of the mesh that carry its nodes in a cell.
         side: 1 for the second cell of a facet, else 0.
         twin: number of the rows of the same field in the other cell, where the cells share some of its nodes; -1: none.
-        nodes: number of its nodes' offsets, as of fields.
+        nodes, continuous: number of its nodes' offsets, as of fields; whether cells share nodes.
     """
 
     offset: int
@@ -131,6 +131,7 @@ class RowsWork:
     side: int = 0
     twin: int = -1
     nodes: int = -1
+    continuous: bool = True
 
     @property
     def size(self) -> int:
@@ -144,8 +145,7 @@ class Work:
 
     Attributes:
         target: one of `TARGETS`.
-        cell: type of the cells.
-        dim: of the cells.
+        cell, dim: type and dimension of the cells.
         num_qpts: quadrature points per cell or facet.
         fields: the fields to interpolate.
         rows: the fields of the test function; none for a functional or a state.
@@ -158,8 +158,8 @@ class Work:
         pointwise_size: instructions that it becomes, about.
         num_aux: components of all coefficients together.
         reference: whether the pointwise function works on reference coordinates and sees to weights and inverse Jacobians itself.
-        num_state: stored numbers per point that are read (action) or written (state).
-        num_cell_state, rounded: the same, once per cell; whether both are kept in single precision, whatever the arithmetic.
+        num_state, num_cell_state: stored numbers per point and per cell that are read (action) or written (state).
+        rounded: whether they are kept in single precision, whatever the arithmetic.
         facet: whether the integral is over facets: one facet of a cell takes the place of a cell.
         affine: whether the cells' maps are affine.
         tensor: 1D factors of the elements, in the order of `tables`, and of the rule; None where there are none.

@@ -138,6 +138,7 @@ def _rows(
                 field.side,
                 (i + count) % len(term.rows) if term.other is not None and field.continuous else -1,
                 nodes[field],
+                field.continuous,
             )
         )
     return tuple(rows)

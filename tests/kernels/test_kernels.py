@@ -191,7 +191,7 @@ class Case:
                     if target == "matrix":
                         matrices.append(entries)
                     else:
-                        parts[target].append((term, diagonal(entries, term.dofs())))
+                        parts[target].append((term, diagonal(entries, term)))
         return {name: [local_vector(self.space, found, arithmetic)] for name, found in parts.items()} | {"matrix": matrices}
 
     def computed(self, operator, target):

@@ -434,8 +434,14 @@ def test_groups_add_up_where_that_was_faster():
         plans(linear(affine=False))[0],
         plans(diffusion(1, 1, 3))[0],
         plans(diffusion(3, 14))[0],
+        plans(replace(linear(), rows=(replace(linear().rows[0], continuous=False),)))[0],
+        plans(linear(), replace(gpu, items=128))[0],
     ]
-    assert [type(other) for other in others] == [CellPlan] * 8
+    assert [type(other) for other in others] == [CellPlan] * 10
+    # By a model, too, only where it was measured.
+    assert first.seconds(gpu.ceiling) < plain.seconds(gpu.ceiling)
+    three = next(plan for plan in plans(diffusion(1, 1, 3)) if isinstance(plan, CellSumsPlan))
+    assert three.seconds(gpu.ceiling) > plans(diffusion(1, 1, 3))[0].seconds(gpu.ceiling)
     # A measurement may take what is no default.
     assert any(isinstance(plan, CellSumsPlan) for plan in plans(diffusion(3, 14)))
     for wrong in (-1, 1025):

@@ -25,7 +25,7 @@
       barrier(CLK_LOCAL_MEM_FENCE); \
     }
 
-#define EACH(i, n) (int i = (int)get_local_id(0); i < (n); i += GROUP_SIZE)
+#define EACH(i, n) for (int i = (int)get_local_id(0); i < (n); i += GROUP_SIZE)
 
 // Pairs of the group; those of a group that is not full stand at the beginning.
 inline int num_pairs(const int count) { return min(count - (int)get_group_id(0) * CELLS, CELLS) * NUM_BASIS; }
@@ -36,15 +36,15 @@ inline void find_nodes(const int first, const int count, __global const int *off
                        __local ulong *s_keys, __local uint *s_orders) {
   const int pairs = num_pairs(count);
   const size_t start = (size_t)(first + (int)get_group_id(0) * CELLS) * NUM_BASIS;
-  for EACH(i, NUM_KEYS) s_keys[i] = i < pairs ? (ulong)offsets[start + i] << 16 | i : ULONG_MAX;
+  EACH(i, NUM_KEYS) s_keys[i] = i < pairs ? (ulong)offsets[start + i] << 16 | i : ULONG_MAX;
   barrier(CLK_LOCAL_MEM_FENCE);
   SORT(ulong, s_keys)
-  for EACH(i, pairs) {
+  EACH(i, pairs) {
     const ulong key = s_keys[i], before = s_keys[max(i - 1, 0)];
     s_orders[i] = i == 0 || OFFSET(key) != OFFSET(before) || (vertices && vertices[start + PAIR(key)] != vertices[start + PAIR(before)]);
   }
   barrier(CLK_LOCAL_MEM_FENCE);
-  for EACH(i, pairs) {
+  EACH(i, pairs) {
     int past = 0, results = 0;
     while (!s_orders[i - past]) ++past;
     past %= MOST_RESULTS;
@@ -53,7 +53,7 @@ inline void find_nodes(const int first, const int count, __global const int *off
     s_keys[i] |= (ulong)(results * MOST_RESULTS + past) << 48;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
-  for EACH(i, NUM_KEYS) {
+  EACH(i, NUM_KEYS) {
     const int results = i < pairs ? ABOVE(s_keys[i]) / MOST_RESULTS : 0;
     s_orders[i] = results ? (uint)(MOST_RESULTS - results) << 16 | i : NO_NODE;
   }
@@ -63,38 +63,38 @@ inline void find_nodes(const int first, const int count, __global const int *off
 // How many slices each group's list needs.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void count_slices(const int first, const int count, __global const int *restrict d_offsets, __global const int *restrict d_vertices,
-                  __global int *restrict d_counts) {
+                  __global int *restrict d_slices) {
   __local ulong s_keys[NUM_KEYS];
   __local uint s_orders[NUM_KEYS];
   __local int s_nodes[1];
   if (get_local_id(0) == 0) s_nodes[0] = 0;
   find_nodes(first, count, d_offsets, d_vertices, s_keys, s_orders);
   int nodes = 0;
-  for EACH(i, NUM_KEYS) nodes += s_orders[i] != NO_NODE;
+  EACH(i, NUM_KEYS) nodes += s_orders[i] != NO_NODE;
   atomic_add(s_nodes, nodes);
   barrier(CLK_LOCAL_MEM_FENCE);
-  if (get_local_id(0) == 0) d_counts[get_group_id(0)] = (s_nodes[0] + SLICE - 1) / SLICE;
+  if (get_local_id(0) == 0) d_slices[get_group_id(0)] = (s_nodes[0] + SLICE - 1) / SLICE;
 }
 
-// The lists, each of so many slices. d_mask (null: nowhere): a node is ~offset where one of num_comp entries is marked. d_vertices (null: not wanted): the
-// vertex that each node is, which stands at DIM times its number.
+// The lists, each of so many slices. d_mask (null: nowhere): a node is ~offset where one of num_comp entries is marked. d_vertices
+// (null: not wanted): the vertex that each node is, which stands at DIM times its number.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void list_nodes(const int first, const int count, __global const int *restrict d_offsets, __global const int *restrict d_vertices,
                 const int dim, const int num_comp, __global const uchar *restrict d_mask, const int slices,
                 __global ushort *restrict d_places, __global ushort *restrict d_bases, __global int *restrict d_nodes,
-                __global uchar *restrict d_results, __global int *restrict d_positions) {
+                __global uchar *restrict d_counts, __global int *restrict d_positions) {
   __local ulong s_keys[NUM_KEYS];
   __local uint s_orders[NUM_KEYS];
   const int group = (int)get_group_id(0), pairs = num_pairs(count);
   const size_t start = (size_t)(first + group * CELLS) * NUM_BASIS;
   find_nodes(first, count, d_offsets, d_vertices, s_keys, s_orders);
   SORT(uint, s_orders)
-  for EACH(s, slices) {
+  EACH(s, slices) {
     int rows = 0;
     for (int i = 0; i < s && i * SLICE < NUM_KEYS && s_orders[i * SLICE] != NO_NODE; ++i) rows += NUM_RESULTS(s_orders[i * SLICE]);
     d_bases[(size_t)group * slices + s] = (ushort)(rows * SLICE_ROW);
   }
-  for EACH(i, slices * SLICE) {
+  EACH(i, slices * SLICE) {
     const uint order = i < NUM_KEYS ? s_orders[i] : NO_NODE;
     int node = 0, results = 0, position = 0;
     if (order != NO_NODE) {
@@ -110,11 +110,11 @@ void list_nodes(const int first, const int count, __global const int *restrict d
     }
     const size_t slot = (size_t)group * slices * SLICE + i;
     d_nodes[slot] = node;
-    d_results[slot] = (uchar)results;
+    d_counts[slot] = (uchar)results;
     if (d_positions) d_positions[slot] = position;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
-  for EACH(i, pairs) {
+  EACH(i, pairs) {
     const int pair = PAIR(s_keys[i]), past = ABOVE(s_keys[i]) % MOST_RESULTS, slot = ABOVE(s_keys[i - past]) / MOST_RESULTS;
     const size_t cell = (size_t)group * CELLS + pair / NUM_BASIS;
     d_places[cell / BLOCK * (BLOCK * NUM_BASIS) + pair % NUM_BASIS * BLOCK + cell % BLOCK] = (ushort)(past * MOST_SLOTS + slot);
