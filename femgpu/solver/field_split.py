@@ -21,13 +21,14 @@ from femgpu.solver.device_vec import load, store
 from femgpu.solver.field_block import FieldBlock
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian, create_matfree
+from femgpu.solver.zero_guess import ZeroGuess
 
 _FILE = "fields.cl"
 # Preconditioners of the elliptic block that need no entries.
 _NO_ENTRIES = ("none", "jacobi", "python", "shell", "ksp")
 
 
-class FieldSplit(Ahead):
+class FieldSplit(ZeroGuess, Ahead):
     """Preconditioner of a saddle point: the upper triangle of its blocks, by the Schur complement of the constraint.
 
     The Jacobian is (A B'; B C), A elliptic, in the rows of a velocity or displacement, B and C in those of a pressure. The pressure

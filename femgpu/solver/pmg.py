@@ -34,6 +34,7 @@ from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian
 from femgpu.solver.mesh_levels import Ladder, MeshLevels, injections, ladder
 from femgpu.solver.pmg_options import PMGOptions
+from femgpu.solver.zero_guess import ZeroGuess
 from femgpu.spaces import FunctionSpace, rigid_body_modes
 
 # Relative difference of the finest level's product in single precision on noise beyond which `auto` stays with double.
@@ -45,7 +46,7 @@ _SLOWER = 1.25, 2
 _SMALL = 150
 
 
-class PMG(Ahead):
+class PMG(ZeroGuess, Ahead):
     """Multigrid over the degree of the elements and the meshes that were refined: a V-cycle from the form's space down.
 
     Each level has its own kernels of the same form and is smoothed by Chebyshev's iteration; all its vectors are

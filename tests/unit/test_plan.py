@@ -402,7 +402,7 @@ def test_cells_stand_side_by_side_on_cpus():
 
 
 def test_groups_add_up_where_that_was_faster():
-    """Scalar functions of few basis functions on simplices where adding to memory is fast, and wherever they are asked for."""
+    """Functions of low degree on simplices, where adding to memory is fast and bounds them, and wherever they are asked for."""
     schedule, gpu = schedule_named("cell"), Limits(native_atomics=True, unroll=2048, block=32, group=128, local_bytes=200 << 10)
 
     def plans(work, limits=gpu, scatter="atomic", precision="double", **parameters):
@@ -432,16 +432,20 @@ def test_groups_add_up_where_that_was_faster():
         plans(linear(), precision="mixed", sums=128)[0],
         plans(linear(facet=True), sums=128)[0],
         plans(linear(affine=False))[0],
-        plans(diffusion(1, 1, 3))[0],
         plans(diffusion(3, 14))[0],
+        plans(diffusion(2, 45, pointwise_flops=100))[0],
         plans(replace(linear(), rows=(replace(linear().rows[0], continuous=False),)))[0],
         plans(linear(), replace(gpu, items=128))[0],
     ]
     assert [type(other) for other in others] == [CellPlan] * 10
     # By a model, too, only where it was measured.
     assert first.seconds(gpu.ceiling) < plain.seconds(gpu.ceiling)
-    three = next(plan for plan in plans(diffusion(1, 1, 3)) if isinstance(plan, CellSumsPlan))
-    assert three.seconds(gpu.ceiling) > plans(diffusion(1, 1, 3))[0].seconds(gpu.ceiling)
+    many = next(plan for plan in plans(diffusion(2, 45)) if isinstance(plan, CellSumsPlan))
+    assert many.seconds(gpu.ceiling) > plans(diffusion(2, 45))[0].seconds(gpu.ceiling)
+    # Vectors, and in single precision; on triangles nothing but vectors.
+    assert all(isinstance(plans(diffusion(1, 1, 3), precision=precision)[0], CellSumsPlan) for precision in ("double", "single"))
+    chosen = [type(plans(diffusion(1, 1, num_comp, cell="triangle", dim=2))[0]) for num_comp in (1, 2)]
+    assert chosen == [CellPlan, CellSumsPlan]
     # A measurement may take what is no default.
     assert any(isinstance(plan, CellSumsPlan) for plan in plans(diffusion(3, 14)))
     for wrong in (-1, 1025):
