@@ -14,13 +14,13 @@ from femgpu.forms import Form
 from femgpu.krylov import Operator, Vectors
 from femgpu.krylov.vectors import C_TYPES
 from femgpu.multigrid import FILE, Bind, Calls, Level, MakeLevel, Rows, SparseMatrix
-from femgpu.operators import Assembly, CoarseMatrices, Columns, Groups, MatrixSource, Nesting, Shown
+from femgpu.operators import Assembly, CoarseMatrices, Columns, Groups, MatrixSource, Nesting, Shown, couples_displacements
 from femgpu.operators.ways import scatter_mode
-from femgpu.solver.coarsening import coarse_space
+from femgpu.solver.coarsening import coarse_space, restricted
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.level_transfer import LevelTransfer, prescribed
 from femgpu.solver.transfer import BoundaryRows, Transfer
-from femgpu.spaces import NestedCells, Space, injection, nested, refined
+from femgpu.spaces import FunctionSpace, NestedCells, Space, injection, nested, refined, rigid_body_modes
 
 # Spaces of coarser and coarser meshes, each with its functions in the one before.
 Ladder = list[tuple[Space, list[NestedCells]]]
@@ -64,6 +64,21 @@ def injections(fine: Space, linear: Space, steps: Ladder) -> npt.NDArray[np.int3
     for coarse, between in steps:
         found = found[injection(between, coarse.num_local)]
     return found
+
+
+def near_nullspace(near: PETSc.NullSpace, fine: Space, form: Form, steps: Ladder) -> PETSc.NullSpace | None:
+    """That of the coarsest matrix: a given one, else rigid-body modes where components of a displacement couple; collective.
+
+    Args:
+        near: the given one, on the finest level; without a handle: none.
+        fine: the space of that level.
+        form: that of degree 1 on the same mesh.
+        steps: what `ladder` made of its space.
+    """
+    lowest = steps[-1][0] if steps else form.space
+    if near.handle:
+        return restricted(near, fine, lowest, injections(fine, form.space, steps))
+    return rigid_body_modes(lowest) if couples_displacements(form) and isinstance(lowest, FunctionSpace) else None
 
 
 class SparseLevel:
@@ -188,11 +203,14 @@ class MeshLevels:
         self.mat = self._create()
 
     def fill(self) -> None:
-        """Takes all matrices to the state of the finest operators; collective."""
+        """Takes all matrices on the device to the state of the finest operators; collective."""
         for matrices in self._matrices:
             matrices.clear()
         for mesh in self.meshes:
             mesh.fill(self._bottom.transfer.scale)
+
+    def copy(self) -> None:
+        """Takes `mat` to those of the coarsest mesh; collective."""
         self.meshes[-1].values(self._values)
         self.mat.setValuesCOO(self._values, addv=PETSc.InsertMode.INSERT_VALUES)
 

@@ -15,7 +15,7 @@ from femgpu.kernels import entry_kernels, list_kernels, nesting_kernels, vector_
 from femgpu.krylov import Vectors, programs
 from femgpu.mesh.garbage import keep_aside
 from femgpu.multigrid import Bind, Cycle, Level
-from femgpu.operators import couples_displacements, is_definite
+from femgpu.operators import is_definite
 from femgpu.runtime import Device
 from femgpu.solver.ahead import Ahead
 from femgpu.solver.algebraic_levels import AlgebraicLevels
@@ -25,17 +25,15 @@ from femgpu.solver.coarsening import (
     contains_lower_degrees,
     in_single_precision,
     linear_vector,
-    restricted,
     smoothed,
 )
 from femgpu.solver.device_preconditioner import operator_of
 from femgpu.solver.device_vec import load, store
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian
-from femgpu.solver.mesh_levels import Ladder, MeshLevels, injections, ladder
+from femgpu.solver.mesh_levels import Ladder, MeshLevels, ladder, near_nullspace
 from femgpu.solver.pmg_options import PMGOptions
 from femgpu.solver.zero_guess import ZeroGuess
-from femgpu.spaces import FunctionSpace, rigid_body_modes
 
 # Relative difference of the finest level's product in single precision on noise beyond which `auto` stays with double.
 _INACCURATE = 1e-3
@@ -224,12 +222,8 @@ class PMG(ZeroGuess, Ahead):
         mat = self._assembled.mat
         mat.setOptionsPrefix(prefix)
         self._definite = is_definite(linear.local.form)
-        lowest = steps[-1][0] if steps else space
-        if near.handle:
-            fine = self._operators[0].local.space
-            mat.setNearNullSpace(restricted(near, fine, lowest, injections(fine, space, steps)))
-        elif couples_displacements(linear.local.form) and isinstance(lowest, FunctionSpace):
-            mat.setNearNullSpace(rigid_body_modes(lowest))
+        if (modes := near_nullspace(near, self._operators[0].local.space, linear.local.form, steps)) is not None:
+            mat.setNearNullSpace(modes)
         self.inner = PETSc.PC().create(comm=pc.comm)
         self.inner.incrementTabLevel(1, parent=pc)
         self.inner.setOptionsPrefix(prefix)
@@ -246,20 +240,23 @@ class PMG(ZeroGuess, Ahead):
         """
         for follower in self._followers:
             follower.update()
-        if renewed := self._below is None or not self._levels:
+        if not self._levels and self._meshes is not None:
+            self._meshes.fill()  # the finest of these matrices is the operator
+        if first := self._below is None:
             # Before the levels: the programs of theirs may be under way.
             self._renew()
         for operator in self._operators[: len(self._levels)]:
             operator.local.store()
-        worse, stale = self._has_worsened(), [level for level in self._levels if level.follow()]
+        finest = self._levels or ([] if self._meshes is None else self._meshes.levels)
+        worse, stale = self._has_worsened(), [level for level in finest if level.follow()]
         self._age += 1
-        if again := not renewed and bool(worse or stale or 0 < self._options.lag <= self._age):
+        if again := not first and bool(worse or stale or not finest or 0 < self._options.lag <= self._age):
             self._renew()
         assert self._below is not None
         parts: list[MeshLevels | AlgebraicLevels] = [*([] if self._meshes is None else [self._meshes]), self._below]
-        if renewed or again:
+        if first or again:
             self._age = 0
-            stale += [level for part in parts for level in part.levels if level.follow()]
+            stale += [level for part in parts for level in part.levels if level not in finest and level.follow()]
         levels = [*self._levels, *(level for part in parts for level in part.levels)]
         for number, level in enumerate(levels):
             if (worse or level in stale) and (wrong := level.estimate()):
@@ -279,7 +276,10 @@ class PMG(ZeroGuess, Ahead):
     def _renew(self) -> None:
         """Takes what lies below the levels, the matrices, to the state; collective."""
         assert self.inner is not None and self._assembled is not None
-        self._assembled.fill()
+        if self._levels or self._meshes is None:
+            self._assembled.fill()
+        if self._meshes is not None:
+            self._meshes.copy()
         if self._definite:
             # GAMG then estimates eigenvalues by conjugate gradients, not by GMRES; each assembly forgets it.
             self._assembled.mat.setOption(PETSc.Mat.Option.SPD, True)
