@@ -44,7 +44,7 @@ _REMEDIES = {
     ("snes", "nasm"): _NO_ELEMENTS,
     ("snes", "aspin"): _NO_ELEMENTS,
     ("snes", "composite"): "needs its parts by name: -{p}snes_composite_sneses newtonls,nrichardson",
-    ("snes", "fas"): "needs a hierarchy of meshes: take -{p}snes_type newtonls with -{p}pc_type gamg",
+    ("snes", "fas"): "needs problems on coarser meshes: take -{p}snes_type newtonls, whose femgpu.PMG uses those of -dm_refine",
     ("snes", "ngs"): "colours an assembled matrix: take -{p}femgpu_jacobian assembled, or -{p}snes_type newtonls",
     ("snes", "newtonal"): "needs a load function: take -{p}snes_type newtonls or newtontr, and raise the load in steps",
     ("snes", "shell"): "is set up by a program in C: take -{p}snes_type python -{p}snes_python_type module.Class",
