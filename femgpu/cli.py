@@ -37,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     arguments, rest = parser.parse_known_args(argv)
+    if "-h" in rest:
+        parser.parse_args([arguments.command, "--help"])
     stray = [word for word in rest[:1] if not word.startswith("-")] + [word for word in rest if word.startswith("--")]
     if stray:
         parser.error(f"{stray[0]}: no such argument of {arguments.command}; PETSc's options have one dash")

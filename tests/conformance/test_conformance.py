@@ -127,7 +127,7 @@ def test_large_groups_fit_the_device(rng, runtime, element):
 def test_large_groups_fit_the_smallest_stacks():
     """Those that threads get where `ulimit -s` says unlimited; overflows end the process."""
     test = f"{__file__}::{test_large_groups_fit_the_device.__name__}"
-    command = f"ulimit -S -s 2048; exec {sys.executable} -m pytest -q -p no:cacheprovider -n 0 {test}"
+    command = f"ulimit -S -s 2048; exec {sys.executable} -m pytest -q -p no:cacheprovider -p no:xdist -o addopts= {test}"
     done = subprocess.run(["bash", "-c", command], env=CHILD_ENVIRONMENT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 

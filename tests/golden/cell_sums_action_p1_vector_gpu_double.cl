@@ -324,6 +324,8 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // A place is the node's slot, and which of the node's results it is in the upper bits.
 #define SLOT(place) ((place) % 4096)
 #define RESULT(place) ((place) / 4096)
+// A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
+#define FEW _Pragma("unroll 1") for
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void action(const int first, const int count, __global const scalar *restrict d_w, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_coords, __global const real *restrict d_constants, __global const ushort *restrict d_places0, const int slices0, __global const ushort *restrict d_bases0, __global const int *restrict d_nodes0, __global const uchar *restrict d_counts0, __global const int *restrict d_vertices0, __global const uchar *restrict d_prescribed, __global scalar *restrict d_out, __global double *restrict d_dots) {
   __local real s_words[1386];
@@ -341,8 +343,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
   ushort r_places0[3];
   UNROLL
   for (int b = 0; b < 3; ++b) r_places0[b] = d_places0[AT_d_places0(cell, b)];
-  for (int i = item; i < slices0; i += GROUP_SIZE) s_bases0[i] = d_bases0[group * slices0 + i];
-  for (int i = item; i < 32 * slices0; i += GROUP_SIZE) {
+  FEW (int i = item; i < slices0; i += GROUP_SIZE) s_bases0[i] = d_bases0[group * slices0 + i];
+  FEW (int i = item; i < 32 * slices0; i += GROUP_SIZE) {
     const int slot = 32 * slices0 * group + i, offset = d_nodes0[slot];
     s_counts0[i] = d_counts0[slot];
     s_nodes0[i] = offset;
@@ -419,12 +421,12 @@ void action(const int first, const int count, __global const scalar *restrict d_
   // scatter
   const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
   double r_dot = 0;
-  for (int i = item; i < 32 * slices0; i += GROUP_SIZE) {
-    const int results = s_counts0[i], offset = s_nodes0[i], place = s_bases0[i / 32] + i % 32;
+  FEW (int i = item; i < 32 * slices0; i += GROUP_SIZE) {
+    const int results = s_counts0[i], offset = s_nodes0[i], place = s_bases0[(uint)i / 32] + (uint)i % 32;
     for (int c = 0; c < (results ? 2 : 0); ++c) {
       if (IS_PRESCRIBED(offset, c)) continue;
       accum sum = 0;
-      for (int k = 0; k < results; ++k) sum += s_sums0[c * 693 + place + k * 33];
+      FEW (int k = 0; k < results; ++k) sum += s_sums0[c * 693 + place + k * 33];
       atomic_add_scalar(d_out + NODE(offset) + c, (scalar)sum * r_scale);
       if (d_dots) r_dot += (double)sum * d_w[NODE(offset) + c];
     }

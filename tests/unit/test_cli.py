@@ -126,6 +126,13 @@ def test_every_command_explains_itself(capsys, command):
     assert f"femgpu {command}".strip() in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("arguments", [["bench", "ufl"], ["devices"]])
+def test_h_explains_and_runs_nothing(capsys, arguments):
+    with pytest.raises(SystemExit) as caught:
+        main([*arguments, "-h"])
+    assert caught.value.code == 0 and f"usage: femgpu {arguments[0]}" in capsys.readouterr().out
+
+
 def timing(what, blocks=0, batches=0, median=1e-3):
     schedule, error = "transposed" if blocks else "cell", float("nan") if what == "fused" else 1e-7
     return Timing(what, schedule, "plan", blocks, batches, "stored", 1000, 15, median, median, 82, 51, 48, error)

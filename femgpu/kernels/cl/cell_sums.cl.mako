@@ -5,6 +5,8 @@
 // A place is the node's slot, and which of the node's results it is in the upper bits.
 #define SLOT(place) ((place) % ${most_slots})
 #define RESULT(place) ((place) / ${most_slots})
+// A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
+#define FEW _Pragma("unroll 1") for
 <% fields = {field.name: field for field in work.fields} %>\
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
@@ -27,8 +29,8 @@ void ${step.name}(${arguments}) {
 % endfor
 % for entry in plan.lists:
 <% n = entry.number %>\
-  for (int i = item; i < slices${n}; i += GROUP_SIZE) s_bases${n}[i] = d_bases${n}[group * slices${n} + i];
-  for (int i = item; i < ${slice} * slices${n}; i += GROUP_SIZE) {
+  FEW (int i = item; i < slices${n}; i += GROUP_SIZE) s_bases${n}[i] = d_bases${n}[group * slices${n} + i];
+  FEW (int i = item; i < ${slice} * slices${n}; i += GROUP_SIZE) {
     const int slot = ${slice} * slices${n} * group + i, offset = d_nodes${n}[slot];
     s_counts${n}[i] = d_counts${n}[slot];
     s_nodes${n}[i] = offset;
@@ -76,14 +78,14 @@ void ${step.name}(${arguments}) {
 % endif
 % for entry in plan.lists:
 <% n = entry.number %>\
-  for (int i = item; i < ${slice} * slices${n}; i += GROUP_SIZE) {
-    const int results = s_counts${n}[i], offset = s_nodes${n}[i], place = s_bases${n}[i / ${slice}] + i % ${slice};
+  FEW (int i = item; i < ${slice} * slices${n}; i += GROUP_SIZE) {
+    const int results = s_counts${n}[i], offset = s_nodes${n}[i], place = s_bases${n}[(uint)i / ${slice}] + (uint)i % ${slice};
     for (int c = 0; c < (results ? ${entry.num_comp} : 0); ++c) {
 % if entry.masked:
       if (${"IS_PRESCRIBED(offset, c)" if entry.num_comp > 1 else "offset < 0"}) continue;
 % endif
       accum sum = 0;
-      for (int k = 0; k < results; ++k) sum += s_sums${n}[c * ${entry.num_places} + place + k * ${slice_row}];
+      FEW (int k = 0; k < results; ++k) sum += s_sums${n}[c * ${entry.num_places} + place + k * ${slice_row}];
       atomic_add_scalar(d_out + ${"NODE(offset)" if entry.masked else "offset"} + c, (scalar)sum${" * r_scale" * plan.sums_dots});
 % if plan.sums_dots:
       if (d_dots) r_dot += (double)sum * d_w[${"NODE(offset)" if entry.masked else "offset"} + c];
