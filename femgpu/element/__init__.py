@@ -5,6 +5,7 @@ from femgpu.element.facets import FacetQuadrature, facet_rules, petsc_facet_rule
 from femgpu.element.lagrange import LagrangeElement
 from femgpu.element.quadrature import EXACT_DEGREE, SCHEMES, Quadrature, basix_rule, collocated_degree, petsc_rule, scheme_rule
 from femgpu.element.reference import CELL_NAMES, ReferenceCell, arrangements, reference_cell, relative_turns
+from femgpu.element.roundings import equalised
 from femgpu.element.tensor import Factors, Tensor, tensor_factors
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "basix_rule",
     "choose_rules",
     "collocated_degree",
+    "equalised",
     "facet_rules",
     "petsc_facet_rules",
     "petsc_rule",

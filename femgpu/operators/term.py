@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.element import FacetQuadrature, LagrangeElement, Quadrature
+from femgpu.element import FacetQuadrature, LagrangeElement, Quadrature, equalised
 from femgpu.forms import Form, Integral, Pointwise, transposed_action
 from femgpu.mesh import Block, Mesh
 from femgpu.operators.trace import Pairs, Trace
@@ -115,7 +115,7 @@ class Term:
     @property
     def weights(self) -> npt.NDArray[np.float64]:
         """(num_facets, num_qpts) weights."""
-        return self.quadrature.weights.reshape(-1, self.quadrature.num_qpts)
+        return equalised(self.quadrature.weights).reshape(-1, self.quadrature.num_qpts)
 
     @cached_property
     def groups(self) -> list[Any]:
@@ -247,7 +247,7 @@ class Term:
             return [np.stack([part[:, list(nodes)] for part, nodes in zip(array, element.nodes, strict=True)]) for array in every]
         flat = self.points.reshape(-1, self.dim)
         arrays = [*element.tabulate(flat), *([element.hessians(flat)] if second else [])]
-        return [array.reshape(*self.points.shape[:2], *array.shape[1:]) for array in arrays]
+        return [equalised(array).reshape(*self.points.shape[:2], *array.shape[1:]) for array in arrays]
 
     def geometry(self) -> npt.NDArray[np.float64]:
         """Inverse Jacobian and determinant per cell (affine) or per cell and point.
