@@ -157,8 +157,7 @@ class PMG(Ahead):
         """Name and dofs of the levels that are smoothed, from the finest down; empty before the first set-up."""
         spaces = [operator.local.space for operator in self._operators]
         found = [(f"degree {space.degree}", space.num_dofs, level) for space, level in zip(spaces, self._levels, strict=False)]
-        found += [] if self._meshes is None else self._meshes.named
-        return found + [("matrix", its.vectors.num_owned, its) for its in (self._below.levels if self._below else [])]
+        return found + [level for part in (self._meshes, self._below) if part is not None for level in part.named]
 
     def destroy(self, pc: PETSc.PC) -> None:
         """Lets levels and inner PC go."""
