@@ -87,12 +87,15 @@ class AlgebraicLevels:
         """Takes the numbers of matrices over after another set-up, where interpolations and places of entries are those of before.
 
         Returns:
-            Whether they are; else levels must be made anew.
+            Whether they are; else levels must be made anew, and these hold nothing of PETSc's any more.
         """
         if not self._mats:
             return True
         mats, ups = _matrices(self._pc)
         if not self._mpi.allreduce(self._identity(mats, ups) == self._key, op=MPI.LAND):
+            # On several ranks PETSc would keep what Python lets go of until somebody asks.
+            for held in (*self._mats, *self._ups, self._given, self._found):
+                held.destroy()
             return False
         for mat, matrix in zip(mats, self._matrices, strict=False):
             with aij_parts(mat) as (own, others, _):

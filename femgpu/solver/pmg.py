@@ -51,8 +51,9 @@ class PMG(Ahead):
     Each level has its own kernels of the same form and is smoothed by Chebyshev's iteration; all its vectors are
     device buffers. Below degree 1 are the meshes that the problem's refines (`-dm_refine`, `femgpu.mesh.refine`), with Galerkin
     operators. The Jacobian at degree 1 on the coarsest mesh is assembled on the device and handed to an inner PC of PETSc's, GAMG
-    unless options with the prefix `pmg_coarse_` say otherwise. On one rank GAMG's matrices and interpolations are taken over onto
-    the device, and smoothed there as other levels are; only its coarsest level works on host vectors, as do all other inner PCs.
+    unless options with the prefix `pmg_coarse_` say otherwise. GAMG's matrices and interpolations are taken over onto the ranks'
+    devices, and smoothed there as other levels are, the coarsest becomes its inverse. Large coarsest levels, and other inner PCs,
+    work on host vectors.
 
     | option | default | |
     |---|---|---|
@@ -283,8 +284,9 @@ class PMG(Ahead):
             self._assembled.mat.setOption(PETSc.Mat.Option.SPD, True)
         self.inner.setUp()
         if self._below is None or not self._below.update():
+            # The device may not have room for both.
+            self._below = self._cycle = None
             self._below = AlgebraicLevels(self.inner, self._operators[0].local.runtime, self._single, self._make_level)
-            self._cycle = None
 
     def _has_worsened(self) -> bool:
         """Whether the last solve took more cycles than the first one after the last estimate of eigenvalues."""

@@ -100,6 +100,37 @@ def test_products_are_those_of_petsc(dtype, rng):
             check_product(matrix.bind, mat, dtype)
 
 
+@pytest.mark.parallel([1, 3])
+@pytest.mark.parametrize("singular", [False, True])
+def test_a_small_matrix_becomes_its_inverse(singular, rng):
+    """Spread over ranks, of which some may have no rows; a singular one its pseudo-inverse; and again with other values."""
+    mpi, chosen = PETSc.COMM_WORLD.tompi4py(), runtime.current()
+    for rows, _ in LAYOUTS:
+        share, count = rows[mpi.rank], sum(rows[: mpi.size])
+        if not count:
+            continue
+        factor = np.random.default_rng(count).standard_normal((count, count - singular))
+        mat = random_matrix(PETSc.COMM_WORLD, rng, share, share, 1.0)
+        first, last = mat.getOwnershipRange()
+        numbers, pc = np.arange(count, dtype=np.int32), PETSc.PC().create()
+        pc.setType(PETSc.PC.Type.SVD)
+        pc.setOperators(mat)
+        below = None
+        for scale in (1.0, -0.25):
+            dense = scale * factor @ factor.T
+            mat.setValues(numbers[first:last], numbers, dense[first:last])
+            mat.assemble()
+            pc.setUp()
+            assert below is None or below.update()
+            below = below or algebraic_levels.AlgebraicLevels(pc, chosen, False, None)
+            b = np.random.default_rng(1).standard_normal(count)
+            wanted = (np.linalg.pinv(dense, rcond=1e-10) @ b)[first:last]
+            condition = np.linalg.cond(factor) ** 2
+            assert compare(below.solve, chosen.upload(b[first:last]), wanted, np.float64, mpi, more=condition) > 0
+            assert not below.levels and below.solve != below._by_host
+        pc.destroy()
+
+
 def diffusion(dm, degree=2):
     """Poisson's equation with a coefficient k that changes in space, to the power of an exponent."""
     V = femgpu.FunctionSpace(dm, "Lagrange", degree)
