@@ -1,4 +1,4 @@
-"""The functions of libpetsc that petsc4py lacks, called through ctypes; nothing but this and `petsc_ksp` calls libpetsc that way.
+"""The functions of libpetsc that petsc4py lacks, called through ctypes; nothing but this and its like, `petsc_...`, do so.
 
 petsc4py's own extension module is linked against libpetsc, so loading it resolves every C function of the very library
 that petsc4py uses. Each function checks its preconditions in Python first: an error in the middle of some of these leaves

@@ -86,7 +86,7 @@ class DistributedMatrix:
         numbers = sum(self._num_sent), sum(self._num_received)
         self._send, self._receive = (make(part) if count else None for part, count in zip(share[1:3], numbers, strict=True))
         # Host memory is counted in numbers of 8 bytes.
-        hosts = (runtime.pinned(count).view(dtype)[:count] for count in numbers)
+        hosts = ((runtime.pinned(count) if count else np.empty(0)).view(dtype)[:count] for count in numbers)
         self._sent, self._received = ((runtime.empty(host.nbytes), host) for host in hosts)
 
     def multiply(self, x: Any, y: Any) -> None:
