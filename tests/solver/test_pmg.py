@@ -297,6 +297,8 @@ def test_sparse_products(lanes):
         device.set_values(factor * matrix.data)
         device.multiply(given, made)
         np.testing.assert_allclose(chosen.read(made, np.empty(131)), factor * matrix @ x, rtol=1e-13, atol=1e-14)
+    device.bind(given, made, add=True)()
+    np.testing.assert_allclose(chosen.read(made, np.empty(131)), 4 * matrix @ x, rtol=1e-13, atol=1e-14)
 
 
 def test_what_it_cannot_do_is_said():
