@@ -292,8 +292,7 @@ class PMG(ZeroGuess, Ahead):
     def _has_worsened(self) -> bool:
         """Whether the last solve took more cycles than the first one after the last estimate of eigenvalues."""
         applied, self._applied = self._applied, 0
-        if not self._reference:
-            self._reference = applied
+        self._reference = self._reference or applied
         factor, more = _SLOWER
         if applied <= max(factor * self._reference, self._reference + more):
             return False
