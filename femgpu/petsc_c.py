@@ -1,4 +1,4 @@
-"""The functions of libpetsc that petsc4py lacks, called through ctypes; nothing but this and `petsc_ksp` calls libpetsc that way.
+"""The functions of libpetsc that petsc4py lacks, called through ctypes; nothing but this and its like, `petsc_...`, do so.
 
 petsc4py's own extension module is linked against libpetsc, so loading it resolves every C function of the very library
 that petsc4py uses. Each function checks its preconditions in Python first: an error in the middle of some of these leaves
@@ -7,8 +7,7 @@ the DM impossible to destroy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from ctypes import CDLL, CFUNCTYPE, POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64, c_void_p, cast
 from typing import Any
 
@@ -31,11 +30,6 @@ _SIGNATURES: dict[str, list[Any]] = {
     "DMGetVecType": [c_void_p, POINTER(c_char_p)],
     "DMSetPeriodicity": [c_void_p, c_void_p, c_void_p, c_void_p],
     "DMPlexInsertBoundaryValues": [c_void_p, c_int, c_void_p, c_double, c_void_p, c_void_p, c_void_p],
-    "MatMPIAIJGetSeqAIJ": [c_void_p, POINTER(c_void_p), POINTER(c_void_p), c_void_p],
-    "MatSeqAIJGetArrayRead": [c_void_p, POINTER(POINTER(c_double))],
-    "MatSeqAIJGetArrayWrite": [c_void_p, POINTER(POINTER(c_double))],
-    "MatSeqAIJRestoreArrayRead": [c_void_p, POINTER(POINTER(c_double))],
-    "MatSeqAIJRestoreArrayWrite": [c_void_p, POINTER(POINTER(c_double))],
     "MatMFFDSetFunction": [c_void_p, c_void_p, c_void_p],
     "MatMFFDSetFunctionError": [c_void_p, c_double],
     "MatMFFDSetOptionsPrefix": [c_void_p, c_char_p],
@@ -162,37 +156,6 @@ def forget_periods(dm: PETSc.DMPlex) -> None:
 def insert_boundary_values(dm: PETSc.DMPlex, local_vec: PETSc.Vec, time: float = 0.0) -> None:
     """Writes the essential boundary values of the DM's own discrete system at a time into a local vector."""
     call("DMPlexInsertBoundaryValues", dm.handle, 1, local_vec.handle, float(time), None, None, None)
-
-
-@contextmanager
-def aij_values(mat: PETSc.Mat, sizes: Sequence[int]) -> Iterator[list[npt.NDArray[np.float64]]]:
-    """The values of a seqaij or mpiaij matrix, to be written inside the block; the caller assembles it afterwards.
-
-    PETSc may have put other arrays in the place of those that the matrix was made of. There are (sizes[0],) values of this rank's
-    columns and, on several ranks, (sizes[1],) of the others, both row by row.
-    """
-    parts, arrays = [c_void_p(mat.handle)], []
-    if mat.getType() == PETSc.Mat.Type.MPIAIJ:
-        parts = [c_void_p(), c_void_p()]
-        call("MatMPIAIJGetSeqAIJ", mat.handle, byref(parts[0]), byref(parts[1]), None)
-    starts = [POINTER(c_double)() for _ in parts]
-    for part, start, size in zip(parts, starts, sizes, strict=False):
-        call("MatSeqAIJGetArrayWrite", part, byref(start))
-        arrays.append(np.ctypeslib.as_array(start, (size,)) if size else np.empty(0))
-    yield arrays
-    for part, start in zip(parts, starts, strict=True):
-        call("MatSeqAIJRestoreArrayWrite", part, byref(start))
-
-
-@contextmanager
-def read_seqaij(mat: PETSc.Mat, count: int) -> Iterator[npt.NDArray[np.float64]]:
-    """The values (count,) of a seqaij matrix, row by row, to be read inside the block."""
-    start = POINTER(c_double)()
-    call("MatSeqAIJGetArrayRead", mat.handle, byref(start))
-    try:
-        yield np.ctypeslib.as_array(start, (count,)) if count else np.empty(0)
-    finally:
-        call("MatSeqAIJRestoreArrayRead", mat.handle, byref(start))
 
 
 def difference_residual(mat: PETSc.Mat, snes: PETSc.SNES) -> None:

@@ -86,8 +86,9 @@ class SparseMatrix:
         placeholder = runtime.empty(8)
         given = [np.int32(num_rows), rows.starts, rows.columns, self.values, placeholder]
         source = _source(runtime.device, (value_type, source_type, target_type), lanes > 1)
-        self._kernel = Kernel(runtime, source, "multiply_sparse", [*given, placeholder, np.int32(lanes)], num_rows * lanes, _GROUP)
         one, none = np.int32(1), np.int32(0)
+        product = [*given, placeholder, np.int32(lanes), none]
+        self._kernel = Kernel(runtime, source, "multiply_sparse", product, num_rows * lanes, _GROUP)
         self._diagonal = Kernel(runtime, source, "diagonal_of", [*given, one, none], num_rows, _GROUP)
 
     def multiply(self, x: Any, y: Any) -> None:
@@ -98,9 +99,9 @@ class SparseMatrix:
         """Makes y the diagonal of a square matrix, or what stands `shift` columns further in blocks of `size` rows, in turns."""
         self._diagonal.bound({4: y, 5: np.int32(size), 6: np.int32(shift)})()
 
-    def bind(self, x: Any, y: Any) -> Launch:
-        """The launch of y = A x."""
-        return self._kernel.bound({4: x, 5: y})
+    def bind(self, x: Any, y: Any, add: bool = False) -> Launch:
+        """The launch of y = A x, or y += A x."""
+        return self._kernel.bound({4: x, 5: y, 7: np.int32(add)})
 
     def set_values(self, values: npt.NDArray[np.float64]) -> None:
         """Other entries in the same places, row by row."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
-from femgpu import log, petsc_blocks, petsc_c
+from femgpu import log, petsc_aij, petsc_blocks, petsc_c
 from femgpu.errors import OptionError, collective
 from femgpu.operators import Assembly, Columns, Groups, is_symmetric
 from femgpu.solver.device_vec import check_vector
@@ -254,7 +254,7 @@ class AssembledJacobian:
                 for starts, columns, values in self._rows_by_host:
                     self.mat.setValuesCSR(starts, columns, values)
             else:
-                with petsc_c.aij_values(self.mat, self._sizes) as arrays:
+                with petsc_aij.aij_values(self.mat, self._sizes) as arrays:
                     self._read(arrays)
         self.mat.assemble()
 

@@ -50,8 +50,9 @@ class PMG(ZeroGuess, Ahead):
     Each level has its own kernels of the same form and is smoothed by Chebyshev's iteration; all its vectors are
     device buffers. Below degree 1 are the meshes that the problem's refines (`-dm_refine`, `femgpu.mesh.refine`), with Galerkin
     operators. The Jacobian at degree 1 on the coarsest mesh is assembled on the device and handed to an inner PC of PETSc's, GAMG
-    unless options with the prefix `pmg_coarse_` say otherwise. On one rank GAMG's matrices and interpolations are taken over onto
-    the device, and smoothed there as other levels are; only its coarsest level works on host vectors, as do all other inner PCs.
+    unless options with the prefix `pmg_coarse_` say otherwise. GAMG's matrices and interpolations are taken over onto the ranks'
+    devices, and smoothed there as other levels are, the coarsest becomes its inverse. Large coarsest levels, and other inner PCs,
+    work on host vectors.
 
     | option | default | |
     |---|---|---|
@@ -156,8 +157,7 @@ class PMG(ZeroGuess, Ahead):
         """Name and dofs of the levels that are smoothed, from the finest down; empty before the first set-up."""
         spaces = [operator.local.space for operator in self._operators]
         found = [(f"degree {space.degree}", space.num_dofs, level) for space, level in zip(spaces, self._levels, strict=False)]
-        found += [] if self._meshes is None else self._meshes.named
-        return found + [("matrix", its.vectors.num_owned, its) for its in (self._below.levels if self._below else [])]
+        return found + [level for part in (self._meshes, self._below) if part is not None for level in part.named]
 
     def destroy(self, pc: PETSc.PC) -> None:
         """Lets levels and inner PC go."""
@@ -285,14 +285,14 @@ class PMG(ZeroGuess, Ahead):
             self._assembled.mat.setOption(PETSc.Mat.Option.SPD, True)
         self.inner.setUp()
         if self._below is None or not self._below.update():
+            # The device may not have room for both.
+            self._below = self._cycle = None
             self._below = AlgebraicLevels(self.inner, self._operators[0].local.runtime, self._single, self._make_level)
-            self._cycle = None
 
     def _has_worsened(self) -> bool:
         """Whether the last solve took more cycles than the first one after the last estimate of eigenvalues."""
         applied, self._applied = self._applied, 0
-        if not self._reference:
-            self._reference = applied
+        self._reference = self._reference or applied
         factor, more = _SLOWER
         if applied <= max(factor * self._reference, self._reference + more):
             return False

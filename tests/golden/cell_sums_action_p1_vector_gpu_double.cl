@@ -331,7 +331,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
   __local real s_words[1386];
   __local int s_nodes0[192];
   __local uchar s_counts0[192];
-  __local ushort s_bases0[6];
+  __local ushort s_firsts0[192];
   __local real *s_w = s_words + 0;
   __local real *s_x = s_words + 384;
   __local real *s_sums0 = s_words + 0;
@@ -343,9 +343,9 @@ void action(const int first, const int count, __global const scalar *restrict d_
   ushort r_places0[3];
   UNROLL
   for (int b = 0; b < 3; ++b) r_places0[b] = d_places0[AT_d_places0(cell, b)];
-  FEW (int i = item; i < slices0; i += GROUP_SIZE) s_bases0[i] = d_bases0[group * slices0 + i];
   FEW (int i = item; i < 32 * slices0; i += GROUP_SIZE) {
     const int slot = 32 * slices0 * group + i, offset = d_nodes0[slot];
+    s_firsts0[i] = d_bases0[group * slices0 + (uint)i / 32] + (uint)i % 32;
     s_counts0[i] = d_counts0[slot];
     s_nodes0[i] = offset;
     for (int d = 0; d < DIM; ++d) s_x[d * 192 + i] = d_coords[d_vertices0[slot] + d];
@@ -412,7 +412,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
   if (inside) {
     UNROLL
     for (int b = 0; b < 3; ++b) {
-      const int slot = SLOT(r_places0[b]), place = s_bases0[slot / 32] + RESULT(r_places0[b]) * 33 + slot % 32;
+      const int place = s_firsts0[SLOT(r_places0[b])] + RESULT(r_places0[b]) * 33;
       for (int c = 0; c < 2; ++c) s_sums0[c * 693 + place] = r_f0_e[b * 2 + c];
     }
   }
@@ -422,7 +422,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
   const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
   double r_dot = 0;
   FEW (int i = item; i < 32 * slices0; i += GROUP_SIZE) {
-    const int results = s_counts0[i], offset = s_nodes0[i], place = s_bases0[(uint)i / 32] + (uint)i % 32;
+    const int results = s_counts0[i], offset = s_nodes0[i], place = s_firsts0[i];
     for (int c = 0; c < (results ? 2 : 0); ++c) {
       if (IS_PRESCRIBED(offset, c)) continue;
       accum sum = 0;

@@ -101,9 +101,11 @@ class Dense:
 @pytest.mark.parametrize("smoother", SMOOTHERS)
 def test_the_cycle_is_that_of_dense_algebra(smoother, precision, tolerance, rng):
     """On levels of lower degree, on coarser meshes, and on those of GAMG, which has its own block sizes."""
-    cases = [("triangle", (2, 2), 3, 1, {"redundant_pc_type": "lu"}), ("hexahedron", (1, 2, 1), 2, 0, {})]
-    if PETSc.COMM_WORLD.size == 1:
-        cases.append(("tetrahedron", (4, 3, 3), 1, 0, {"pc_type": "gamg", "pc_gamg_aggressive_coarsening": "0"}))
+    cases = [
+        ("triangle", (2, 2), 3, 1, {"redundant_pc_type": "lu"}),
+        ("hexahedron", (1, 2, 1), 2, 0, {}),
+        ("tetrahedron", (4, 3, 3), 1, 0, {"pc_type": "gamg", "pc_gamg_aggressive_coarsening": "0"}),
+    ]
     for cell, counts, degree, times, coarse in cases:
         dm = femgpu.mesh.box(counts, cell=cell) if times else random_mesh(cell, counts, 2)
         for _ in range(times):
@@ -168,7 +170,6 @@ def iterations(form, cell, count, degree, times=0, max_it=200, **options):
 @pytest.mark.parallel([1, 2])
 def test_blocks_spare_iterations_where_components_couple():
     """Nearly half for fibres, more for stiff reactions; none more for what the diagonal serves."""
-    # On several ranks what is below degree 1 may be PETSc's.
     cases = [(fibres, "triangle", (12, 12), 2, 0, 0.85), (reacting, "quadrilateral", (6, 6), 2, 1, 0.5)]
     if PETSc.COMM_WORLD.size == 1:
         cases += [(fibres, "hexahedron", (4, 4, 4), 2, 0, 0.75), (material, "triangle", (12, 12), 2, 0, 1)]

@@ -7,7 +7,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2] / "femgpu"
 
-BASE = {"version", "caches", "errors", "forks", "leaving", "options", "log", "petsc_c", "petsc_blocks", "petsc_ksp", "progress"}
+BASE = {"version", "caches", "errors", "forks", "leaving", "options", "log", "petsc_c", "petsc_aij", "petsc_blocks", "petsc_ksp"}
+BASE |= {"progress"}
 LOWER = BASE | {"element", "mesh", "spaces"}
 # What each part may import besides itself.
 ALLOWED = {
@@ -19,6 +20,7 @@ ALLOWED = {
     "options": {"errors"},
     "log": {"errors"},
     "petsc_c": {"errors"},
+    "petsc_aij": {"petsc_c"},
     "petsc_blocks": {"petsc_c"},
     "petsc_ksp": {"petsc_c"},
     "progress": set(),

@@ -414,8 +414,8 @@ def test_groups_add_up_where_that_was_faster():
 
     first = plans(linear())[0]
     assert isinstance(first, CellSumsPlan) and first.group_size == 128 and first.lists[0].fields == ("w",)
-    # 512 entries: sums in (512 + 31 * 16) / 32 rows, more than values at as many nodes; a node and a count of each.
-    assert first.local_bytes == 8 * 33 * 31 + 5 * 512 + 2 * 16
+    # 512 entries: sums in (512 + 31 * 16) / 32 rows, more than values at as many nodes; a node, a count and a place of each.
+    assert first.local_bytes == 8 * 33 * 31 + 7 * 512
     (asked,) = plans(linear(), Limits(), sums=100)
     assert asked.steps()[0].group_cells == asked.group_size == 100
     # As many as fit, and none where there is no room.

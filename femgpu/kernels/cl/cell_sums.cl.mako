@@ -29,9 +29,9 @@ void ${step.name}(${arguments}) {
 % endfor
 % for entry in plan.lists:
 <% n = entry.number %>\
-  FEW (int i = item; i < slices${n}; i += GROUP_SIZE) s_bases${n}[i] = d_bases${n}[group * slices${n} + i];
   FEW (int i = item; i < ${slice} * slices${n}; i += GROUP_SIZE) {
     const int slot = ${slice} * slices${n} * group + i, offset = d_nodes${n}[slot];
+    s_firsts${n}[i] = d_bases${n}[group * slices${n} + (uint)i / ${slice}] + (uint)i % ${slice};
     s_counts${n}[i] = d_counts${n}[slot];
     s_nodes${n}[i] = offset;
 % if entry.coords:
@@ -64,7 +64,7 @@ void ${step.name}(${arguments}) {
 <% n = entry.number %>\
     UNROLL
     for (int b = 0; b < ${entry.num_basis}; ++b) {
-      const int slot = SLOT(r_places${n}[b]), place = s_bases${n}[slot / ${slice}] + RESULT(r_places${n}[b]) * ${slice_row} + slot % ${slice};
+      const int place = s_firsts${n}[SLOT(r_places${n}[b])] + RESULT(r_places${n}[b]) * ${slice_row};
       for (int c = 0; c < ${entry.num_comp}; ++c) s_sums${n}[c * ${entry.num_places} + place] = r_f${n}_e[b * ${entry.num_comp} + c];
     }
 % endfor
@@ -79,7 +79,7 @@ void ${step.name}(${arguments}) {
 % for entry in plan.lists:
 <% n = entry.number %>\
   FEW (int i = item; i < ${slice} * slices${n}; i += GROUP_SIZE) {
-    const int results = s_counts${n}[i], offset = s_nodes${n}[i], place = s_bases${n}[(uint)i / ${slice}] + (uint)i % ${slice};
+    const int results = s_counts${n}[i], offset = s_nodes${n}[i], place = s_firsts${n}[i];
     for (int c = 0; c < (results ? ${entry.num_comp} : 0); ++c) {
 % if entry.masked:
       if (${"IS_PRESCRIBED(offset, c)" if entry.num_comp > 1 else "offset < 0"}) continue;

@@ -12,10 +12,11 @@ __kernel void diagonal_of(const int num_rows, __global const int *d_starts, __gl
   d_y[row] = (TARGET)found;
 }
 
-// y = A x; `lanes` items share a row, a power of 2: more than one where SHARED is.
+// y = A x, or y += A x; `lanes` items share a row, a power of 2: more than one where SHARED is.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void multiply_sparse(const int num_rows, __global const int *d_starts, __global const int *d_columns,
-                     __global const VALUE *d_values, __global const SOURCE *d_x, __global TARGET *d_y, const int lanes) {
+                     __global const VALUE *d_values, __global const SOURCE *d_x, __global TARGET *d_y, const int lanes,
+                     const int add) {
 #ifdef SHARED
   const int item = get_local_id(0), lane = item & (lanes - 1), row = (uint)get_global_id(0) / (uint)lanes;
 #else
@@ -34,5 +35,6 @@ void multiply_sparse(const int num_rows, __global const int *d_starts, __global 
   }
   sum = s_sums[item];
 #endif
-  if (lane == 0 && row < num_rows) d_y[row] = (TARGET)sum;
+  // Of what is added most rows have nothing.
+  if (lane == 0 && row < num_rows && !(add && sum == 0)) d_y[row] = (TARGET)(add ? d_y[row] + sum : sum);
 }

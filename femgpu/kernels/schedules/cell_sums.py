@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 from femgpu.kernels.array import Array
-from femgpu.kernels.node_lists import LISTING_ITEMS, MOST_SLOTS, SLICE, NodeList
+from femgpu.kernels.node_lists import LISTING_ITEMS, MOST_SLOTS, NodeList
 from femgpu.kernels.schedules.cell_plan import CellPlan
 from femgpu.kernels.step import Step
 from femgpu.model import Ceiling, Limits
@@ -82,13 +82,13 @@ class CellSumsPlan(CellPlan):
 
     @property
     def local(self) -> tuple[Array, ...]:
-        """Values at the nodes, or results; for each slot node and number of results; where those of each slice begin."""
+        """Values at the nodes, or results; for each slot node, number of results, and where the first of these stands."""
         arrays = [Array("s_words", "real", ("values",), max(begin + words for _, begin, words in self.words))]
         for entry in self.lists:
             arrays += [
                 Array(f"s_nodes{entry.number}", "int", ("nodes", entry.number), entry.num_slots),
                 Array(f"s_counts{entry.number}", "uchar", ("counts", entry.number), entry.num_slots),
-                Array(f"s_bases{entry.number}", "ushort", ("bases", entry.number), entry.num_slots // SLICE),
+                Array(f"s_firsts{entry.number}", "ushort", ("firsts", entry.number), entry.num_slots),
             ]
         return tuple(arrays)
 
