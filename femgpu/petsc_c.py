@@ -22,6 +22,9 @@ _Int: Any = c_int64 if np.dtype(PETSc.IntType).itemsize == 8 else c_int32
 _IntPtr = POINTER(_Int)
 _INT32_MAX = np.iinfo(np.int32).max
 
+# Value of PetscDTSimplexQuadratureType.
+_MINIMAL_SYMMETRIC = 1
+
 _SIGNATURES: dict[str, list[Any]] = {
     "DMPlexGetCones": [c_void_p, POINTER(_IntPtr)],
     "DMPlexGetConeOrientations": [c_void_p, POINTER(_IntPtr)],
@@ -40,6 +43,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "VecLockReadPop": [c_void_p],
     "MatMFFDSetBase": [c_void_p, c_void_p, c_void_p],
     "PetscDTCreateDefaultQuadrature": [c_int, _Int, POINTER(c_void_p), POINTER(c_void_p)],
+    "PetscDTSimplexQuadrature": [_Int, _Int, c_int, POINTER(c_void_p)],
     "PetscQuadratureGetData": [c_void_p, *[_IntPtr] * 3, *[POINTER(POINTER(c_double))] * 2],
     "PetscQuadratureGetOrder": [c_void_p, _IntPtr],
     "PetscQuadratureDestroy": [POINTER(c_void_p)],
@@ -123,14 +127,27 @@ def default_rule(polytope: int, order: int) -> tuple[npt.NDArray[np.float64], np
     """
     rule, on_facets = c_void_p(), c_void_p()
     call("PetscDTCreateDefaultQuadrature", polytope, order, byref(rule), byref(on_facets))
+    found = _points_and_weights(rule)
+    call("PetscQuadratureDestroy", byref(on_facets))
+    return found
+
+
+def symmetric_rule(dim: int, degree: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], int]:
+    """PETSc's symmetric quadrature on simplices, to degree 20 in one to three dimensions; as `default_rule`."""
+    rule = c_void_p()
+    call("PetscDTSimplexQuadrature", dim, degree, _MINIMAL_SYMMETRIC, byref(rule))
+    return _points_and_weights(rule)
+
+
+def _points_and_weights(rule: c_void_p) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], int]:
+    """What is in a quadrature, which is destroyed."""
     dim, num_comp, num_points, exact = _Int(), _Int(), _Int(), _Int()
     points, weights = POINTER(c_double)(), POINTER(c_double)()
     call("PetscQuadratureGetData", rule, byref(dim), byref(num_comp), byref(num_points), byref(points), byref(weights))
     call("PetscQuadratureGetOrder", rule, byref(exact))
     found = np.ctypeslib.as_array(points, (num_points.value, dim.value)).copy()
     weight = np.ctypeslib.as_array(weights, (num_points.value,)).copy()
-    for each in (rule, on_facets):
-        call("PetscQuadratureDestroy", byref(each))
+    call("PetscQuadratureDestroy", byref(rule))
     return found, weight, exact.value
 
 

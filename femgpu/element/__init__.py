@@ -3,7 +3,7 @@
 from femgpu.element.choice import choose_rules
 from femgpu.element.facets import FacetQuadrature, facet_rules, petsc_facet_rules
 from femgpu.element.lagrange import LagrangeElement
-from femgpu.element.quadrature import EXACT_DEGREE, SCHEMES, Quadrature, basix_rule, collocated_degree, petsc_rule, scheme_rule
+from femgpu.element.quadrature import EXACT_DEGREE, SCHEMES, Quadrature, collocated_degree, default_rule, petsc_rule, scheme_rule
 from femgpu.element.reference import CELL_NAMES, ReferenceCell, arrangements, reference_cell, relative_turns
 from femgpu.element.roundings import equalised
 from femgpu.element.tensor import Factors, Tensor, tensor_factors
@@ -19,7 +19,7 @@ __all__ = [
     "ReferenceCell",
     "Tensor",
     "arrangements",
-    "basix_rule",
+    "default_rule",
     "choose_rules",
     "collocated_degree",
     "equalised",

@@ -1,7 +1,8 @@
 """Quadrature rules on PETSc's reference cells, from basix or from PETSc itself.
 
 Of a degree, the scheme
-- "default" takes Xiao-Gimbutas rules on simplices, Gauss products on tensor cells, triangle times Gauss on prisms;
+- "default" takes Xiao-Gimbutas rules on simplices, on tetrahedra of degree 16 to 20 those of Jaskowiec and Sukumar (2021), which
+  PETSc has, Gauss products on tensor cells, triangle times Gauss on prisms;
 - "GLL" takes Gauss-Lobatto-Legendre products with the least number of points that is exact: q points per direction, at least
   2, are exact to degree 2 q - 3, so that degree 2 k - 1 gives k + 1 points, the nodes of Lagrange elements of degree k;
 - "vertex" takes the mean over the vertices times the volume, which is exact to degree 1, whatever the degree.
@@ -27,6 +28,8 @@ from femgpu.errors import FormError
 SCHEMES = ("default", "GLL", "vertex")
 # Polynomials are integrated exactly up to this degree where nobody gives one: symmetric rules on simplices end there.
 EXACT_DEGREE = 30
+# Degrees of symmetric rules on tetrahedra that PETSc has and basix has not: 304 points in place of 729, 552 in place of 1331.
+_PETSC_DEGREES = range(16, 21)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +58,12 @@ class Quadrature:
 
 
 @cache
-def basix_rule(cell: str, degree: int) -> Quadrature:
-    """The default rule of basix: Xiao-Gimbutas on simplices up to degree 30, products of Gauss-Jacobi otherwise.
+def default_rule(cell: str, degree: int) -> Quadrature:
+    """The rule of the scheme "default": basix's but for tetrahedra of degree 16 to 20, where PETSc has symmetric ones.
 
-    On prisms basix would take products of three rules of Gauss-Jacobi: here it is the triangle's rule times Gauss. The first
-    coordinate is fastest in products.
+    basix's are Xiao-Gimbutas rules on triangles to degree 30 and tetrahedra to 15, products of Gauss-Jacobi otherwise. On prisms
+    basix would take products of three rules of Gauss-Jacobi: here it is the triangle's rule times Gauss. The first coordinate is
+    fastest in products.
 
     Args:
         cell: name of the reference cell.
@@ -74,8 +78,11 @@ def basix_rule(cell: str, degree: int) -> Quadrature:
     _check_degree(degree)
     reference = reference_cell(cell)
     if cell == "prism":
-        triangle, interval = basix_rule("triangle", degree), basix_rule("interval", degree)
+        triangle, interval = default_rule("triangle", degree), default_rule("interval", degree)
         return _frozen(cell, *_product(triangle, interval), degree, f"basix{degree}")
+    if cell == "tetrahedron" and degree in _PETSC_DEGREES:
+        points, weights, _ = petsc_c.symmetric_rule(3, degree)
+        return _frozen(cell, points, weights, degree, f"petsc_symmetric{degree}")
     points, weights = basix.make_quadrature(basix.CellType[cell], degree)
     # basix lives on [0, 1]^dim.
     return _frozen(cell, 2.0 * _first_fastest(cell, points) - 1.0, weights * 2.0**reference.dim, degree, f"basix{degree}")
@@ -134,7 +141,7 @@ def scheme_rule(cell: str, degree: int, scheme: str) -> Quadrature:
         raise FormError(f"quadrature_rule {scheme!r} is not supported; expected one of {', '.join(map(repr, SCHEMES))}")
     if scheme == "vertex":
         return vertex_rule(cell)
-    return (gll_rule if scheme == "GLL" else basix_rule)(cell, degree)
+    return (gll_rule if scheme == "GLL" else default_rule)(cell, degree)
 
 
 def collocated_degree(degree: int) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from petsc4py import PETSc
 
-from femgpu.element import LagrangeElement, ReferenceCell, basix_rule, reference_cell
+from femgpu.element import LagrangeElement, ReferenceCell, default_rule, reference_cell
 from femgpu.mesh import geometry
 from femgpu.mesh.closures import Corners
 from femgpu.mesh.coordinates import read_vertices
@@ -119,7 +119,7 @@ class Block:
             MeshError: when cells are inverted or collapsed, or coordinates are not finite.
         """
         element = self.coord_element
-        rule = basix_rule(self.cell, max(1, self.dim * element.degree))
+        rule = default_rule(self.cell, max(1, self.dim * element.degree))
         points = np.concatenate([element.nodes, rule.points])
         geometry.check_orientation(element, self.coords, self.coord_dofs, self.affine, self.ids, points)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from femgpu.element import basix_rule
+from femgpu.element import default_rule
 from femgpu.errors import DataError, collective, meet, told
 from femgpu.forms import ExpressionValues
 from femgpu.forms.ufl import builders
@@ -107,7 +107,7 @@ def _largest(values: ExpressionValues, mesh: Mesh, degree: int) -> float:
     snapshot, largest = values.read(), -np.inf
     with collective(mesh.mpi):
         for block in mesh.blocks:
-            points = basix_rule(block.cell, degree).points
+            points = default_rule(block.cell, degree).points
             for part in chunks(block.num_cells):
                 found = snapshot.at(block, points, np.arange(part.start, part.stop))
                 if not np.isfinite(found).all():

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.element import FacetQuadrature, basix_rule, facet_rules
+from femgpu.element import FacetQuadrature, default_rule, facet_rules
 from femgpu.errors import FormError
 from femgpu.mesh import Block, Mesh
 from femgpu.mesh.geometry import chunks, vertex_nodes
@@ -99,7 +99,7 @@ def _jacobian(block: Block, nodes: npt.NDArray[np.float64]) -> npt.NDArray[np.fl
 
 
 def _volume(block: Block) -> npt.NDArray[np.float64]:
-    rule = basix_rule(block.cell, block.dim * block.coord_element.degree)
+    rule = default_rule(block.cell, block.dim * block.coord_element.degree)
     volumes = np.empty(block.num_cells)
     for part in chunks(block.num_cells):
         volumes[part] = np.linalg.det(block.jacobians(rule.points, part)) @ rule.weights

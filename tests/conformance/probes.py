@@ -16,7 +16,7 @@ from random_meshes import random_cells
 from ufl import dx, grad, inner
 
 from femgpu import Constant, Function, FunctionSpace
-from femgpu.element import basix_rule, reference_cell
+from femgpu.element import default_rule, reference_cell
 from femgpu.forms import functional, lower_form
 from femgpu.mesh.box import from_cell_list
 from femgpu.operators import twin
@@ -61,7 +61,7 @@ def points_probe(cell, kind, place, rng, num_cells=5):
     local = Function(FunctionSpace(dm, "DG", 1, shape=(V.mesh.dim,)), "local")
     nodes = V.element.nodes
     set_nodes(local, nodes)
-    rule = basix_rule(cell, DEGREES[cell])
+    rule = default_rule(cell, DEGREES[cell])
     point = rule.points[place]
     number = int(np.abs(V.element.tabulate(point[None])[0]).argmax())
     nearest = np.sort(np.linalg.norm(rule.points - point, axis=1))[1]

@@ -13,7 +13,7 @@ from ufl import avg, dot, grad, inner, jump
 
 import femgpu
 from femgpu import Constant
-from femgpu.element import basix_rule
+from femgpu.element import default_rule
 from femgpu.element.reference import FACET_NAMES
 from femgpu.spaces.cell_quantities import CELL_QUANTITIES
 
@@ -89,7 +89,7 @@ def rule(num_vertices):
     """
     if num_vertices == 1:
         return np.ones((1, 1)), np.zeros((1, 1, 0)), np.ones(1)
-    given = basix_rule(FACET_NAMES[num_vertices], DEGREE)
+    given = default_rule(FACET_NAMES[num_vertices], DEGREE)
     (s, *more), one, half = (given.points.T + 1) / 2, np.ones(given.num_qpts), 0.5 ** given.points.shape[1]
     if num_vertices == 2:
         return np.stack([1 - s, s], axis=1), np.tile([[-1.0], [1.0]], (len(s), 1, 1)), given.weights * half

@@ -1,3 +1,5 @@
+from itertools import permutations
+
 import basix
 import numpy as np
 import pytest
@@ -7,9 +9,9 @@ from femgpu.element import (
     CELL_NAMES,
     SCHEMES,
     LagrangeElement,
-    basix_rule,
     choose_rules,
     collocated_degree,
+    default_rule,
     facet_rules,
     petsc_facet_rules,
     petsc_rule,
@@ -65,7 +67,7 @@ def test_reference_cell_is_petscs(cell):
         points = [p for p in plex.getTransitiveClosure(point)[0] if plex.getPointDepth(p) == 0]
         assert sorted(closure.index(p) for p in points) == list(facet)
         assert tuple(closure.index(p) for p in points) in turned(reference.loops[plex.getCone(0).tolist().index(point)])
-    assert basix_rule(cell, 1).weights.sum() == pytest.approx(reference.volume, rel=1e-14)
+    assert default_rule(cell, 1).weights.sum() == pytest.approx(reference.volume, rel=1e-14)
 
 
 def turned(loop):
@@ -88,7 +90,7 @@ def test_reference_prism_is_petscs():
     edges = [p for p in plex.getTransitiveClosure(0)[0] if plex.getPointDepth(p) == 1]
     pairs = [tuple(sorted(closure.index(vertex) for vertex in plex.getCone(edge))) for edge in edges]
     assert pairs == [tuple(sorted(entity)) for entity in reference.entities if len(entity) == 2]
-    assert basix_rule("prism", 1).weights.sum() == pytest.approx(reference.volume, rel=1e-14)
+    assert default_rule("prism", 1).weights.sum() == pytest.approx(reference.volume, rel=1e-14)
 
 
 @cells
@@ -188,15 +190,30 @@ def test_facet_nodes_span_the_trace(cell, degree):
 
 @cells
 @pytest.mark.parametrize("degree", [0, 1, 2, 5, 8, 12])
-def test_basix_rules_are_exact(cell, degree):
-    check_exact(basix_rule(cell, degree), degree)
+def test_default_rules_are_exact(cell, degree):
+    check_exact(default_rule(cell, degree), degree)
+
+
+@pytest.mark.parametrize("degree, num_qpts", [(15, 214), (16, 304), (17, 364), (18, 436), (19, 487), (20, 552)])
+def test_tetrahedra_have_symmetric_rules_to_degree_20(degree, num_qpts):
+    rule = default_rule("tetrahedron", degree)
+    assert rule.num_qpts == num_qpts and rule.degree == degree and (rule.weights > 0).all()
+    check_exact(rule, degree)
+    corners = reference_cell("tetrahedron").vertices
+    inside = np.linalg.solve(np.vstack([corners.T, np.ones(4)]), np.vstack([rule.points.T, np.ones(num_qpts)]))
+    assert inside.min() > 0
+    # The same points and weights, whatever the order of the vertices.
+    for order in permutations(range(4)) if degree > 15 else []:
+        distances = abs(inside[order, :, None] - inside[:, None]).max(axis=0)
+        np.testing.assert_allclose(rule.weights[distances.argmin(axis=1)], rule.weights, rtol=1e-12)
+        assert distances.min(axis=1).max() <= 1e-14
 
 
 def test_prism_rules_multiply_triangle_and_gauss():
     """The point counts of paper 002: a triangle rule of degree 2p times p + 1 points."""
-    assert [basix_rule("prism", 2 * p).num_qpts for p in (1, 2, 3)] == [3 * 2, 6 * 3, 12 * 4]
+    assert [default_rule("prism", 2 * p).num_qpts for p in (1, 2, 3)] == [3 * 2, 6 * 3, 12 * 4]
     for degree in (0, 1, 3, 6, 9):
-        rule, triangle, interval = (basix_rule(cell, degree) for cell in ("prism", "triangle", "interval"))
+        rule, triangle, interval = (default_rule(cell, degree) for cell in ("prism", "triangle", "interval"))
         for a, b, c in monomials("prism", degree):
             across = triangle.weights @ (triangle.points[:, 0] ** a * triangle.points[:, 1] ** b)
             along = interval.weights @ interval.points[:, 0] ** c
@@ -223,7 +240,7 @@ def test_petsc_rules_are_exact_and_petscs(cell, degree, order):
 def check_exact(rule, degree):
     powers = monomials(rule.cell, degree)
     powers = powers[powers.sum(axis=1) <= max(degree, 1)]
-    fine = basix_rule(rule.cell, degree + 5)
+    fine = default_rule(rule.cell, degree + 5)
     expected = fine.weights @ evaluate(powers, fine.points)
     np.testing.assert_allclose(rule.weights @ evaluate(powers, rule.points), expected, rtol=0, atol=2e-13)
     assert not rule.points.flags.writeable and not rule.weights.flags.writeable
@@ -287,7 +304,7 @@ def check_random_polynomials(rule, degree, rng):
     """All polynomials of the degree, in each variable on tensor cells, against a finer rule."""
     powers = monomials(rule.cell, degree)
     coefficients = rng.uniform(0, 1, len(powers))
-    fine = basix_rule(rule.cell, degree + 1)
+    fine = default_rule(rule.cell, degree + 1)
     expected = fine.weights @ (evaluate(powers, fine.points) @ coefficients)
     # Monomials are at most 1 on the cell.
     assert rule.weights @ (evaluate(powers, rule.points) @ coefficients) == pytest.approx(
@@ -340,7 +357,7 @@ def test_the_choice_of_a_rule(cell):
     """What is given decides, PETSc's option above all."""
     elements = [LagrangeElement(cell, degree) for degree in (1, 2)]
     facets = "exterior_facet"
-    assert choose_rules(cell, "cell", 3) == (basix_rule(cell, 3),)
+    assert choose_rules(cell, "cell", 3) == (default_rule(cell, 3),)
     assert choose_rules(cell, "cell", 1, "GLL") == (scheme_rule(cell, 1, "GLL"),)
     assert choose_rules(cell, "cell", 1, "vertex") == (scheme_rule(cell, 1, "vertex"),)
     assert choose_rules(cell, "cell", None, elements=elements) == (petsc_rule(cell, 2, None),)
@@ -353,11 +370,11 @@ def test_the_choice_of_a_rule(cell):
 
 
 def test_rules_are_cached_and_point_counts_known():
-    assert basix_rule("triangle", 2) is basix_rule("triangle", 2)
+    assert default_rule("triangle", 2) is default_rule("triangle", 2)
     assert petsc_rule("triangle", 1).num_qpts == 3
     assert petsc_rule("triangle", 1, 0).num_qpts == 1
     with pytest.raises(FormError, match="degree -1"):
-        basix_rule("triangle", -1)
+        default_rule("triangle", -1)
 
 
 @petsc_cells

@@ -9,7 +9,7 @@ from random_meshes import ALL_CELLS, random_mesh
 
 from femgpu import mesh as femgpu_mesh
 from femgpu import petsc_c
-from femgpu.element import LagrangeElement, basix_rule, reference_cell
+from femgpu.element import LagrangeElement, default_rule, reference_cell
 from femgpu.errors import MeshError
 from femgpu.mesh import FieldShape, Mesh, box, set_fields
 
@@ -24,7 +24,7 @@ def counts(cell):
 
 
 def volume(mesh, degree=6):
-    rule = basix_rule(mesh.cell, degree)
+    rule = default_rule(mesh.cell, degree)
     return mesh.mpi.allreduce(float((np.linalg.det(mesh.block.jacobians(rule.points)) @ rule.weights).sum()))
 
 

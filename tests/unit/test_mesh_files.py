@@ -10,7 +10,7 @@ import pytest
 from mpi4py import MPI
 from petsc4py import PETSc
 
-from femgpu.element import LagrangeElement, basix_rule
+from femgpu.element import LagrangeElement, default_rule
 from femgpu.errors import MeshError
 from femgpu.mesh import FieldShape, Mesh, box, create, read, refine, set_fields
 
@@ -21,7 +21,7 @@ parallel = pytest.mark.parallel([1, 3])
 
 
 def volume(mesh, degree=9):
-    rule = basix_rule(mesh.cell, degree)
+    rule = default_rule(mesh.cell, degree)
     return mesh.mpi.allreduce(float((np.linalg.det(mesh.block.jacobians(rule.points)) @ rule.weights).sum()))
 
 

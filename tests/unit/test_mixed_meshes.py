@@ -10,7 +10,7 @@ import pytest
 from petsc4py import PETSc
 from random_meshes import ALL_CELLS, MIXED, mixed_grid, mixed_plex, random_mesh, random_mixed
 
-from femgpu.element import basix_rule, reference_cell
+from femgpu.element import default_rule, reference_cell
 from femgpu.errors import FormError, MeshError
 from femgpu.mesh import FieldShape, Mesh, box, create, read, refine, set_fields
 
@@ -29,7 +29,7 @@ def make(kind, seed=0, **arguments):
 def volume(mesh):
     total = 0.0
     for block in mesh.blocks:
-        rule = basix_rule(block.cell, 4)
+        rule = default_rule(block.cell, 4)
         total += float((np.linalg.det(block.jacobians(rule.points)) @ rule.weights).sum())
     return mesh.mpi.allreduce(total)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from femgpu.element import LagrangeElement, basix_rule, equalised
+from femgpu.element import LagrangeElement, default_rule, equalised
 
 
 def test_equal_numbers_become_equal(rng):
@@ -23,7 +23,7 @@ def test_equal_numbers_become_equal(rng):
 @pytest.mark.parametrize("cell, degree", [("tetrahedron", 1), ("tetrahedron", 2), ("triangle", 2), ("triangle", 3)])
 def test_tables_of_symmetric_rules_have_few_magnitudes(cell, degree):
     """About as many as there are by a bound a thousand times as large."""
-    points = basix_rule(cell, 2 * degree).points
+    points = default_rule(cell, 2 * degree).points
     for table in LagrangeElement(cell, degree).tabulate(points):
         found, sizes = equalised(table), np.sort(np.abs(table).ravel())
         wanted = (np.diff(sizes) > 1e-11 * sizes[-1]).sum() + 1

@@ -8,8 +8,8 @@ from femgpu.element import (
     FacetQuadrature,
     LagrangeElement,
     Quadrature,
-    basix_rule,
     collocated_degree,
+    default_rule,
     facet_rules,
     petsc_facet_rules,
     petsc_rule,
@@ -26,12 +26,12 @@ LARGEST = 10
 def rules(cell, degree):
     """One of each kind."""
     return {
-        "Gauss": basix_rule(cell, 2 * degree + 1),
+        "Gauss": default_rule(cell, 2 * degree + 1),
         "PETSc": petsc_rule(cell, degree),
         "GLL": scheme_rule(cell, collocated_degree(degree), "GLL"),
         "more GLL": scheme_rule(cell, 2 * degree + 2, "GLL"),
         "vertex": scheme_rule(cell, 1, "vertex"),
-        "one point": basix_rule(cell, 0),
+        "one point": default_rule(cell, 0),
     }
 
 
@@ -142,7 +142,7 @@ def test_gll_points_are_the_nodes(degree):
         assert tensor.q1d == degree + 1 and tensor.factors[0].collocated and not tensor.factors[1].collocated
         np.testing.assert_array_equal(tensor.factors[0].B, np.eye(degree + 1))
         close(tensor.factors[0].D, tensor.D)
-    assert not tensor_factors(basix_rule("interval", 2 * degree), (LagrangeElement("interval", degree),)).factors[0].collocated
+    assert not tensor_factors(default_rule("interval", 2 * degree), (LagrangeElement("interval", degree),)).factors[0].collocated
     assert not tensor_factors(rule, (LagrangeElement("interval", degree + 1),)).factors[0].collocated
     larger = tensor_factors(scheme_rule("interval", 2 * degree, "GLL"), (LagrangeElement("interval", degree),))
     assert larger.q1d == degree + 2 and not larger.factors[0].collocated
@@ -174,7 +174,7 @@ def test_derivatives_of_what_is_interpolated(cell, rng):
 def test_nodes_of_ones_own(cell, rng):
     """Equispaced nodes, as of coordinates from files, in any order; and nodes that are not symmetric."""
     dim = DIM[cell]
-    rule = basix_rule(cell, 5)
+    rule = default_rule(cell, 5)
     for line in (np.linspace(-1, 1, 4), np.array([-1.0, -0.3, 0.2, 1.0])):
         nodes = rng.permutation(places(line, dim))
         element = LagrangeElement(cell, 3, True, tuple(map(tuple, nodes.tolist())))
@@ -190,10 +190,10 @@ def test_nodes_of_ones_own(cell, rng):
 
 def test_what_is_no_product_has_no_factors():
     for cell in set(CELL_NAMES) - set(TENSOR_CELLS):
-        assert tensor_factors(basix_rule(cell, 2), (LagrangeElement(cell, 1),)) is None
+        assert tensor_factors(default_rule(cell, 2), (LagrangeElement(cell, 1),)) is None
         assert LagrangeElement(cell, 2).product is None
     assert tensor_factors(facet_rules("interval", 1)[0], (LagrangeElement("interval", 1),)) is None
-    rule, square = basix_rule("quadrilateral", 3), LagrangeElement("quadrilateral", 1)
+    rule, square = default_rule("quadrilateral", 3), LagrangeElement("quadrilateral", 1)
     skew = LagrangeElement("quadrilateral", 1, True, ((-1, -1), (1, -1), (0.8, 1), (-1, 1)))
     assert tensor_factors(rule, (square, skew)) is None
     wide = LagrangeElement("quadrilateral", 1, True, ((-1, -0.5), (1, -0.5), (1, 0.5), (-1, 0.5)))
@@ -214,7 +214,7 @@ def test_what_is_no_product_has_no_factors():
 
 
 def test_factors_are_kept_and_read_only():
-    rule, element = basix_rule("hexahedron", 4), LagrangeElement("hexahedron", 2)
+    rule, element = default_rule("hexahedron", 4), LagrangeElement("hexahedron", 2)
     tensor = tensor_factors(rule, (element,))
     assert tensor_factors(rule, (element,)) is tensor
     (found,) = tensor.factors

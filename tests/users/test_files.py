@@ -13,7 +13,7 @@ from petsc4py import PETSc
 from random_meshes import random_mixed
 
 import femgpu
-from femgpu.element import basix_rule
+from femgpu.element import default_rule
 from femgpu.errors import DataError, MeshError
 from femgpu.io import Collection, read_h5, write_checkpoint
 from femgpu.io.checkpoint import read_checkpoint
@@ -301,7 +301,7 @@ def volume(mesh):
 
 
 def integral(block):
-    rule = basix_rule(block.cell, 9)
+    rule = default_rule(block.cell, 9)
     return float((np.linalg.det(block.jacobians(rule.points)) @ rule.weights).sum())
 
 
