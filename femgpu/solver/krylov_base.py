@@ -77,7 +77,7 @@ class KrylovType(Ahead, ABC):
 
     Attributes:
         method: the method, None before the first set-up.
-        from_zero: whether the solution counts as zero, whatever is in it and PETSc thinks (`ZeroGuess`).
+        from_zero: whether the next solve begins at zero, whatever is in the solution and PETSc thinks (`ZeroGuess`).
     """
 
     # What PETSc chooses norm and side of the preconditioner from, by priority.
@@ -166,11 +166,12 @@ class KrylovType(Ahead, ABC):
     def solve(self, ksp: PETSc.KSP, b: PETSc.Vec, x: PETSc.Vec) -> None:
         """Solves A x = b as PETSc's options say."""
         mat, pc, runtime = ksp.getOperators()[0], ksp.getPC(), self._vectors.runtime
-        if self.from_zero:
+        from_zero, self.from_zero = self.from_zero, False
+        if from_zero:
             # Tests of convergence ask.
             ksp.setInitialGuessNonzero(False)
         if petsc_ksp.has_failed(pc):
-            if self.from_zero:
+            if from_zero:
                 x.set(0.0)
             ksp.setConvergedReason(Reason.DIVERGED_PCSETUP_FAILED)
             return

@@ -15,18 +15,23 @@ class ZeroGuess:
     guess, and tells the method, by its attribute `from_zero`, that there is none.
     """
 
+    # Whether PETSc was told so for the solve that is going on.
+    _spares = False
+
     def preSolve(self, pc: PETSc.PC, ksp: PETSc.KSP, b: PETSc.Vec, x: PETSc.Vec) -> None:  # noqa: N802
         """Before the zeros."""
         method = _method(ksp)
-        if method is not None and not ksp.getInitialGuessNonzero() and not ksp.getInitialGuessKnoll():
+        # A method that was told and did not begin has left PETSc's flag as it was made here.
+        zero = method is not None and (method.from_zero or not ksp.getInitialGuessNonzero())
+        self._spares = zero and not ksp.getInitialGuessKnoll()
+        if self._spares:
             method.from_zero = True
             ksp.setInitialGuessNonzero(True)
 
     def postSolve(self, pc: PETSc.PC, ksp: PETSc.KSP, b: PETSc.Vec, x: PETSc.Vec) -> None:  # noqa: N802
-        """Makes PETSc's flag what it was, which KSPSolve has kept over the solve; of a solve that failed, too."""
-        method = _method(ksp)
-        if method is not None and method.from_zero:
-            method.from_zero = False
+        """Makes PETSc's flag what it was, which KSPSolve has kept over the solve."""
+        if self._spares:
+            self._spares = False
             ksp.setInitialGuessNonzero(False)
 
 

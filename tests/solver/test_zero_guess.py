@@ -38,6 +38,13 @@ def solve(ksp, b, x):
     return PETSc.Log.Event("VecSet").getPerfInfo()["count"] - fills
 
 
+def reference(problem, b, x):
+    """The solution, by a method of PETSc's."""
+    with solver([problem.jacobian], PMG | {"ksp_type": "cg", "ksp_rtol": 1e-13}) as ksp:
+        ksp.solve(b, x)
+        return x.copy()
+
+
 def test_nothing_is_zeroed(system):
     problem, b, x = system
     with solver([problem.jacobian], OWN) as ksp:
@@ -94,7 +101,27 @@ def test_after_an_error_the_flag_is_what_it_was(system, monkeypatch):
             patch.setattr(ksp.getPythonContext(), "run", fail)
             with pytest.raises((PETSc.Error, SolverError)):
                 ksp.solve(b, x)
+        # A guess counts also where nobody has told PETSc that the solve is over.
+        assert not ksp.getInitialGuessNonzero()
+        solution = reference(problem, b, x)
+        for _ in range(2):
+            ksp.setInitialGuessNonzero(True)
+            solution.copy(x)
+            solve(ksp, b, x)
+            assert ksp.getIterationNumber() == 0 and ksp.getInitialGuessNonzero()
+        ksp.setInitialGuessNonzero(False)
+        with monkeypatch.context() as patch:
+            patch.setattr(ksp.getPythonContext(), "run", fail)
+            with pytest.raises((PETSc.Error, SolverError)):
+                ksp.solve(b, x)
         petsc_ksp.leave_solve(ksp)
         assert not ksp.getInitialGuessNonzero()
         solve(ksp, b, x)
         assert np.isfinite(x.array).all()
+    # One that PETSc ends before the method begins.
+    with solver([problem.jacobian], OWN) as ksp:
+        with pytest.raises(PETSc.Error):
+            ksp.solveTranspose(b, x)
+        x.set(np.nan)
+        solve(ksp, b, x)
+        assert np.isfinite(x.array).all() and not ksp.getInitialGuessNonzero()
