@@ -8,7 +8,7 @@ import numpy.typing as npt
 # Roundings of the largest number; symmetric rules and basix's polynomials have up to ten at the degrees of loops that are unrolled.
 _ROUNDINGS = 16
 # Entries of tables that no compiler sees number by number.
-_MOST = 1 << 13
+_MOST = 1 << 11
 
 
 def equalised(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -25,7 +25,7 @@ def equalised(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         one between neighbours.
     """
     largest = np.abs(numbers).max(initial=0.0)
-    if numbers.size > _MOST or largest == 0.0:
+    if numbers.size > _MOST or not 0.0 < largest < np.inf:
         return numbers
     sizes = np.abs(numbers).ravel()
     order = np.argsort(sizes)
