@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import comb
 
-# Points of basix's rules by the degree that they integrate exactly; products of Gauss-Jacobi rules beyond.
-_POINTS = (1, 1, 4, 6, 14, 15, 24, 31, 45, 57, 74, 95, 122, 146, 177, 214)
+# Points of the default rules by the degree that they integrate exactly; products of Gauss-Jacobi rules beyond.
+_POINTS = (1, 1, 4, 6, 14, 15, 24, 31, 45, 57, 74, 95, 122, 146, 177, 214, 304, 364, 436, 487, 552)
 # Vertices of a large mesh for each of its cells.
 _VERTICES = 1 / 6
 
