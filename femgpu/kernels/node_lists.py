@@ -13,8 +13,9 @@ from femgpu.kernels.work import Work
 # place's 16, which of the node's results it is the upper ones.
 MOST_RESULTS, MOST_SLOTS = 16, 4096
 # Nodes of a slice, whose results stand row by row: the first of each node, the second of each node, and so on. Rows are a word
-# longer, so that the results of one node are in different banks.
-SLICE, SLICE_ROW = 32, 33
+# longer, so that the results of one node are in different banks, and neighbouring nodes so many words apart, as their results are
+# stored together.
+SLICE, SLICE_ROW, SLICE_STEP = 32, 33, 11
 # Work-items that make the list of a work-group.
 LISTING_ITEMS = 256
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from femgpu.errors import PlanError
-from femgpu.kernels.node_lists import MOST_SLOTS, SLICE, SLICE_ROW, NodeList
+from femgpu.kernels.node_lists import MOST_SLOTS, SLICE, SLICE_ROW, SLICE_STEP, NodeList
 from femgpu.kernels.plan import DOT_SLOTS, Plan
 from femgpu.kernels.source import source, type_macros
 from femgpu.kernels.step import Step
@@ -93,6 +93,7 @@ def _kernel(plan: Plan, step: Step, outputs: tuple[str, ...]) -> str:
         most_slots=MOST_SLOTS,
         slice=SLICE,
         slice_row=SLICE_ROW,
+        slice_step=SLICE_STEP,
     )
     return "\n".join([f"#define GROUP_SIZE {step.items}", *macros, text])
 

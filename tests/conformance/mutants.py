@@ -277,12 +277,8 @@ MUTANTS = {
     "a node's results without bound": of_sums(text("past %= MOST_RESULTS;", "")),
     "lists of the first cells for all": of_sums(text("(first + (int)get_group_id(0) * CELLS)", "((int)get_group_id(0) * CELLS)")),
     "slots of the slice before": of_sums(text("rows += NUM_RESULTS", "rows += i == 0 ? 0 : NUM_RESULTS"), element=("triangle", 2)),
-    "a group's last cell": of_sums(
-        text(
-            "const bool inside = group * GROUP_SIZE + item < count",
-            "const bool inside = group * GROUP_SIZE + item < count - (count > 1)",
-        )
-    ),
+    "a group's last cell": of_sums(text("item, count - 1)", "item, max(count - 2, 0))")),
+    "a row for two results": of_sums(text("s_words[slot] &= ~(0x10000u << row);", "")),
     "a cell too many": of_plans(text("if (cell >= first + count) return;", "if (cell > first + count) return;")),
     "a cell too few": of_plans(text("if (cell >= first + count) return;", "if (cell >= first + count - 1) return;")),
     "blocks begin a cell late": of_plans(text("((cell) / 32)", "(((cell) - 1) / 32)"), limits="blocks"),

@@ -274,7 +274,7 @@ FAULTS = {
     "no barrier before the tiles": Fault("matrix", f"{BARRIER}\n\n    // integration", "// integration", RACE),
     "no barrier after the tiles": Fault("matrix", f"{BARRIER}\n  }}\n\n  // scatter", "}\n", RACE),
     "no barrier before the cells": Fault("cell, sums", f"{BARRIER}\n  real r_u_e", "real r_u_e", RACE),
-    "no barrier before the results": Fault("cell, sums", f"{BARRIER}\n\n  if (inside)", "if (inside)", RACE),
+    "no barrier before the results": Fault("cell, sums", f"{BARRIER}\n\n  UNROLL", "UNROLL", RACE),
     "no barrier before the sums": Fault("cell, sums", f"{BARRIER}\n\n  // scatter", "// scatter", RACE),
     "no barrier with one point": Fault("transposed, one point", BARRIER, "", RACE),
     "one buffer for all batches": Fault("transposed, one point", "(batch % 2 * CHUNKS + chunk)", "chunk", RACE),

@@ -320,7 +320,8 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // Schedule cell with sums in local memory: one cell per work-item, everything private but at nodes.
 // Values at the nodes of the group's cells are read once; each cell writes its results to places of their own, where the values were,
 // and each node's are added up there before they are added to the vector.
-// Index space: global id = cell - first, rounded up to the work-group; items past the last cell repeat it and write nothing.
+// Index space: global id = cell - first, rounded up to the work-group; items past the last cell repeat it: they write the same numbers
+// to the same places.
 // A place is the node's slot, and which of the node's results it is in the upper bits.
 #define SLOT(place) ((place) % 4096)
 #define RESULT(place) ((place) / 4096)
@@ -336,8 +337,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
   __local real *s_x = s_words + 384;
   __local real *s_sums0 = s_words + 0;
   const int group = (int)get_group_id(0), item = (int)get_local_id(0);
-  const bool inside = group * GROUP_SIZE + item < count;
-  const int cell = inside ? first + group * GROUP_SIZE + item : first + count - 1;
+  const int cell = first + min(group * GROUP_SIZE + item, count - 1);
 
   // gather
   ushort r_places0[3];
@@ -345,7 +345,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
   for (int b = 0; b < 3; ++b) r_places0[b] = d_places0[AT_d_places0(cell, b)];
   FEW (int i = item; i < 32 * slices0; i += GROUP_SIZE) {
     const int slot = 32 * slices0 * group + i, offset = d_nodes0[slot];
-    s_firsts0[i] = d_bases0[group * slices0 + (uint)i / 32] + (uint)i % 32;
+    s_firsts0[i] = d_bases0[group * slices0 + (uint)i / 32] + (uint)i * 11 % 32;
     s_counts0[i] = d_counts0[slot];
     s_nodes0[i] = offset;
     for (int d = 0; d < DIM; ++d) s_x[d * 192 + i] = d_coords[d_vertices0[slot] + d];
@@ -409,12 +409,10 @@ void action(const int first, const int count, __global const scalar *restrict d_
   }
   barrier(CLK_LOCAL_MEM_FENCE);
 
-  if (inside) {
-    UNROLL
-    for (int b = 0; b < 3; ++b) {
-      const int place = s_firsts0[SLOT(r_places0[b])] + RESULT(r_places0[b]) * 33;
-      for (int c = 0; c < 2; ++c) s_sums0[c * 693 + place] = r_f0_e[b * 2 + c];
-    }
+  UNROLL
+  for (int b = 0; b < 3; ++b) {
+    const int place = s_firsts0[SLOT(r_places0[b])] + RESULT(r_places0[b]) * 33;
+    for (int c = 0; c < 2; ++c) s_sums0[c * 693 + place] = r_f0_e[b * 2 + c];
   }
   barrier(CLK_LOCAL_MEM_FENCE);
 

@@ -309,9 +309,9 @@ void action(const int first, const int count, __global const scalar *restrict d_
   const int past = (int)get_group_id(0) * CELLS + own, cell = first + min(past, count - 1);
   const int g = item % N, h = item / N; // places in the directions across its lines
   __local real s_slots[2432]; // 19456 bytes
-  __local real s_x[192]; // 1536 bytes
+  __local real s_x[200]; // 1600 bytes
   __local real *l_slots = s_slots + own * 304;
-  __local real *l_x = s_x + own * 24;
+  __local real *l_x = s_x + own * 25;
   __local accum *l_fields = l_slots, *l_rows = l_slots;
 
   // gather

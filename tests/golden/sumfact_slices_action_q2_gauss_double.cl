@@ -306,9 +306,9 @@ void action(const int first, const int count, __global const scalar *restrict d_
   const int item = (int)get_local_id(0) % ITEMS, own = (int)get_local_id(0) / ITEMS;
   const int past = (int)get_group_id(0) * CELLS + own, cell = first + min(past, count - 1);
   __local real s_slots[1640]; // 13120 bytes
-  __local real s_x[192]; // 1536 bytes
+  __local real s_x[200]; // 1600 bytes
   __local real *l_slots = s_slots + own * 205;
-  __local real *l_x = s_x + own * 24;
+  __local real *l_x = s_x + own * 25;
   __local accum *l_fields = l_slots, *l_rows = l_slots;
 
   // gather

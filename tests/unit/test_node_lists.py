@@ -1,5 +1,6 @@
 """Lists of the nodes of work-groups that the device makes, against numpy."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from plan_works import residual
 
 from femgpu.kernels import Layout, NodeList
-from femgpu.kernels.node_lists import MOST_RESULTS, MOST_SLOTS, SLICE, SLICE_ROW
+from femgpu.kernels.node_lists import MOST_RESULTS, MOST_SLOTS, SLICE, SLICE_ROW, SLICE_STEP
 from femgpu.operators.lists import node_lists
 from femgpu.runtime import current
 
@@ -27,11 +28,13 @@ def twin(entry, block, offsets, cells, mask=None, vertices=None, dim=0):
             different |= np.diff(vertices[part].ravel()[order]) != 0
         runs = np.split(order, np.flatnonzero(different) + 1)
         nodes = [run[i : i + MOST_RESULTS] for run in runs for i in range(0, len(run), MOST_RESULTS)]
-        nodes.sort(key=lambda node: -len(node))
+        nodes.sort(key=lambda node: (-len(node), node[0]))
         groups.append((part, words, nodes))
+        slots = np.empty(len(words), np.int64)
         for slot, node in enumerate(nodes):
-            for number, pair in enumerate(node):
-                places[start + pair // entry.num_basis, pair % entry.num_basis] = number * MOST_SLOTS + slot
+            slots[node] = slot
+        own = slots.reshape(-1, entry.num_basis)
+        places[start : start + len(own)] = chosen_rows(nodes, own) * MOST_SLOTS + own
         assert len(nodes) <= entry.num_slots and SLICE_ROW * sum(map(len, nodes[::SLICE])) <= entry.num_places
     slices = max((-(-len(nodes) // SLICE) for *_, nodes in groups), default=0)
     found = {"places": (Layout("block", block) if block > 1 else Layout()).pack(places), "slices": slices}
@@ -47,6 +50,21 @@ def twin(entry, block, offsets, cells, mask=None, vertices=None, dim=0):
         if vertices is not None:
             found["vertices"] += [*(dim * vertices[part].ravel()[[node[0] for node in nodes]]), *idle]
     return {name: np.array(values, TYPES[name]) for name, values in found.items()}
+
+
+def chosen_rows(nodes, slots):
+    """(cells, num_basis) the row of each result: of the node's that are free the first whose bank the fewest of 16 items take."""
+    begins = np.repeat(np.cumsum([0, *(SLICE_ROW * len(node) for node in nodes[::SLICE])]), SLICE)[: len(nodes)]
+    firsts, free = begins + np.arange(len(nodes)) * SLICE_STEP % SLICE, [list(range(len(node))) for node in nodes]
+    rows = np.empty_like(slots)
+    for b, begin in itertools.product(range(slots.shape[1]), range(0, len(slots), 16)):
+        taken = np.zeros(16, int)
+        for cell, slot in enumerate(slots[begin : begin + 16, b], begin):
+            row = min(free[slot], key=lambda row: taken[(firsts[slot] + SLICE_ROW * row) % 16])
+            free[slot].remove(row)
+            taken[(firsts[slot] + SLICE_ROW * row) % 16] += 1
+            rows[cell, b] = row
+    return rows
 
 
 def made(entry, block, offsets, cells, mask=None, vertices=None, dim=0):

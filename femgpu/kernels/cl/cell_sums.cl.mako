@@ -1,7 +1,8 @@
 // Schedule cell with sums in local memory: one cell per work-item, everything private but at nodes.
 // Values at the nodes of the group's cells are read once; each cell writes its results to places of their own, where the values were,
 // and each node's are added up there before they are added to the vector.
-// Index space: global id = cell - first, rounded up to the work-group; items past the last cell repeat it and write nothing.
+// Index space: global id = cell - first, rounded up to the work-group; items past the last cell repeat it: they write the same numbers
+// to the same places.
 // A place is the node's slot, and which of the node's results it is in the upper bits.
 #define SLOT(place) ((place) % ${most_slots})
 #define RESULT(place) ((place) / ${most_slots})
@@ -17,8 +18,7 @@ void ${step.name}(${arguments}) {
   __local real *${name} = s_words + ${begin};
 % endfor
   const int group = (int)get_group_id(0), item = (int)get_local_id(0);
-  const bool inside = group * GROUP_SIZE + item < count;
-  const int cell = inside ? first + group * GROUP_SIZE + item : first + count - 1;
+  const int cell = first + min(group * GROUP_SIZE + item, count - 1);
 
   // gather
 % for entry in plan.lists:
@@ -31,7 +31,7 @@ void ${step.name}(${arguments}) {
 <% n = entry.number %>\
   FEW (int i = item; i < ${slice} * slices${n}; i += GROUP_SIZE) {
     const int slot = ${slice} * slices${n} * group + i, offset = d_nodes${n}[slot];
-    s_firsts${n}[i] = d_bases${n}[group * slices${n} + (uint)i / ${slice}] + (uint)i % ${slice};
+    s_firsts${n}[i] = d_bases${n}[group * slices${n} + (uint)i / ${slice}] + (uint)i * ${slice_step} % ${slice};
     s_counts${n}[i] = d_counts${n}[slot];
     s_nodes${n}[i] = offset;
 % if entry.coords:
@@ -59,16 +59,14 @@ void ${step.name}(${arguments}) {
   }
   barrier(CLK_LOCAL_MEM_FENCE);
 
-  if (inside) {
 % for entry in plan.lists:
 <% n = entry.number %>\
-    UNROLL
-    for (int b = 0; b < ${entry.num_basis}; ++b) {
-      const int place = s_firsts${n}[SLOT(r_places${n}[b])] + RESULT(r_places${n}[b]) * ${slice_row};
-      for (int c = 0; c < ${entry.num_comp}; ++c) s_sums${n}[c * ${entry.num_places} + place] = r_f${n}_e[b * ${entry.num_comp} + c];
-    }
-% endfor
+  UNROLL
+  for (int b = 0; b < ${entry.num_basis}; ++b) {
+    const int place = s_firsts${n}[SLOT(r_places${n}[b])] + RESULT(r_places${n}[b]) * ${slice_row};
+    for (int c = 0; c < ${entry.num_comp}; ++c) s_sums${n}[c * ${entry.num_places} + place] = r_f${n}_e[b * ${entry.num_comp} + c];
   }
+% endfor
   barrier(CLK_LOCAL_MEM_FENCE);
 
   // scatter

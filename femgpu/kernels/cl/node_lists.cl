@@ -1,15 +1,23 @@
 // Lists of the nodes of each work-group's cells (`NodeList`), CELLS of a group, NUM_BASIS nodes of each; a group makes one.
 // Pairs of a cell and a node are sorted by the nodes' offsets; those with the same one are a run, and each MOST_RESULTS of a run, or
-// fewer, a node of the list. Nodes are sorted by falling number of results, those with equally many stay in order.
+// fewer, a node of the list. Nodes are sorted by falling number of results, those with equally many by their first pairs.
+// Which of a node's rows a result takes is free: as BANKS neighbouring items store theirs at a time, those should be in different
+// banks of local memory.
 
 // A key is an offset, 16 bits with the number of the pair in the group and, later, 16 bits above.
 #define PAIR(key) ((int)((key) & 0xffff))
 #define OFFSET(key) ((int)((key) >> 16 & 0x7fffffff))
 #define ABOVE(key) ((int)((key) >> 48))
-// An order is what sorts nodes by their results, and where their first key stands.
-#define FIRST_KEY(order) ((int)((order) & 0xffff))
-#define NUM_RESULTS(order) (MOST_RESULTS - (int)((order) >> 16))
+// An order is what sorts nodes, by their results and their first pairs, and where their first key stands.
+#define FIRST_KEY(order) ((int)((order) & 0xfff))
+#define NUM_RESULTS(order) (MOST_RESULTS - (int)((order) >> 24))
 #define NO_NODE 0xffffffffu
+// Of local memory, as numbers of double precision see them.
+#define BANKS 16
+// In one word, as long as rows are handed out, stand a slot's free rows and the bank of its first one, and the slot of a pair.
+#define FREE_ROWS(word) ((word) >> 16)
+#define FIRST_BANK(word) ((word) >> 12 & 0xf)
+#define PAIR_SLOT(word) ((word) & 0xfff)
 
 #define SORT(type, s_array) \
   for (int length = 2; length <= NUM_KEYS; length *= 2) \
@@ -25,6 +33,8 @@
       barrier(CLK_LOCAL_MEM_FENCE); \
     }
 
+// Where the slots of a slice stand in its rows: results of neighbouring nodes are apart.
+#define LANE(slot) ((slot) * SLICE_STEP % SLICE)
 #define EACH(i, n) for (int i = (int)get_local_id(0); i < (n); i += GROUP_SIZE)
 
 // Pairs of the group; those of a group that is not full stand at the beginning.
@@ -55,7 +65,7 @@ inline void find_nodes(const int first, const int count, __global const int *off
   barrier(CLK_LOCAL_MEM_FENCE);
   EACH(i, NUM_KEYS) {
     const int results = i < pairs ? ABOVE(s_keys[i]) / MOST_RESULTS : 0;
-    s_orders[i] = results ? (uint)(MOST_RESULTS - results) << 16 | i : NO_NODE;
+    s_orders[i] = results ? (uint)(MOST_RESULTS - results) << 24 | PAIR(s_keys[i]) << 12 | i : NO_NODE;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
 }
@@ -74,6 +84,31 @@ void count_slices(const int first, const int count, __global const int *restrict
   atomic_add(s_nodes, nodes);
   barrier(CLK_LOCAL_MEM_FENCE);
   if (get_local_id(0) == 0) d_slices[get_group_id(0)] = (s_nodes[0] + SLICE - 1) / SLICE;
+}
+
+// Rows for the pairs in s_words, one after the other as items store them: of those that are free the first whose bank the fewest
+// take at that time.
+inline void choose_rows(const int cells, __local uint *s_words, __local ulong *s_rows) {
+  for (int b = 0; b < NUM_BASIS; ++b)
+    for (int begin = 0; begin < cells; begin += BANKS) {
+      // Bit k of number n: more than n results are in bank k.
+      uint taken[BANKS];
+      for (int n = 0; n < BANKS; ++n) taken[n] = 0;
+      for (int cell = begin; cell < min(begin + BANKS, cells); ++cell) {
+        const int pair = cell * NUM_BASIS + b, slot = PAIR_SLOT(s_words[pair]);
+        const uint bank = FIRST_BANK(s_words[slot]), free = FREE_ROWS(s_words[slot]);
+        uint rows = 0;
+        int n = -1;
+        while (!rows) {
+          ++n;
+          rows = free & ~((taken[n] | taken[n] << BANKS) >> bank);
+        }
+        const int row = 31 - (int)clz(rows & -rows);
+        taken[n] |= 1u << (bank + row) % BANKS;
+        s_words[slot] &= ~(0x10000u << row);
+        s_rows[pair] = row;
+      }
+    }
 }
 
 // The lists, each of so many slices. d_mask (null: nowhere): a node is ~offset where one of num_comp entries is marked. d_vertices
@@ -113,10 +148,23 @@ void list_nodes(const int first, const int count, __global const int *restrict d
     d_counts[slot] = (uchar)results;
     if (d_positions) d_positions[slot] = position;
   }
+  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  EACH(i, NUM_KEYS) {
+    const int results = i < slices * SLICE ? d_counts[(size_t)group * slices * SLICE + i] : 0;
+    const uint bank = results ? (d_bases[(size_t)group * slices + i / SLICE] + LANE(i)) % BANKS : 0;
+    s_orders[i] = ((1u << results) - 1) << 16 | bank << 12;
+  }
   barrier(CLK_LOCAL_MEM_FENCE);
   EACH(i, pairs) {
-    const int pair = PAIR(s_keys[i]), past = ABOVE(s_keys[i]) % MOST_RESULTS, slot = ABOVE(s_keys[i - past]) / MOST_RESULTS;
+    const int past = ABOVE(s_keys[i]) % MOST_RESULTS;
+    s_orders[PAIR(s_keys[i])] |= ABOVE(s_keys[i - past]) / MOST_RESULTS;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (get_local_id(0) == 0) choose_rows(pairs / NUM_BASIS, s_orders, s_keys);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  EACH(pair, pairs) {
     const size_t cell = (size_t)group * CELLS + pair / NUM_BASIS;
-    d_places[cell / BLOCK * (BLOCK * NUM_BASIS) + pair % NUM_BASIS * BLOCK + cell % BLOCK] = (ushort)(past * MOST_SLOTS + slot);
+    d_places[cell / BLOCK * (BLOCK * NUM_BASIS) + pair % NUM_BASIS * BLOCK + cell % BLOCK] =
+        (ushort)((int)s_keys[pair] * MOST_SLOTS + PAIR_SLOT(s_orders[pair]));
   }
 }

@@ -256,12 +256,16 @@ class SumfactPencilPlan(SumfactPlan):
         if not self.shares_slots:
             found.append(Array("s_rows", "accum", ("lattice",), self.slab * sum(map(self.slabs, self.rows))))
         if self.needs_coords:
-            found.append(Array("s_x", "real", ("nodes",), self.work.num_coord_basis * self.work.dim))
+            found.append(Array("s_x", "real", ("nodes",), self._apart(self.work.num_coord_basis * self.work.dim)))
         if self.maps_once:
-            found.append(Array("s_map", "real", ("map",), self.work.dim**2 + 1))
+            found.append(Array("s_map", "real", ("map",), self._apart(self.work.dim**2 + 1)))
         elif self.multilinear:
-            found.append(Array("s_map", "real", ("map",), self.work.dim << self.work.dim))
+            found.append(Array("s_map", "real", ("map",), self._apart(self.work.dim << self.work.dim)))
         return tuple(found)
+
+    def _apart(self, words: int) -> int:
+        """So many numbers of a cell, or one more: those of neighbouring cells are in different banks where there are any."""
+        return words | bool(self.unroll)
 
     @property
     def needed_bytes(self) -> int:
