@@ -33,8 +33,8 @@ PROBLEMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "elasticity": lambda u, v, nu: nu * ufl.inner(ufl.sym(ufl.grad(u)), ufl.grad(v)) + 4 * v[0],
 }
 PRECISIONS = ("single", "double")
-# Plans of each schedule that are timed besides the sweep.
-_PLANS = 2
+# Plans of each schedule that are timed besides the sweep, and cells of groups that add up their results.
+_PLANS, _SUMS = 2, (128, 256)
 # What the launches of a plan take at least, beside five warm-ups and fifteen repetitions, before the fastest ones are timed longer.
 _SHORT = 0.01
 
@@ -100,7 +100,7 @@ def _ahead(
 
 
 def _kernels(bench: ResidualBench, settings: Settings, blocks: Sequence[int]) -> list[Kernel]:
-    """The sweep, fused the same blocks with the first number of batches, and the first plans of all schedules; none twice."""
+    """The sweep, fused the same blocks with the first number of batches, the first plans of all schedules, sums; none twice."""
     found = list[Kernel]()
     for count in blocks:
         for batches in BATCHES:
@@ -110,7 +110,9 @@ def _kernels(bench: ResidualBench, settings: Settings, blocks: Sequence[int]) ->
                 found += [("fused", bench.plan("fused", replace(given, geometry=way))) for way in ("stored", "recomputed")]
     found += [("evector", plan) for plan in bench.plans("evector", settings, _PLANS)]
     for way in ("stored", "recomputed"):
-        found += [("fused", plan) for plan in bench.plans("fused", replace(settings, geometry=way), _PLANS)]
+        given = replace(settings, geometry=way)
+        found += [("fused", plan) for plan in bench.plans("fused", given, _PLANS)]
+        found += [("fused", bench.plan("fused", replace(given, schedule=f"cell:sums={count}"))) for count in _SUMS]
     return list(dict.fromkeys(found))
 
 
