@@ -72,6 +72,9 @@ OPTIONS = (
     Option("femgpu_qdata", str, "auto", "what of the Jacobian is kept at quadrature points; auto: by the device's ceilings; "
            "single: as store, in single precision, which leaves seven digits of its products",
            ("auto", "store", "single", "recompute")),
+    Option("femgpu_modes", str, "auto",
+           "actions whose coefficients are constant in affine simplices take coefficients in orthonormal polynomials in place of "
+           "values at points where these are fewer", ("auto", "no")),
     Option("femgpu_tune", str, "off", "the choice among all plans: by a model, or by measurements, once for a form on a device",
            ("off", "model", "measure")),
     Option("femgpu_tune_best", int, 9, "plans that are measured for each term, the best by the model", minimum=1, maximum=_MOST),
@@ -122,6 +125,7 @@ class Settings:
     scatter: str = "auto"
     deterministic: bool = False
     qdata: str = "auto"
+    modes: str = "auto"
     tune: str = "off"
     tune_best: int = 9
     reorder: bool = True

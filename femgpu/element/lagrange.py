@@ -14,10 +14,10 @@ from math import comb
 import basix
 import numpy as np
 import numpy.typing as npt
-from basix.polynomials import tabulate_polynomial_set
 from petsc4py import PETSc
 
 from femgpu.element.lattice import find_lattice, lattice_places
+from femgpu.element.orthonormal import tabulate_orthonormal
 from femgpu.element.reference import TENSOR_CELLS, ReferenceCell, reference_cell
 from femgpu.errors import FormError
 
@@ -252,7 +252,7 @@ def _tabulate(element: LagrangeElement, points: npt.NDArray[np.float64], num_der
     """(num_derivatives, num_points, num_basis) basis functions and their derivatives in the order of `basix.index`."""
     dim = points.shape[1]
     if dim == 1 or element.product is None:
-        return _orthonormal(element, points, num_deriv) @ _coefficients(element)
+        return tabulate_orthonormal(element.cell, element.polynomial_degree, points, num_deriv) @ _coefficients(element)
     # Products of 1D ones take less time than the inverse of a large matrix, and have a tenth of its rounding.
     line, lattice = element.product
     factors = [_tabulate(line, points[:, d : d + 1], num_deriv) for d in range(dim)]
@@ -275,22 +275,6 @@ def _coefficients(element: LagrangeElement) -> npt.NDArray[np.float64]:
         values[1:, 1:] = replace(element, bubble=False).tabulate(full.nodes[1:])[0]
         coefficients = _coefficients(full) @ values
     else:
-        coefficients = np.linalg.inv(_orthonormal(element, element.nodes, 0)[0])
+        coefficients = np.linalg.inv(tabulate_orthonormal(element.cell, element.polynomial_degree, element.nodes, 0)[0])
     coefficients.flags.writeable = False
     return coefficients
-
-
-def _orthonormal(element: LagrangeElement, points: npt.NDArray[np.float64], num_deriv: int) -> npt.NDArray[np.float64]:
-    """(num_derivatives, num_points, num_basis) basix's orthonormal polynomials and their derivatives on PETSc's cell.
-
-    Derivatives up to the given order come in the order of `basix.index`.
-    """
-    values = tabulate_polynomial_set(
-        basix.CellType[element.cell], basix.PolysetType.standard, element.polynomial_degree, num_deriv, 0.5 * (points + 1.0)
-    )
-    values = np.swapaxes(values, 1, 2)
-    # Each derivative brings a factor: basix lives on [0, 1]^dim.
-    for order in itertools.product(range(num_deriv + 1), repeat=points.shape[1]):
-        if 0 < sum(order) <= num_deriv:
-            values[basix.index(*order)] *= 0.5 ** sum(order)
-    return values

@@ -71,8 +71,7 @@ class FieldWork:
         array: the pointwise array that receives the values (`u`, `w`, `a`); gradients go to `<array>_x`, Hessians to `<array>_xx`.
         offset: first component within that array.
         table: number of the tabulation it uses.
-        num_basis: basis functions per cell.
-        num_comp: components.
+        num_basis, num_comp: basis functions per cell, and components.
         value, gradient, hessian: whether values, gradients, second derivatives are needed.
         masked: whether entries may be prescribed, which are read as zero.
         side: 1 for the second cell of a facet, else 0.
@@ -147,9 +146,8 @@ class Work:
         target: one of `TARGETS`.
         cell, dim: type and dimension of the cells.
         num_qpts: quadrature points per cell or facet.
-        fields: the fields to interpolate.
+        fields, tables: the fields to interpolate; the tabulations.
         rows: the fields of the test function; none for a functional or a state.
-        tables: the tabulations.
         coord_table, other_coord_table: those of the coordinate elements of the cell and of a facet's second cell (-1: none).
         shift: of a diagonal: in the row of a node's component c stands the entry in the column of c + shift, in turns.
         reads: what else the pointwise function reads: `x`, `n`, `K`, `det`.
@@ -166,6 +164,7 @@ class Work:
         source: fields are read from `lvector`, or from `evector`, each cell's own coefficients.
         couples: of a sparse matrix, the fields (of the test function, of the direction), by their numbers, that are coupled.
         place: C type of the places within its rows; empty: element matrices are the result.
+        modes: degree of the orthonormal polynomials whose coefficients stand for values at points (`operators/modes.py`); -1: none.
         products: the only point stands for all of them: an element matrix whose points are summed beforehand (`products.py`).
         fresh: nothing has been added to the sparse matrix yet where only one of these cells adds: entries may be stored there.
     """
@@ -197,6 +196,7 @@ class Work:
     other_coord_table: int = -1
     rounded: bool = False
     shift: int = 0
+    modes: int = -1
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:

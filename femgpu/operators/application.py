@@ -11,6 +11,7 @@ import numpy as np
 from femgpu.forms import Pointwise
 from femgpu.kernels import Plan, Step, pack_tables, render
 from femgpu.operators.arrays import CellArrays
+from femgpu.operators.modes import modal_tables
 from femgpu.operators.term import Term
 from femgpu.runtime import Kernel, Launch
 from femgpu.spaces import Field
@@ -190,8 +191,11 @@ def term_tables(term: Term, plan: Plan, pointwise: Pointwise) -> list[np.ndarray
         return [np.zeros((1, 0))]
     elements, found = term.elements(term.fields(pointwise)), []
     for number, side in enumerate(term.sides):
+        weights = side.weights
         tabulations = {i: side.tabulate(elements[i][1], plan.work.tables[i].second) for i in plan.side_tables(number)}
-        found.append(pack_tables(plan, side.weights, side.normals, tabulations, number))
+        if plan.work.modes >= 0:
+            weights, tabulations = modal_tables(side, plan.work, tabulations)
+        found.append(pack_tables(plan, weights, side.normals, tabulations, number))
     return found
 
 

@@ -210,6 +210,7 @@ def _what(tools: Tools, target: str, term: Term, pointwise: Pointwise, plan: Pla
         settings.geometry,
         scatter_mode(settings, limits),
         settings.qdata,
+        settings.modes,
     )
     return json.dumps([VERSION, target, asdict(work), plan.geometry, pointwise.body, asked], sort_keys=True, default=_plain)
 

@@ -170,7 +170,7 @@ def alternatives(
     """
 
     def planned(action: Pointwise) -> Choice:
-        work = make_work(term, "action", action, masked, rounded=settings.qdata == "single")
+        work = make_work(term, "action", action, masked, rounded=settings.qdata == "single", modes=settings.modes == "auto")
         return choose_plan(work, term, settings, limits)
 
     in_question = splits(term, action, "store" if settings.stores else settings.qdata)

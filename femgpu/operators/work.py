@@ -8,6 +8,7 @@ from femgpu.element import tensor_factors
 from femgpu.forms import Pointwise
 from femgpu.kernels import SECOND, FieldWork, RowsWork, Table, Work
 from femgpu.operators.columns import node_parts
+from femgpu.operators.modes import with_modes
 from femgpu.operators.term import FieldData, Term
 from femgpu.spaces import Field
 
@@ -22,6 +23,7 @@ def make_work(
     fresh: bool = False,
     rounded: bool = False,
     shift: int = 0,
+    modes: bool = False,
 ) -> Work:
     """The work of one term for one target.
 
@@ -35,6 +37,7 @@ def make_work(
         fresh: they are the first on these cells.
         rounded: what is kept at points and in cells is kept in single precision.
         shift: of a diagonal, see `Work`.
+        modes: whether coefficients may stand for values at points (`with_modes`).
     """
     fields = term.fields(pointwise)
     outputs = frozenset(name for name, _ in pointwise.writes)
@@ -49,7 +52,7 @@ def make_work(
     if second and not term.affine:
         second |= set(coords)
     stored, stored_once = (_count(pointwise, array) for array in "sc")
-    return Work(
+    work = Work(
         target=target,
         cell=term.block.cell,
         dim=term.dim,
@@ -77,6 +80,7 @@ def make_work(
         rounded=rounded and stored + stored_once > 0,
         shift=shift,
     )
+    return with_modes(term, work, [element for _, element in elements]) if modes else work
 
 
 def _count(pointwise: Pointwise, array: str) -> int:

@@ -13,6 +13,7 @@ from conformance.roundoff import Arithmetic, Bounded, size
 
 from femgpu.kernels import SECOND
 from femgpu.operators import twin
+from femgpu.operators.modes import _ROUNDING
 
 # Formulas of g0 to g8 with the weights in the block, order of derivative of test function and direction.
 _BLOCKS = {name: (formula.replace(",eq,", ",", 1), *orders) for name, (formula, *orders) in twin.BLOCKS.items()}
@@ -55,12 +56,13 @@ class Bounds:
     Args:
         term: the term.
         arithmetic: how the kernels compute.
+        modes: as `Points` has it.
     """
 
-    def __init__(self, term, arithmetic: Arithmetic):
-        self.term, self.arithmetic = term, arithmetic
-        self.points = Points(term, arithmetic)
-        self.num_qpts = term.quadrature.num_qpts
+    def __init__(self, term, arithmetic: Arithmetic, modes=-1):
+        self.term, self.arithmetic, self.modes = term, arithmetic, modes
+        self.points = Points(term, arithmetic, modes)
+        self.num_qpts = self.points.shape[1]
 
     def element_vectors(self, pointwise, vectors, constants, state=None, exact=None) -> Result:
         """Residual or action, (num_cells, num_rows).
@@ -82,6 +84,10 @@ class Bounds:
             sums = [size(formula, basis[order], outputs[name][:, :, part]) for name, formula, order in parts]
             rows.append(_added(sums))
         error, dim = _joined(rows, 1), self.term.dim
+        if self.modes >= 0:
+            # The twin's rule is as exact as it is.
+            most = _ROUNDING / self.arithmetic.unit * error.value.max(axis=1, keepdims=True)
+            error = Bounded(error.value, error.error + most)
         num_terms = self.num_qpts * (1 + dim + dim**2 * ("f2" in outputs))
         if exact is None:
             stored = None if state is None else state["s"].value

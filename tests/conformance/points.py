@@ -9,6 +9,7 @@ from conformance.roundoff import ROUNDOFF, Bounded, contract, table
 from conformance.running_error import evaluate, own_roundings
 
 from femgpu.element import tensor_factors
+from femgpu.operators.modes import modal_transform
 
 
 class Points:
@@ -17,6 +18,7 @@ class Points:
     Args:
         term: the term.
         arithmetic: how the kernels compute.
+        modes: degree of the orthonormal polynomials whose coefficients stand for values at points; -1: none do.
 
     Attributes:
         rule: Bounded (num_cells, num_qpts), weights of the rule.
@@ -27,13 +29,14 @@ class Points:
         other: the same points in the second cells of facets between two; None where there are none.
     """
 
-    def __init__(self, term, arithmetic):
+    def __init__(self, term, arithmetic, modes=-1):
         self.term, self.arithmetic = term, arithmetic
-        self.shape = (term.num_cells, term.quadrature.num_qpts)
+        self._transform = None if modes < 0 else modal_transform(term.quadrature, modes)
+        self.shape = (term.num_cells, term.quadrature.num_qpts if modes < 0 else len(self._transform))
         self.lines = arithmetic.lines and term.facets is None and tensor_factors(term.quadrature, ()) is not None
         self.inverse, self.measure = self._geometry()
         self.normals = None
-        weights = self._spread(term.weights)
+        weights = self._spread(term.weights if modes < 0 else np.ones((1, len(self._transform))))
         self.rule = line_weights(term, weights, arithmetic.unit) if self.lines else table(weights)
         if term.normals is not None:
             length, self.normals = self._facets()
@@ -84,6 +87,9 @@ class Points:
         term, dim = self.term, self.term.dim
         reads = {array for array, _ in pointwise.reads}
         data = {name: array for name, array in (state or {}).items() if name in reads}
+        if self._transform is not None:
+            # What is stored in a cell is the same at all points.
+            data = {name: array[:, :1].spread(*self.shape, array.value.shape[2]) for name, array in data.items()}
         data |= {"x": self._coordinates} if "x" in reads else {}
         data |= {"n": self.normals} if "n" in reads else {}
         data |= {"K": self.inverse, "det": self.measure, "weight": self.rule} if pointwise.reference else {}
@@ -138,7 +144,16 @@ class Points:
         arrays = self.term.tabulate(element, second)
         if self.lines:
             return line_tables(self.term, element, arrays, self.arithmetic.unit)
-        return [table(array) for array in arrays]
+        if self._transform is None:
+            return [table(array) for array in arrays]
+        if element == self.term.coord_element:
+            return [table(np.repeat(array[:, :1], len(self._transform), axis=1)) for array in arrays]
+        return [self._coefficients(array[0]) for array in arrays]
+
+    def _coefficients(self, values):
+        """Those of functions with values (num_qpts, ...) at the points, facets first; the host takes sums in double precision."""
+        found, sizes = (np.tensordot(size(self._transform), size(values), 1)[None] for size in (np.positive, np.abs))
+        return Bounded(found, np.abs(found) + ROUNDOFF["double"] / self.arithmetic.unit * (2 + len(values)) * sizes)
 
     def _at_points(self, tabulated, axes, local):
         """Sums over a basis, (cell, point, comp, axes), of a table (facet, point, basis, axes) and values (cell, basis, comp)."""
@@ -175,7 +190,10 @@ class Points:
         # Rounded once, after the host's own roundings: those differ with the number of cells that it has at once.
         unit = ROUNDOFF["double"]
         exact = Bounded(self._coords, np.zeros(self._coords.shape))
-        found = self._inverted(table(self.term.tabulate(element, False)[1]), exact, unit)
+        tabulated = table(self.term.tabulate(element, False)[1])
+        if self._transform is not None:
+            tabulated = tabulated[:, :1].spread(1, len(self._transform), *tabulated.value.shape[2:])
+        found = self._inverted(tabulated, exact, unit)
         return tuple(Bounded(part.value, np.abs(part.value) + unit / how.unit * part.error) for part in found)
 
     def _inverted(self, tabulated, nodes, unit):

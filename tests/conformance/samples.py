@@ -55,8 +55,8 @@ def make_problem(sample, rng):
     """A sample's form on its mesh, with random vectors.
 
     Args:
-        sample: with `element` (cell, degree, and the family where it has bubbles), `num_comp`, `form` (one of `FORMS`, "simple" or
-            "functional"), `shape` of the cells and `points`.
+        sample: with `element` (cell, degree, and the family where it has bubbles), `num_comp`, `form` (one of `FORMS`, "simple",
+            "constants" or "functional"), `shape` of the cells and `points`.
         rng: random numbers.
     """
     dm = _mesh(sample, rng)
@@ -133,6 +133,7 @@ def _form(sample, dm, rng):
         - ufl.exp(-inner(u, u)) * inner(u, v) * measure,
         "mass": scalar * inner(u, v) * measure,
         "stiffness": inner(grad(u), grad(v)) * measure,
+        "constants": number * (inner(grad(u), grad(v)) + inner(u, v)) * measure + inner(ufl.dot(grad(u), direction), v) * measure,
         "gradients": (ufl.div(vector) + x[0]) * inner(along, v) * measure
         + inner(grad(scalar), grad(scalar)) * inner(u, v) * measure,
         "boundary": inner(grad(u), grad(v)) * measure

@@ -58,6 +58,14 @@ SUMS_AXES = AXES | dict(
     source=("lvector",),
 )
 NUM_SUMS = 16
+MODES_AXES = AXES | dict(
+    element=[(cell, degree) for cell in ("triangle", "tetrahedron") for degree in range(2, 6)],
+    kind=("action", "pulled"),
+    form=("stiffness", "constants"),
+    shape=("affine",),
+    points=("many",),
+)
+NUM_MODES = 8
 # Of these many plans are tried, for they are built soon.
 SMALL_AXES = AXES | dict(element=[*SMALL, ("quadrilateral", 2)], num_comp=(1, 2), points=("few",))
 NUM_SMALL, DRAWN = 6, 4
@@ -100,6 +108,19 @@ def test_many_plans_are_right(seed, rng, runtime, number):
     """Of one work, whatever their parameters."""
     sample = draw(np.random.default_rng([seed, 7]), NUM_SMALL, **SMALL_AXES)[number]
     check_sample(runtime, sample, rng, drawn=DRAWN)
+
+
+@pytest.mark.parametrize("number", range(NUM_MODES))
+def test_coefficients_for_points_are_right(seed, rng, runtime, number):
+    """Of orthonormal polynomials, in place of values at the points of a rule that has more of these."""
+    sample = draw(np.random.default_rng([seed, 9]), NUM_MODES, **MODES_AXES)[number]
+    problem = make_problem(sample, rng)
+    (term,) = make_terms(problem.form, make_settings(sample))
+    arithmetic = Arithmetic(sample.precision, sample.geometry)
+    task = make_task(sample.kind, term, problem, arithmetic, modes=True)
+    assert make_work(term, "action", task.pointwise, modes=True).modes >= 0
+    served = [check_schedule(runtime, schedule, task, sample, rng, 1) for schedule in SCHEDULES]
+    assert sum(served) >= 3
 
 
 @pytest.mark.parametrize("number", range(NUM_SUMS))
@@ -228,7 +249,7 @@ def make_wish(sample, parameters=()):
 def check_schedule(runtime, schedule, task, sample, rng, drawn):
     """One schedule's default plan, and some of the others; returns whether it serves the task."""
     limits = limits_of(runtime, sample.limits)
-    more = {"rounded": task.rounded, "shift": task.shift}
+    more = {"rounded": task.rounded, "shift": task.shift, "modes": task.modes}
     work = make_work(task.term, task.target, task.pointwise, task.prescribed is not None, task.source, **more)
     refusal = schedule.refuses(work, limits)
     if refusal:

@@ -10,6 +10,7 @@ from femgpu.forms import pull_back, split_states
 from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays
 from femgpu.operators.splits import on_cells
+from femgpu.operators.work import make_work
 
 _NUMPY = {"double": np.float64, "float": np.float32}
 
@@ -31,6 +32,7 @@ class Task:
         source: as `Work` has it.
         rounded: as `Work` has it.
         shift: as `Work` has it.
+        modes: as `make_work` has it.
     """
 
     target: str
@@ -44,9 +46,10 @@ class Task:
     source: str = "lvector"
     rounded: bool = False
     shift: int = 0
+    modes: bool = False
 
 
-def make_task(kind, term, problem, arithmetic, prescribed=None, source="lvector", shift=0):
+def make_task(kind, term, problem, arithmetic, prescribed=None, source="lvector", shift=0, modes=False):
     """The task of one target.
 
     Args:
@@ -58,6 +61,7 @@ def make_task(kind, term, problem, arithmetic, prescribed=None, source="lvector"
         prescribed: entries that are prescribed, see `Task`; the direction is zero there.
         source: as `Work` has it.
         shift: of a diagonal, as `Work` has it.
+        modes: as `make_work` has it, of actions.
     """
     bounds, integral = Bounds(term, arithmetic), term.integral
     vectors = zeroed(problem.vectors, prescribed)
@@ -74,8 +78,11 @@ def make_task(kind, term, problem, arithmetic, prescribed=None, source="lvector"
     exact = getattr(integral, target)
     pulled = pull_back(exact, term.dim, term.affine) if kind == "pulled" and term.other is None else None
     pointwise = exact if pulled is None else pulled
+    if modes:
+        bounds = Bounds(term, arithmetic, make_work(term, target, pointwise, modes=True).modes)
     rows = bounds.element_vectors(pointwise, vectors, problem.constants, exact=None if pulled is None else exact)
-    return Task(target, term, pointwise, problem.vectors, problem.constants, {("rows",): rows}, prescribed, source=source)
+    given = problem.vectors, problem.constants, {("rows",): rows}, prescribed
+    return Task(target, term, pointwise, *given, source=source, modes=modes)
 
 
 def stored_tasks(pulled, term, problem, arithmetic, price, prescribed=None):

@@ -255,17 +255,12 @@ class SumfactPencilPlan(SumfactPlan):
         found = [Array("s_slots" if self.shares_slots else "s_fields", "real", ("lattice",), self.strides[-1])]
         if not self.shares_slots:
             found.append(Array("s_rows", "accum", ("lattice",), self.slab * sum(map(self.slabs, self.rows))))
+        dim, odd = self.work.dim, bool(self.unroll)  # neighbouring cells in different banks, where there are any
         if self.needs_coords:
-            found.append(Array("s_x", "real", ("nodes",), self._apart(self.work.num_coord_basis * self.work.dim)))
-        if self.maps_once:
-            found.append(Array("s_map", "real", ("map",), self._apart(self.work.dim**2 + 1)))
-        elif self.multilinear:
-            found.append(Array("s_map", "real", ("map",), self._apart(self.work.dim << self.work.dim)))
+            found.append(Array("s_x", "real", ("nodes",), self.work.num_coord_basis * dim | odd))
+        if self.maps_once or self.multilinear:
+            found.append(Array("s_map", "real", ("map",), (dim**2 + 1 if self.maps_once else dim << dim) | odd))
         return tuple(found)
-
-    def _apart(self, words: int) -> int:
-        """So many numbers of a cell, or one more: those of neighbouring cells are in different banks where there are any."""
-        return words | bool(self.unroll)
 
     @property
     def needed_bytes(self) -> int:
