@@ -78,6 +78,16 @@ def sums(sample, rng):
     check_sums(Guarded(for_comm("", PETSc.COMM_SELF.tompi4py())), sample, rng)
 
 
+def modes(sample, rng):
+    """Coefficients in orthonormal polynomials of test_conformance."""
+    from conformance.guarded import Guarded
+    from conformance.test_conformance import check_modes
+
+    from femgpu.runtime import for_comm
+
+    check_modes(Guarded(for_comm("", PETSc.COMM_SELF.tompi4py())), sample, rng)
+
+
 def operators(sample, rng):
     """A sample of test_operators."""
     from conformance.test_operators import check_operator
@@ -118,6 +128,11 @@ def of_sums(plant, **sample):
     return Mutant(plant, sums, PLAIN | dict(scatter="atomic", kind="action", geometry="recomputed") | sample)
 
 
+def of_modes(plant, **sample):
+    given = dict(element=("tetrahedron", 2), kind="action", form="constants", shape="affine", points="many")
+    return Mutant(plant, modes, PLAIN | given | sample)
+
+
 def of_operators(plant, **sample):
     return Mutant(plant, operators, OPERATOR | sample)
 
@@ -130,6 +145,18 @@ def no_zeroing(setattr):
     from femgpu.runtime import Runtime
 
     setattr(Runtime, "zero", lambda runtime, buffer, num_bytes, first=0: None)
+
+
+def modal(wrong):
+    """Other tables of coefficients: what `wrong` makes of weights and tables."""
+
+    def plant(setattr):
+        from femgpu.operators import application
+
+        right = application.modal_tables
+        setattr(application, "modal_tables", lambda *given: wrong(*right(*given)))
+
+    return plant
 
 
 def stale_state(setattr):
@@ -267,6 +294,12 @@ MUTANTS = {
     "marks by component 0 alone": of_plans(marks_of_first_component, kind="action", num_comp=2, masked=True),
     "first ignored": of_plans(text("first + (int)get_global_id(0)", "(int)get_global_id(0)")),
     "first ignored by transposed": of_plans(text("const int begin = first + past", "const int begin = past")),
+    "the last polynomial is forgotten": of_modes(
+        modal(lambda weights, tables: (np.where(np.arange(weights.size) < weights.size - 1, weights, 0), tables))
+    ),
+    "coefficients are wrong in the thirteenth digit": of_modes(
+        modal(lambda weights, tables: (weights * (1 + 5e-13), tables)), form="stiffness"
+    ),
     "a group's sums lack a result": of_sums(text("for (int k = 0; k < results; ++k)", "for (int k = 0; k < results - 1; ++k)")),
     "a group's sums are written where prescribed": of_sums(text("if (offset < 0) continue;", ""), masked=True),
     "a group's components are prescribed alike": of_sums(
