@@ -73,8 +73,8 @@ OPTIONS = (
            "single: as store, in single precision, which leaves seven digits of its products",
            ("auto", "store", "single", "recompute")),
     Option("femgpu_modes", str, "auto",
-           "actions whose coefficients are constant in affine simplices take coefficients in orthonormal polynomials in place of "
-           "values at points where these are fewer", ("auto", "no")),
+           "on affine simplices, where what the form multiplies is constant in a cell, actions sum over orthonormal polynomials in "
+           "place of quadrature points if these are fewer", ("auto", "no")),
     Option("femgpu_tune", str, "off", "the choice among all plans: by a model, or by measurements, once for a form on a device",
            ("off", "model", "measure")),
     Option("femgpu_tune_best", int, 9, "plans that are measured for each term, the best by the model", minimum=1, maximum=_MOST),

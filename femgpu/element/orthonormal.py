@@ -12,7 +12,7 @@ from basix.polynomials import tabulate_polynomial_set
 
 def orthonormal(cell: str, degree: int, points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """(num_points, num_polynomials) polynomials up to a degree, orthonormal on PETSc's reference simplex, at points of it."""
-    # Edges are twice as long as on basix's cell.
+    # basix's are so on its own cell, whose edges are half as long.
     return tabulate_orthonormal(cell, degree, points, 0)[0] * 0.5 ** (0.5 * points.shape[1])
 
 

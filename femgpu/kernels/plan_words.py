@@ -17,7 +17,8 @@ def in_words(work: Work, way: str, precision: str, geometry: str, scatter: str) 
     """
     rows = " + ".join(f"{row.num_basis} basis x {row.num_comp} comp" for row in work.rows)
     where = "" if not work.facet else " on facets" if len(work.sides) == 1 else " on facets between two cells"
-    parts = [f"{work.target}{where}: {way}", rows, f"{work.num_qpts} points"]
+    points = "points" if work.modes < 0 else "polynomials"
+    parts = [f"{work.target}{where}: {way}", rows, f"{work.num_qpts} {points}"]
     rounded = " in single precision" if work.rounded else ""
     parts += [f"{work.num_state} stored numbers per point{rounded}"] if work.num_state else []
     parts += [f"{work.num_cell_state} stored numbers per cell{rounded}"] if work.num_cell_state else []

@@ -164,7 +164,7 @@ class Work:
         source: fields are read from `lvector`, or from `evector`, each cell's own coefficients.
         couples: of a sparse matrix, the fields (of the test function, of the direction), by their numbers, that are coupled.
         place: C type of the places within its rows; empty: element matrices are the result.
-        modes: degree of the orthonormal polynomials whose coefficients stand for values at points (`operators/modes.py`); -1: none.
+        modes: degree of the orthonormal polynomials, `num_qpts` of them, that coefficients are of in place of points; -1: points.
         products: the only point stands for all of them: an element matrix whose points are summed beforehand (`products.py`).
         fresh: nothing has been added to the sparse matrix yet where only one of these cells adds: entries may be stored there.
     """

@@ -18,12 +18,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.element import LagrangeElement, Quadrature, equalised, orthonormal, reference_cell
-from femgpu.kernels import SECOND, FieldWork, RowsWork, Work
+from femgpu.element import LagrangeElement, Quadrature, equalised, orthonormal
+from femgpu.kernels import FieldWork, RowsWork, Work
 from femgpu.operators.term import Term
 
-# How far a rule's sum of products may be from that of the coefficients, relative to the largest: it is exact, or it is not.
-_ROUNDING = 5e-15
+# How far a rule's sums of products may be from those of coefficients, relative to the largest: basix's rules are up to 2e-14.
+ROUNDING = 5e-14
+
+# An element, and what of it is multiplied: "B" values, "D" gradients.
+Factor = tuple[LagrangeElement, str]
 
 
 def with_modes(term: Term, work: Work, elements: Sequence[Any]) -> Work:
@@ -34,32 +37,26 @@ def with_modes(term: Term, work: Work, elements: Sequence[Any]) -> Work:
         work: what it computes.
         elements: those of the work's tables.
     """
-    alike = work.affine and not work.facet and work.num_state == 0 and not work.reads & {"x", "n"} and not work.writes & SECOND
-    directions, tests = _factors(work.fields), _factors(work.rows)
-    own = {table for table, _ in directions | tests}
-    if (
-        work.target != "action"
-        or not alike
-        or not reference_cell(work.cell).is_simplex
-        or any(field.vector != "w" for field in work.fields)
-        or work.coord_table in own
-        or not (directions and tests)
-    ):
+    rule, dim, state = term.quadrature, work.dim, any(field.vector != "w" for field in work.fields)
+    varies = state or work.num_state > 0 or work.second or bool(work.reads & {"x", "n"})
+    simple = work.target == "action" and work.affine and isinstance(rule, Quadrature) and work.cell in ("triangle", "tetrahedron")
+    directions, tests = _factors(work.fields, elements), _factors(work.rows, elements)
+    # Of coordinates there are gradients, the same everywhere, not coefficients.
+    shared = work.coord_table in {*(field.table for field in work.fields), *(row.table for row in work.rows)}
+    if varies or shared or not (simple and directions and tests):
         return work
-    degree = min(
-        max(elements[table].polynomial_degree - (kind == "D") for table, kind in factors) for factors in (directions, tests)
-    )
-    if not 0 < comb(degree + work.dim, degree) < work.num_qpts:
+    assert isinstance(rule, Quadrature)
+    # Of each product one function has to be among the polynomials.
+    degree = min(max(element.polynomial_degree - (kind == "D") for element, kind in group) for group in (directions, tests))
+    if degree < 0 or comb(degree + dim, dim) >= work.num_qpts or not _is_exact(rule, degree, directions, tests):
         return work
-    pairs = frozenset(((elements[t], k), (elements[u], m)) for t, k in tests for u, m in directions)
-    assert isinstance(term.quadrature, Quadrature)
-    if not _is_exact(term.quadrature, degree, pairs):
-        return work
-    return replace(work, num_qpts=comb(degree + work.dim, degree), modes=degree)
+    return replace(work, num_qpts=comb(degree + dim, dim), modes=degree)
 
 
-def modal_tables(term: Term, work: Work, tabulations: dict[int, list[npt.NDArray[np.float64]]]) -> tuple[Any, Any]:
-    """Weights and tabulations of coefficients, facets first as those at the points; coordinates keep their constant gradients.
+def modal_tables(
+    term: Term, work: Work, tabulations: dict[int, list[npt.NDArray[np.float64]]]
+) -> tuple[npt.NDArray[np.float64], dict[int, list[npt.NDArray[np.float64]]]]:
+    """Weights (1, num_modes) and tabulations of coefficients; those of coordinates keep their gradients.
 
     Args:
         term: the term.
@@ -68,12 +65,12 @@ def modal_tables(term: Term, work: Work, tabulations: dict[int, list[npt.NDArray
     """
     assert isinstance(term.quadrature, Quadrature)
     transform = modal_transform(term.quadrature, work.modes)
-    found = {}
-    for number, arrays in tabulations.items():
-        if number == work.coord_table:
-            found[number] = [np.repeat(array[:, :1], len(transform), axis=1) for array in arrays]
-        else:
-            found[number] = [equalised(np.tensordot(transform, array[0], 1))[None] for array in arrays]
+    found = {
+        number: [equalised(np.tensordot(transform, array[0], 1))[None] for array in arrays]
+        for number, arrays in tabulations.items()
+    }
+    if work.coord_table in tabulations:
+        found[work.coord_table] = [np.repeat(array[:, :1], len(transform), axis=1) for array in tabulations[work.coord_table]]
     return np.ones((1, len(transform))), found
 
 
@@ -82,24 +79,25 @@ def modal_transform(rule: Quadrature, degree: int) -> npt.NDArray[np.float64]:
     return orthonormal(rule.cell, degree, rule.points).T * rule.weights
 
 
-def _factors(group: Iterable[FieldWork | RowsWork]) -> set[tuple[int, str]]:
-    """Tables, and B or D, of what is multiplied."""
-    return {(part.table, kind) for part in group for kind, on in (("B", part.value), ("D", part.gradient)) if on}
+def _factors(group: Iterable[FieldWork | RowsWork], elements: Sequence[Any]) -> tuple[Factor, ...]:
+    """What is multiplied."""
+    found = [(elements[part.table], kind) for part in group for kind, on in (("B", part.value), ("D", part.gradient)) if on]
+    return tuple(dict.fromkeys(found))
 
 
 @cache
-def _is_exact(rule: Quadrature, degree: int, pairs: frozenset[Any]) -> bool:
+def _is_exact(rule: Quadrature, degree: int, directions: tuple[Factor, ...], tests: tuple[Factor, ...]) -> bool:
     """Whether sums over a rule's points of all products are those over coefficients but for roundings."""
-    transform, weights = modal_transform(rule, degree), rule.weights
+    num_qpts, transform = rule.num_qpts, modal_transform(rule, degree)
 
-    def table(factor: tuple[LagrangeElement, str]) -> npt.NDArray[np.float64]:
-        element, kind = factor
-        return element.tabulate(rule.points)[kind == "D"].reshape(len(weights), -1)
+    def table(factor: Factor) -> npt.NDArray[np.float64]:
+        values, gradients = factor[0].tabulate(rule.points)
+        return (gradients if factor[1] == "D" else values).reshape(num_qpts, -1)
 
-    for test, direction in pairs:
-        one, other = table(test), table(direction)
-        wanted = one.T @ (weights[:, None] * other)
-        size = np.abs(one).T @ (np.abs(weights)[:, None] * np.abs(other))
-        if not np.abs((transform @ one).T @ (transform @ other) - wanted).max() <= _ROUNDING * size.max():
-            return False
+    for one in map(table, tests):
+        for other in map(table, directions):
+            wanted = one.T @ (rule.weights[:, None] * other)
+            size = np.abs(one).T @ (np.abs(rule.weights)[:, None] * np.abs(other))
+            if not np.abs((transform @ one).T @ (transform @ other) - wanted).max() <= ROUNDING * size.max():
+                return False
     return True

@@ -13,7 +13,7 @@ from conformance.roundoff import Arithmetic, Bounded, size
 
 from femgpu.kernels import SECOND
 from femgpu.operators import twin
-from femgpu.operators.modes import _ROUNDING
+from femgpu.operators.modes import ROUNDING
 
 # Formulas of g0 to g8 with the weights in the block, order of derivative of test function and direction.
 _BLOCKS = {name: (formula.replace(",eq,", ",", 1), *orders) for name, (formula, *orders) in twin.BLOCKS.items()}
@@ -86,7 +86,7 @@ class Bounds:
         error, dim = _joined(rows, 1), self.term.dim
         if self.modes >= 0:
             # The twin's rule is as exact as it is.
-            most = _ROUNDING / self.arithmetic.unit * error.value.max(axis=1, keepdims=True)
+            most = ROUNDING / self.arithmetic.unit * error.value.max(axis=1, keepdims=True)
             error = Bounded(error.value, error.error + most)
         num_terms = self.num_qpts * (1 + dim + dim**2 * ("f2" in outputs))
         if exact is None:

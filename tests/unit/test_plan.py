@@ -438,6 +438,15 @@ def test_groups_add_up_where_that_was_faster():
         plans(linear(), replace(gpu, items=128))[0],
     ]
     assert [type(other) for other in others] == [CellPlan] * 10
+    # Actions on vectors, of more operations.
+    vector = diffusion(2, 14)
+    vector = replace(vector, rows=(replace(vector.rows[0], num_comp=3),), fields=(replace(vector.fields[0], num_comp=3),))
+    (action, other), busy = (
+        (plans(replace(vector, target=target))[0] for target in ("action", "residual")),
+        replace(vector, num_qpts=45),
+    )
+    assert 128 < action.flops / vector.num_rows <= 300
+    assert (type(action), type(other), type(plans(busy)[0])) == (CellSumsPlan, CellPlan, CellPlan)
     # By a model, too, only where it was measured.
     assert first.seconds(gpu.ceiling) < plain.seconds(gpu.ceiling)
     many = next(plan for plan in plans(diffusion(2, 45)) if isinstance(plan, CellSumsPlan))

@@ -255,7 +255,7 @@ class SumfactPencilPlan(SumfactPlan):
         found = [Array("s_slots" if self.shares_slots else "s_fields", "real", ("lattice",), self.strides[-1])]
         if not self.shares_slots:
             found.append(Array("s_rows", "accum", ("lattice",), self.slab * sum(map(self.slabs, self.rows))))
-        dim, odd = self.work.dim, bool(self.unroll)  # neighbouring cells in different banks, where there are any
+        dim, odd = self.work.dim, bool(self.unroll)  # a GPU's cells side by side are in different banks
         if self.needs_coords:
             found.append(Array("s_x", "real", ("nodes",), self.work.num_coord_basis * dim | odd))
         if self.maps_once or self.multilinear:
