@@ -215,7 +215,7 @@ def _time(operator: FormOperator, problem: Bakeoff | Tets, asked: Asked) -> Timi
         **vars(asked),
         dofs=dofs,
         cells=cells,
-        points=plan.work.num_qpts,
+        points=operator.terms[0].quadrature.num_qpts,
         plan=str(plan),
         us=1e6 * median,
         best_us=1e6 * best,

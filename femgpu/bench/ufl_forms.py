@@ -201,7 +201,9 @@ def _time(operator: FormOperator, case: Case, result: Result, tune: bool, exhaus
     (application,) = operator.prepare("action")
     times, plan = actions.seconds(operator), application.plan
     median = float(np.median(times))
-    dim, points, dofs, block = case.space.mesh.dim, plan.work.num_qpts, operator.num_local, case.space.mesh.block
+    (term,), dofs, block = operator.terms, operator.num_local, case.space.mesh.block
+    # Of the rule, also where a plan takes fewer polynomials.
+    dim, points = term.dim, term.quadrature.num_qpts
     words = plan.itemsize("scalar"), plan.itemsize("real")
     flops = asked.cells * problem.flops(dim, asked.degree, points)
     moved = problem.global_bytes(dim, asked.degree, asked.cells, dofs, len(block.coords), *words)
