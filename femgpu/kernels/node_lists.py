@@ -16,6 +16,14 @@ MOST_RESULTS, MOST_SLOTS = 16, 4096
 # longer, so that the results of one node are in different banks, and neighbouring nodes so many words apart, as their results are
 # stored together.
 SLICE, SLICE_ROW, SLICE_STEP = 32, 33, 11
+# The same as kernels know them.
+LIST_CONSTANTS = {
+    "MOST_RESULTS": MOST_RESULTS,
+    "MOST_SLOTS": MOST_SLOTS,
+    "SLICE": SLICE,
+    "SLICE_ROW": SLICE_ROW,
+    "SLICE_STEP": SLICE_STEP,
+}
 # Work-items that make the list of a work-group.
 LISTING_ITEMS = 256
 

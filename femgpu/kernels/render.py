@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from femgpu.errors import PlanError
-from femgpu.kernels.node_lists import MOST_SLOTS, SLICE, SLICE_ROW, SLICE_STEP, NodeList
+from femgpu.kernels.node_lists import LIST_CONSTANTS, NodeList
 from femgpu.kernels.plan import DOT_SLOTS, Plan
 from femgpu.kernels.source import source, type_macros
 from femgpu.kernels.step import Step
@@ -90,10 +90,7 @@ def _kernel(plan: Plan, step: Step, outputs: tuple[str, ...]) -> str:
         direction=partial(_direction, plan),
         listed=_listed,
         at_node=_at_node,
-        most_slots=MOST_SLOTS,
-        slice=SLICE,
-        slice_row=SLICE_ROW,
-        slice_step=SLICE_STEP,
+        **{name.lower(): value for name, value in LIST_CONSTANTS.items()},
     )
     return "\n".join([f"#define GROUP_SIZE {step.items}", *macros, text])
 

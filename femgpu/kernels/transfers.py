@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from femgpu.kernels.node_lists import LISTING_ITEMS, MOST_RESULTS, MOST_SLOTS, SLICE, SLICE_ROW, SLICE_STEP, NodeList
+from femgpu.kernels.node_lists import LIST_CONSTANTS, LISTING_ITEMS, NodeList
 from femgpu.kernels.plan import DOT_SLOTS
 from femgpu.kernels.source import source, type_macros
 
@@ -111,14 +111,8 @@ def node_list_kernels(entry: NodeList, block: int) -> str:
         block: cells whose places are interleaved.
     """
     given = {"CELLS": entry.cells, "NUM_BASIS": entry.num_basis, "NUM_KEYS": entry.num_keys, "BLOCK": block}
-    given |= {
-        "MOST_RESULTS": MOST_RESULTS,
-        "MOST_SLOTS": MOST_SLOTS,
-        "SLICE": SLICE,
-        "SLICE_ROW": SLICE_ROW,
-        "SLICE_STEP": SLICE_STEP,
-    }
-    macros = [f"#define {key} {value}" for key, value in (given | {"GROUP_SIZE": LISTING_ITEMS}).items()]
+    given |= LIST_CONSTANTS | {"GROUP_SIZE": LISTING_ITEMS}
+    macros = [f"#define {key} {value}" for key, value in given.items()]
     return "\n".join([*macros, source("node_lists.cl")])
 
 

@@ -260,7 +260,7 @@ class Work:
         return sum(2 * side.num_coord_basis * self.dim**2 + {1: 1, 2: 8, 3: 42}[self.dim] for side in self.sides)
 
     def flops(self) -> int:
-        """Floating-point operations of one cell by the untransformed algorithm, its geometry given."""
+        """Floating-point operations of one cell by the untransformed algorithm, point by point, its geometry given."""
         parts = self.num_rows if self.target == "matrix" else 1
         return self.num_qpts * (self.pointwise_flops + self._interpolation + parts * self._integration)
 

@@ -58,34 +58,34 @@ def text(old, new):
     return lambda setattr: replace_text(setattr, old, new)
 
 
-def plans(sample, rng):
-    """A sample of test_conformance."""
+def guarded():
+    """The device, with guard words around buffers."""
     from conformance.guarded import Guarded
-    from conformance.test_conformance import check_sample
 
     from femgpu.runtime import for_comm
 
-    check_sample(Guarded(for_comm("", PETSc.COMM_SELF.tompi4py())), sample, rng)
+    return Guarded(for_comm("", PETSc.COMM_SELF.tompi4py()))
+
+
+def plans(sample, rng):
+    """A sample of test_conformance."""
+    from conformance.test_conformance import check_sample
+
+    check_sample(guarded(), sample, rng)
 
 
 def sums(sample, rng):
     """A plan with sums of work-groups of test_conformance."""
-    from conformance.guarded import Guarded
     from conformance.test_conformance import check_sums
 
-    from femgpu.runtime import for_comm
-
-    check_sums(Guarded(for_comm("", PETSc.COMM_SELF.tompi4py())), sample, rng)
+    check_sums(guarded(), sample, rng)
 
 
 def modes(sample, rng):
     """Coefficients in orthonormal polynomials of test_conformance."""
-    from conformance.guarded import Guarded
     from conformance.test_conformance import check_modes
 
-    from femgpu.runtime import for_comm
-
-    check_modes(Guarded(for_comm("", PETSc.COMM_SELF.tompi4py())), sample, rng)
+    check_modes(guarded(), sample, rng)
 
 
 def operators(sample, rng):

@@ -87,9 +87,6 @@ class Points:
         term, dim = self.term, self.term.dim
         reads = {array for array, _ in pointwise.reads}
         data = {name: array for name, array in (state or {}).items() if name in reads}
-        if self._transform is not None:
-            # What is stored in a cell is the same at all points.
-            data = {name: array[:, :1].spread(*self.shape, array.value.shape[2]) for name, array in data.items()}
         data |= {"x": self._coordinates} if "x" in reads else {}
         data |= {"n": self.normals} if "n" in reads else {}
         data |= {"K": self.inverse, "det": self.measure, "weight": self.rule} if pointwise.reference else {}
