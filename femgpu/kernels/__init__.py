@@ -23,6 +23,7 @@ from femgpu.kernels.transfers import (
     sparse_kernels,
     vector_kernels,
 )
+from femgpu.kernels.triangular import triangular
 from femgpu.kernels.work import SECOND, FieldWork, RowsWork, Table, Work
 
 __all__ = [
@@ -59,5 +60,6 @@ __all__ = [
     "roofline_kernels",
     "schedule_named",
     "sparse_kernels",
+    "triangular",
     "vector_kernels",
 ]

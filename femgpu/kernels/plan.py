@@ -188,9 +188,9 @@ class Plan(ABC):
         return False
 
     @property
-    def measures(self) -> bool:
-        """Whether nothing is needed of maps but their determinants, which are polynomials along an item's points."""
-        return False
+    def expanded(self) -> str:
+        """What of a rebuilt map is a polynomial along an item's points: `determinant`, where no more is read, or `adjugate`."""
+        return ""
 
     @property
     def needs_coords(self) -> bool:

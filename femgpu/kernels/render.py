@@ -15,6 +15,7 @@ from femgpu.kernels.source import source, type_macros
 from femgpu.kernels.step import Step
 from femgpu.kernels.tables import table_text
 from femgpu.kernels.templates import template
+from femgpu.kernels.triangular import triangular
 from femgpu.kernels.work import SECOND, TEST_SECOND, TRIAL_SECOND, FieldWork, RowsWork, Work
 
 _BLOCKS = ("g0", "g1", "g2", "g3")
@@ -84,6 +85,7 @@ def _kernel(plan: Plan, step: Step, outputs: tuple[str, ...]) -> str:
         declare_outputs=_declare_outputs(work, outputs),
         test_hessian=bool(work.writes & TEST_SECOND),
         trial_hessian=bool(work.writes & TRIAL_SECOND),
+        skips_zeros=bool(dict(step.macros).get("UNROLL_POINTS")) and triangular(work),
         stages_geometry=any(array.name == "s_geometry" for array in step.local),
         apply_blocks=partial(_apply_blocks, work),
         coefficient=partial(_coefficient, work),

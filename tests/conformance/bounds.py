@@ -56,12 +56,12 @@ class Bounds:
     Args:
         term: the term.
         arithmetic: how the kernels compute.
-        modes: as `Points` has it.
+        transform: as `Points` has it.
     """
 
-    def __init__(self, term, arithmetic: Arithmetic, modes=-1):
-        self.term, self.arithmetic, self.modes = term, arithmetic, modes
-        self.points = Points(term, arithmetic, modes)
+    def __init__(self, term, arithmetic: Arithmetic, transform=None):
+        self.term, self.arithmetic, self.transform = term, arithmetic, transform
+        self.points = Points(term, arithmetic, transform)
         self.num_qpts = self.points.shape[1]
 
     def element_vectors(self, pointwise, vectors, constants, state=None, exact=None) -> Result:
@@ -84,7 +84,7 @@ class Bounds:
             sums = [size(formula, basis[order], outputs[name][:, :, part]) for name, formula, order in parts]
             rows.append(_added(sums))
         error, dim = _joined(rows, 1), self.term.dim
-        if self.modes >= 0:
+        if self.transform is not None:
             # The twin's rule is as exact as it is.
             most = ROUNDING / self.arithmetic.unit * error.value.max(axis=1, keepdims=True)
             error = Bounded(error.value, error.error + most)

@@ -137,8 +137,8 @@ def of_operators(plant, **sample):
     return Mutant(plant, operators, OPERATOR | sample)
 
 
-def of_grids(plant, schedule, name="bp3", limits="device"):
-    return Mutant(plant, grids, dict(name=name, degree=2, schedule=schedule, limits=limits))
+def of_grids(plant, schedule, name="bp3", limits="device", degree=2):
+    return Mutant(plant, grids, dict(name=name, degree=degree, schedule=schedule, limits=limits))
 
 
 def no_zeroing(setattr):
@@ -300,6 +300,7 @@ MUTANTS = {
     "coefficients are wrong in the thirteenth digit": of_modes(
         modal(lambda weights, tables: (weights * (1 + 5e-13), tables)), form="stiffness"
     ),
+    "the diagonal of triangular tables is left out": of_modes(text("if (b >= q)", "if (b > q)"), form="values", limits="unrolled"),
     "a group's sums lack a result": of_sums(text("for (int k = 0; k < results; ++k)", "for (int k = 0; k < results - 1; ++k)")),
     "a group's sums are written where prescribed": of_sums(text("if (offset < 0) continue;", ""), masked=True),
     "a group's components are prescribed alike": of_sums(
@@ -404,6 +405,15 @@ MUTANTS = {
         "sumfact:slices=3",
         "bp1",
     ),
+    "adjugate along a row lacks its square": of_grids(
+        text("out[6 + d] = b_r[i] * c_r[j] - b_r[j] * c_r[i];", "out[6 + d] = 0;"), "sumfact:slices=2", degree=3
+    ),
+    "columns of the adjugate in the wrong order": of_grids(
+        text("adjugate_along(along, across, across_r, xt, xrt", "adjugate_along(along, xt, xrt, across, across_r"),
+        "sumfact:slices=2",
+        degree=3,
+    ),
+    "the last plane of nodes is the one before": of_grids(text("(min(item, 2))", "min(item, 1)"), "sumfact:planes=3"),
     "neighbouring items are all of a cell": of_grids(
         text("(int)get_local_id(0) % CELLS;", "(int)get_local_id(0) / ITEMS;"), "sumfact:slices=8", "bp5", "unrolled"
     ),

@@ -9,7 +9,6 @@ from conformance.roundoff import ROUNDOFF, Bounded, contract, table
 from conformance.running_error import evaluate, own_roundings
 
 from femgpu.element import tensor_factors
-from femgpu.operators.modes import modal_transform
 
 
 class Points:
@@ -18,7 +17,8 @@ class Points:
     Args:
         term: the term.
         arithmetic: how the kernels compute.
-        modes: degree of the orthonormal polynomials whose coefficients stand for values at points; -1: none do.
+        transform: (num_modes, num_qpts) what makes coefficients of values at the points, where those stand for these; None: they do
+            not.
 
     Attributes:
         rule: Bounded (num_cells, num_qpts), weights of the rule.
@@ -29,14 +29,13 @@ class Points:
         other: the same points in the second cells of facets between two; None where there are none.
     """
 
-    def __init__(self, term, arithmetic, modes=-1):
-        self.term, self.arithmetic = term, arithmetic
-        self._transform = None if modes < 0 else modal_transform(term.quadrature, modes)
-        self.shape = (term.num_cells, term.quadrature.num_qpts if modes < 0 else len(self._transform))
+    def __init__(self, term, arithmetic, transform=None):
+        self.term, self.arithmetic, self._transform = term, arithmetic, transform
+        self.shape = (term.num_cells, term.quadrature.num_qpts if transform is None else len(transform))
         self.lines = arithmetic.lines and term.facets is None and tensor_factors(term.quadrature, ()) is not None
         self.inverse, self.measure = self._geometry()
         self.normals = None
-        weights = self._spread(term.weights if modes < 0 else np.ones((1, len(self._transform))))
+        weights = self._spread(term.weights if transform is None else np.ones((1, len(transform))))
         self.rule = line_weights(term, weights, arithmetic.unit) if self.lines else table(weights)
         if term.normals is not None:
             length, self.normals = self._facets()

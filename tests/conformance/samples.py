@@ -132,6 +132,7 @@ def _form(sample, dm, rng):
         + inner(u, ufl.dot(grad(v), vector)) * x[0] * measure
         - ufl.exp(-inner(u, u)) * inner(u, v) * measure,
         "mass": scalar * inner(u, v) * measure,
+        "values": number * inner(u, v) * measure,
         "stiffness": inner(grad(u), grad(v)) * measure,
         "constants": number * (inner(grad(u), grad(v)) + inner(u, v)) * measure + inner(ufl.dot(grad(u), direction), v) * measure,
         "gradients": (ufl.div(vector) + x[0]) * inner(along, v) * measure

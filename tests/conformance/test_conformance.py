@@ -61,11 +61,12 @@ NUM_SUMS = 16
 MODES_AXES = AXES | dict(
     element=[(cell, degree) for cell in ("triangle", "tetrahedron") for degree in range(2, 6)],
     kind=("action", "pulled"),
-    form=("stiffness", "constants"),
+    form=("stiffness", "constants", "values"),
     shape=("affine",),
     points=("many",),
+    limits=("device", "blocks", "unrolled"),
 )
-NUM_MODES = 8
+NUM_MODES = 9
 # Of these many plans are tried, for they are built soon.
 SMALL_AXES = AXES | dict(element=[*SMALL, ("quadrilateral", 2)], num_comp=(1, 2), points=("few",))
 NUM_SMALL, DRAWN = 6, 4

@@ -7,8 +7,10 @@ from conformance.bounds import Arithmetic, Bounds, diagonal, local_vector
 from conformance.guarded import POISON
 
 from femgpu.forms import pull_back, split_states
+from femgpu.kernels import triangular
 from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays
+from femgpu.operators.modes import modal_transform
 from femgpu.operators.splits import on_cells
 from femgpu.operators.work import make_work
 
@@ -79,10 +81,17 @@ def make_task(kind, term, problem, arithmetic, prescribed=None, source="lvector"
     pulled = pull_back(exact, term.dim, term.affine) if kind == "pulled" and term.other is None else None
     pointwise = exact if pulled is None else pulled
     if modes:
-        bounds = Bounds(term, arithmetic, make_work(term, target, pointwise, modes=True).modes)
+        bounds = Bounds(term, arithmetic, transform_of(term, pointwise, make_work(term, target, pointwise, modes=True)))
     rows = bounds.element_vectors(pointwise, vectors, problem.constants, exact=None if pulled is None else exact)
     given = problem.vectors, problem.constants, {("rows",): rows}, prescribed
     return Task(target, term, pointwise, *given, source=source, modes=modes)
+
+
+def transform_of(term, pointwise, work):
+    """What makes coefficients of values at the points: of a mass in rotated polynomials."""
+    element = term.elements(term.fields(pointwise))[work.fields[0].table][1]
+    values = element.tabulate(term.quadrature.points)[0] if triangular(work) else None
+    return modal_transform(term.quadrature, work.modes, values)
 
 
 def stored_tasks(pulled, term, problem, arithmetic, price, prescribed=None):

@@ -311,32 +311,32 @@ void action(const int first, const int count, __global const scalar *restrict d_
   const int inside = item < 4;
 
   // gather
+  // All items load, those without nodes what others do: compilers load in a branch what is used there, and wait at it for what they have
+  // loaded before.
   int w_offsets[9];
-  if (item < 3)
-    SHORT for (int l = 0; l < 9; ++l) w_offsets[l] = d_w_offsets[AT_d_w_offsets(cell, (l % 3) * 3 + (l / 3) * 1 + (item) * 9)];
-  if (item < 3) {
-    SHORT for (int c = 0; c < 1; ++c) {
-      real nodes[9];
-      SHORT for (int l = 0; l < 9; ++l) nodes[l] = (real)d_w[w_offsets[l] + c];
-      __local real *plane = l_fields + (0 + c) * SLAB + item * PLANE;
-      real partial[12], values[PLACES];
-      SHORT for (int l = 0; l < 3; ++l)
+  SHORT for (int l = 0; l < 9; ++l) w_offsets[l] = d_w_offsets[AT_d_w_offsets(cell, (l % 3) * 3 + (l / 3) * 1 + (min(item, 2)) * 9)];
+  SHORT for (int c = 0; c < 1; ++c) {
+    real nodes[9];
+    SHORT for (int l = 0; l < 9; ++l) nodes[l] = (real)d_w[w_offsets[l] + c];
+    // Items without nodes fill planes that nobody reads.
+    __local real *plane = l_fields + (0 + c) * SLAB + item * PLANE;
+    real partial[12], values[PLACES];
+    SHORT for (int l = 0; l < 3; ++l)
           SHORT for (int r = 0; r < 4; ++r) {
             real sum = 0;
             SHORT for (int m = 0; m < 3; ++m)
               sum += (real)LINE_B0[r * 3 + m] * nodes[m * 1 + l * 3];
             partial[r * 1 + l * 4] = sum;
           }
-      SHORT for (int l = 0; l < 4; ++l)
+    SHORT for (int l = 0; l < 4; ++l)
           SHORT for (int r = 0; r < 4; ++r) {
             real sum = 0;
             SHORT for (int m = 0; m < 3; ++m)
               sum += (real)LINE_B0[r * 3 + m] * partial[m * 4 + l * 1];
             values[r * 4 + l * 1] = sum;
           }
-      SHORT for (int m = 0; m < 4; ++m)
+    SHORT for (int m = 0; m < 4; ++m)
           SHORT for (int n = 0; n < 4; ++n) plane[m * ROW + n] = values[m * 4 + n];
-    }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
 

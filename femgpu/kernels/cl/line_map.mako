@@ -25,7 +25,7 @@ p = plan.coords_line.sizes.p1d if plan.coords_line else 0
       r_x_line[2 * (2 * DIM + d) + 1] = map[4] + r * map[5] + s * along_st;
 % endif
     }
-% if plan.measures:
+% if plan.expanded == "determinant":
     real along[DIM], columns[4][DIM], det_along[3];
     SHORT for (int d = 0; d < DIM; ++d) {
       along[d] = r_x_line[2 * (2 * DIM + d) + 1];

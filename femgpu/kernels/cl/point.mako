@@ -31,7 +31,11 @@ flux_weight = "TABLE_W(q) * inverse_det" if divides else "TABLE_W(q)" if plan.ad
 %>\
 % for i, row in enumerate(work.rows):
 <% side = work.sides[row.side]; J_inv = side.name("J_inv") %>\
-% if row.value:
+% if row.value and skips_zeros:
+    UNROLL for (int b = 0; b < ${row.num_basis}; ++b)
+      if (b >= q)
+        for (int c = 0; c < ${row.num_comp}; ++c) r_f${i}_e[b * ${row.num_comp} + c] += (accum)(TABLE_B(${row.table}, q)[b] * (${weight} * f0[${row.offset} + c]));
+% elif row.value:
     integrate_value(${row.num_basis}, ${row.num_comp}, TABLE_B(${row.table}, q), ${weight}, f0 + ${row.offset}, r_f${i}_e);
 % endif
 % if row.hessian and not work.reference:

@@ -5,8 +5,16 @@
 % if plan.geometry == "stored":
     for (int i = 0; i < DIM * DIM; ++i) ${J_inv}[i] = ${plan.word(geometry, "q * (DIM * DIM + 1) + i")};
     ${det_J} = ${plan.word(geometry, "q * (DIM * DIM + 1) + DIM * DIM")};
-% elif plan.measures:
+% elif plan.expanded == "determinant":
     ${det_J} = det_along[0] + here * (det_along[1] + here * det_along[2]);
+% elif plan.expanded == "adjugate":
+    ${det_J} = map_along[21] + here * (map_along[22] + here * map_along[23]);
+    for (int d = 0; d < DIM; ++d) {
+      ${J_inv}[${plan.axes[0]} * DIM + d] = map_along[d] + here * (map_along[3 + d] + here * map_along[6 + d]);
+      ${J_inv}[${(plan.axes[0] + 1) % 3} * DIM + d] = map_along[9 + d] + here * map_along[12 + d];
+      ${J_inv}[${(plan.axes[0] + 2) % 3} * DIM + d] = map_along[15 + d] + here * map_along[18 + d];
+    }
+    const real inverse_det = reciprocal(${det_J});
 % elif plan.adjugates:
     // J_inv times det_J stands in place of J_inv: derivatives are divided, and in fluxes det_J cancels.
     ${det_J} = rebuild_adjugate(${side.name("NUM_COORD_BASIS")}, TABLE_D(${side.coord_table}, q), ${side.name("r_x_e")}, ${J_inv});

@@ -11,7 +11,13 @@
 % endif
 % for field in work.fields:
 <% side = work.sides[field.side]; J_inv = side.name("J_inv") %>\
-% if field.value:
+% if field.value and skips_zeros:
+    // Basis functions before q have none of polynomial q; bounds stand in the text, for compilers to see that.
+    for (int c = 0; c < ${field.num_comp}; ++c) r_${field.array}[${field.offset} + c] = 0;
+    UNROLL for (int b = 0; b < ${field.num_basis}; ++b)
+      if (b >= q)
+        for (int c = 0; c < ${field.num_comp}; ++c) r_${field.array}[${field.offset} + c] += TABLE_B(${field.table}, q)[b] * r_${field.name}_e[b * ${field.num_comp} + c];
+% elif field.value:
     interpolate_value(${field.num_basis}, ${field.num_comp}, TABLE_B(${field.table}, q), r_${field.name}_e, r_${field.array} + ${field.offset});
 % endif
 % if field.gradient and work.reference:

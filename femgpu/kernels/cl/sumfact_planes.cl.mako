@@ -6,6 +6,7 @@
 // Index space: local id = (cell, item). Past the last cell of the launch items repeat it and write nothing.
 <%
 q = plan.q1d
+fields = [(sums, field) for sums, field in zip(plan.lattices, work.fields) if sums.orders]
 derived = [sums for sums in plan.lattices if plan.derives(sums)]
 derived_rows = [sums for sums in plan.rows if plan.derives(sums)]
 groups = (("fields", "real", plan.lattices), ("rows", "accum", plan.rows))
@@ -56,43 +57,41 @@ void ${step.name}(${arguments}) {
   const int inside = item < ${q};
 
   // gather
+  // All items load, those without nodes what others do: compilers load in a branch what is used there, and wait at it for what they have
+  // loaded before.
 % if plan.needs_coords:
 ${nodes.coord_offsets(plan)}\
 % endif
-% for sums, field in zip(plan.lattices, work.fields):
+% for sums, field in fields:
 <% p = sums.sizes.p1d %>\
-% if sums.orders and work.source != "evector":
+% if work.source != "evector":
   int ${field.name}_offsets[${p * p}];
-  if (item < ${p})
-    SHORT for (int l = 0; l < ${p * p}; ++l) ${field.name}_offsets[l] = ${nodes.offset(work, field.name, plan.node(p))};
+  SHORT for (int l = 0; l < ${p * p}; ++l) ${field.name}_offsets[l] = ${nodes.offset(work, field.name, plan.node(p, True))};
 % endif
 % endfor
 % if plan.needs_coords:
 ${nodes.coord_values(plan)}\
 % endif
-% for sums, field in zip(plan.lattices, work.fields):
+% for sums, field in fields:
 <% p = sums.sizes.p1d %>\
-% if sums.orders:
-  if (item < ${p}) {
-    SHORT for (int c = 0; c < ${field.num_comp}; ++c) {
-      real nodes[${p * p}];
-      SHORT for (int l = 0; l < ${p * p}; ++l) nodes[l] = ${nodes.value(work, field, f"{field.name}_offsets[l]", plan.node(p))};
+  SHORT for (int c = 0; c < ${field.num_comp}; ++c) {
+    real nodes[${p * p}];
+    SHORT for (int l = 0; l < ${p * p}; ++l) nodes[l] = ${nodes.value(work, field, f"{field.name}_offsets[l]", plan.node(p, True))};
 % if not plan.turns:
-      SHORT for (int l = 0; l < PLACES; ++l) r_${sums.name}_q[c * PLACES + l] = nodes[l];
+    SHORT for (int l = 0; l < PLACES; ++l) r_${sums.name}_q[c * PLACES + l] = nodes[l];
 % else:
-      __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * PLANE;
+    // Items without nodes fill planes that nobody reads.
+    __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * PLANE;
 % if sums.sizes.collocated:
-      ${planes.move(q, q, q, "ROW", "plane", "nodes", True)}
+    ${planes.move(q, q, q, "ROW", "plane", "nodes", True)}
 % else:
-      real partial[${p * q}], values[PLACES];
-      ${planes.multiply(q, p, p, f"LINE_B{sums.sizes.table}", False, ("nodes", 1, p), ("partial", 1, q), "real")}
-      ${planes.multiply(q, p, q, f"LINE_B{sums.sizes.table}", False, ("partial", q, 1), ("values", q, 1), "real")}
-      ${planes.move(q, q, q, "ROW", "plane", "values", True)}
+    real partial[${p * q}], values[PLACES];
+    ${planes.multiply(q, p, p, f"LINE_B{sums.sizes.table}", False, ("nodes", 1, p), ("partial", 1, q), "real")}
+    ${planes.multiply(q, p, q, f"LINE_B{sums.sizes.table}", False, ("partial", q, 1), ("values", q, 1), "real")}
+    ${planes.move(q, q, q, "ROW", "plane", "values", True)}
 % endif
 % endif
-    }
   }
-% endif
 % endfor
 % if plan.needs_coords:
 ${nodes.keep_coords(plan)}\

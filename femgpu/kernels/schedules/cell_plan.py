@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from femgpu.kernels.plan import CONSTANT_TABLE_BYTES, Plan
 from femgpu.kernels.step import Step
+from femgpu.kernels.triangular import triangular
 
 # Loops over points are unrolled as long as points times rows are at most this many, where all of them are short enough.
 _UNROLLED_POINTS = 64
@@ -44,6 +45,8 @@ class CellPlan(Plan):
     def unrolls_points(self) -> bool:
         """Whether the loop over points is unrolled; of functionals and states, which run once, it never is."""
         points, rows = self.work.num_qpts, self.work.num_rows
+        if triangular(self.work):
+            return points * self.point_size <= 2 * _POINTS_UNROLL * self.unroll
         return 0 < points * rows <= _UNROLLED_POINTS and points * self.point_size <= _POINTS_UNROLL * self.unroll
 
     @property

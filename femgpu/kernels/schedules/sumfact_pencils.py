@@ -177,11 +177,12 @@ class SumfactPencilPlan(SumfactPlan):
         return vertices and not self.maps_once  # whose numbers stand in the same place
 
     @property
-    def measures(self) -> bool:
-        """On hexahedra given by their vertices where no derivatives are taken in physical coordinates."""
+    def expanded(self) -> str:
+        """The determinant, on hexahedra given by their vertices where no derivatives are taken in physical coordinates."""
         work = self.work
         derives = any(field.gradient for field in work.fields) or any(row.gradient for row in work.rows)
-        return self.multilinear and work.dim == 3 and work.maps and (work.reference or not derives) and "K" not in work.reads
+        no_more = work.maps and (work.reference or not derives) and "K" not in work.reads
+        return "determinant" if self.multilinear and work.dim == 3 and no_more else ""
 
     @property
     def unrolls_components(self) -> bool:

@@ -18,6 +18,8 @@ _SPARE = 0.1
 _WIDTHS = ((5, 6, 7), (6, 7))
 # Points per direction up to which lines are multiplied by whole 1D matrices: parts of theirs take as many operations.
 _WHOLE = 5
+# Points per direction from which on coefficients of the adjugate take fewer operations than the adjugate at each point.
+_EXPANDED = 5
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,12 @@ class SumfactSlicePlan(SumfactPlanePlan):
     def splits(self) -> bool:
         """As pencils do where that takes fewer operations."""
         return self.q1d > _WHOLE and self.symmetric
+
+    @property
+    def expanded(self) -> str:
+        """The adjugate, too, where enough points of a row share what its coefficients take."""
+        adjugate = self.adjugates and self.multilinear and self.q1d >= _EXPANDED
+        return super().expanded or "adjugate" * adjugate
 
     @property
     def lattice(self) -> tuple[tuple[int, ...], bool]:
