@@ -66,7 +66,12 @@ class SumfactPencilPlan(SumfactPlan):
     @property
     def shape(self) -> str:
         """Items, cells and local memory."""
-        return f"{self.cells} cells of {self.items} pencils, {self.local_bytes} B local"
+        return f"{self.cells} cells of {self.items} pencils{self.interleaved}, {self.local_bytes} B local"
+
+    @property
+    def interleaved(self) -> str:
+        """How many cells' words stand side by side in memory."""
+        return f", words of {self.block} cells side by side" * (self.block > 1)
 
     @property
     def serves(self) -> bool:
