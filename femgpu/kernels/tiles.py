@@ -74,6 +74,8 @@ class Tile:
 
     def pack(self, tabulation: list[np.ndarray]) -> np.ndarray:
         """(words,) from values (num_qpts, num_basis), gradients (num_qpts, num_basis, dim) and second derivatives."""
+        if not self.kinds:
+            return np.zeros(0)  # rows of a field that this term does not test
         parts = [array.reshape(self.num_qpts, self.num_basis, -1) for array in tabulation]
         numbers = np.concatenate(parts, axis=2)[:, :, list(self.kinds)]
         points, functions, kinds = numbers.shape

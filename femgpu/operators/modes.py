@@ -6,8 +6,8 @@ polynomials, which are fewer than the points of a rule that integrates such prod
 tetrahedra of degree 3, 165 for 304 with a mass of degree 8. Kernels need not know: tabulations are of coefficients in place of
 values, and each weighs 1.
 
-Of a mass polynomials are rotated, so that half of the coefficients are zeros, which kernels with unrolled loops leave out: no more
-products than with the element matrix.
+Of a mass polynomials are rotated, so that half of the coefficients are zeros, which kernels with unrolled loops leave out:
+n (n + 1) products for n functions, about as many as with the element matrix.
 """
 
 from __future__ import annotations
@@ -67,33 +67,38 @@ def modal_tables(
         tabulations: of each table values (1, num_qpts, num_basis) and gradients (1, num_qpts, num_basis, dim) at the points.
     """
     assert isinstance(term.quadrature, Quadrature)
-    half = triangular(work)
-    transform = modal_transform(term.quadrature, work.modes, tabulations[work.fields[0].table][0][0] if half else None)
+    first = work.fields[0].table
+    transform = modal_transform(term.quadrature, work, tabulations[first][0][0])
     found = {
         number: [equalised(np.tensordot(transform, array[0], 1))[None] for array in arrays]
         for number, arrays in tabulations.items()
     }
-    if half:
-        found[work.fields[0].table][0] = np.triu(found[work.fields[0].table][0])
+    if triangular(work):
+        found[first][0] = np.triu(found[first][0])
     if work.coord_table in tabulations:
         found[work.coord_table] = [np.repeat(array[:, :1], len(transform), axis=1) for array in tabulations[work.coord_table]]
     return np.ones((1, len(transform))), found
 
 
-def modal_transform(rule: Quadrature, degree: int, values: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
-    """What makes coefficients in orthonormal polynomials of values at the points.
+def modal_transform(rule: Quadrature, work: Work, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """What makes coefficients of values at the points.
 
     Args:
         rule: the points.
-        degree: of the polynomials.
-        values: (num_qpts, num_modes) functions at the points. With them polynomials are so rotated that functions before q have no
-            coefficient of polynomial q.
+        work: of `with_modes`.
+        values: (num_qpts, num_basis) basis functions of its first field. Where the work's tables are `triangular`, polynomials are
+            so rotated that functions before q have no coefficient of polynomial q.
 
     Returns:
         (num_modes, num_qpts).
     """
-    transform = orthonormal(rule.cell, degree, rule.points).T * rule.weights
-    return transform if values is None else np.linalg.qr(transform @ values)[0].T @ transform
+    transform = _coefficients(rule, work.modes)
+    return np.linalg.qr(transform @ values)[0].T @ transform if triangular(work) else transform
+
+
+def _coefficients(rule: Quadrature, degree: int) -> npt.NDArray[np.float64]:
+    """(num_modes, num_qpts) the same in basix's polynomials up to a degree."""
+    return orthonormal(rule.cell, degree, rule.points).T * rule.weights
 
 
 def _factors(group: Iterable[FieldWork | RowsWork], elements: Sequence[Any]) -> tuple[Factor, ...]:
@@ -105,7 +110,7 @@ def _factors(group: Iterable[FieldWork | RowsWork], elements: Sequence[Any]) -> 
 @cache
 def _is_exact(rule: Quadrature, degree: int, directions: tuple[Factor, ...], tests: tuple[Factor, ...]) -> bool:
     """Whether sums over a rule's points of all products are those over coefficients but for roundings."""
-    num_qpts, transform = rule.num_qpts, modal_transform(rule, degree)
+    num_qpts, transform = rule.num_qpts, _coefficients(rule, degree)
 
     def table(factor: Factor) -> npt.NDArray[np.float64]:
         values, gradients = factor[0].tabulate(rule.points)

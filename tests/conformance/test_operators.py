@@ -5,14 +5,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import ufl
 from conformance.bounds import Arithmetic, Bounds, diagonal, local_vector
 from conformance.guarded import Guarded, poison
 from conformance.plan_count import tried
 from conformance.samples import FORMS, LOW, draw, make_problem, make_settings
 from conformance.table import MUST, limits_of
 from petsc4py import PETSc
+from random_meshes import random_cells
 
-from femgpu import options
+from femgpu import FunctionSpace, MixedSpace, options
 from femgpu.bench.bakeoff import weak_form
 from femgpu.bench.grid import Grid, GridSpace
 from femgpu.forms import bilinear_form
@@ -122,6 +124,26 @@ def check_grid(sample, rng):
         # Once more, added to what is there now.
         for launch in operator.bind("action", operator.w, operator.out):
             launch()
+        results.append(operator.runtime.read(operator.out, np.empty_like(direction)))
+    np.testing.assert_allclose(results[1], results[0], rtol=0, atol=1e-13 * np.abs(results[0]).max())
+
+
+@pytest.mark.parametrize("schedule", ["tiled", "cell"])
+def test_terms_of_one_of_two_fields(schedule, rng):
+    """Each term, with a rule of its own, has no rows of the other field."""
+    dm = random_cells("tetrahedron", 5, rng, "affine")
+    W = MixedSpace({name: FunctionSpace(dm, "Lagrange", 2) for name in "ab"})
+    (a, b), (v, q) = ufl.split(ufl.TrialFunction(W)), ufl.split(ufl.TestFunction(W))
+    form = bilinear_form(a * v * ufl.dx(degree=5) + b * q * ufl.dx(degree=4))
+    direction, results = rng.uniform(-1, 1, form.space.num_local), []
+    plain = for_comm("", PETSc.COMM_SELF.tompi4py())
+    for name, limits in (("cell", "device"), (schedule, "unrolled")):
+        settings = replace(options.read(), schedule=name, scatter="atomic")
+        operator = FormOperator(form, settings, Guarded(plain, limits_of(plain, limits)))
+        operator.update()
+        operator.runtime.write(operator.w, direction)
+        operator.runtime.write(operator.out, np.full_like(direction, np.nan))
+        operator.action()
         results.append(operator.runtime.read(operator.out, np.empty_like(direction)))
     np.testing.assert_allclose(results[1], results[0], rtol=0, atol=1e-13 * np.abs(results[0]).max())
 

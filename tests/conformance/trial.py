@@ -7,7 +7,6 @@ from conformance.bounds import Arithmetic, Bounds, diagonal, local_vector
 from conformance.guarded import POISON
 
 from femgpu.forms import pull_back, split_states
-from femgpu.kernels import triangular
 from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays
 from femgpu.operators.modes import modal_transform
@@ -88,10 +87,10 @@ def make_task(kind, term, problem, arithmetic, prescribed=None, source="lvector"
 
 
 def transform_of(term, pointwise, work):
-    """What makes coefficients of values at the points: of a mass in rotated polynomials."""
+    """What makes coefficients of values at the points."""
+    assert work.modes >= 0, "this work takes points"
     element = term.elements(term.fields(pointwise))[work.fields[0].table][1]
-    values = element.tabulate(term.quadrature.points)[0] if triangular(work) else None
-    return modal_transform(term.quadrature, work.modes, values)
+    return modal_transform(term.quadrature, work, element.tabulate(term.quadrature.points)[0])
 
 
 def stored_tasks(pulled, term, problem, arithmetic, price, prescribed=None):

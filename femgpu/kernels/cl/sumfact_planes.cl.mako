@@ -66,7 +66,7 @@ ${nodes.coord_offsets(plan)}\
 <% p = sums.sizes.p1d %>\
 % if work.source != "evector":
   int ${field.name}_offsets[${p * p}];
-  SHORT for (int l = 0; l < ${p * p}; ++l) ${field.name}_offsets[l] = ${nodes.offset(work, field.name, plan.node(p, True))};
+  SHORT for (int l = 0; l < ${p * p}; ++l) ${field.name}_offsets[l] = ${nodes.offset(work, field.name, plan.node(p, f"min(item, {p - 1})"))};
 % endif
 % endfor
 % if plan.needs_coords:
@@ -76,7 +76,7 @@ ${nodes.coord_values(plan)}\
 <% p = sums.sizes.p1d %>\
   SHORT for (int c = 0; c < ${field.num_comp}; ++c) {
     real nodes[${p * p}];
-    SHORT for (int l = 0; l < ${p * p}; ++l) nodes[l] = ${nodes.value(work, field, f"{field.name}_offsets[l]", plan.node(p, True))};
+    SHORT for (int l = 0; l < ${p * p}; ++l) nodes[l] = ${nodes.value(work, field, f"{field.name}_offsets[l]", plan.node(p, f"min(item, {p - 1})"))};
 % if not plan.turns:
     SHORT for (int l = 0; l < PLACES; ++l) r_${sums.name}_q[c * PLACES + l] = nodes[l];
 % else:

@@ -45,9 +45,10 @@ class CellPlan(Plan):
     def unrolls_points(self) -> bool:
         """Whether the loop over points is unrolled; of functionals and states, which run once, it never is."""
         points, rows = self.work.num_qpts, self.work.num_rows
-        if triangular(self.work):
-            return points * self.point_size <= 2 * _POINTS_UNROLL * self.unroll
-        return 0 < points * rows <= _UNROLLED_POINTS and points * self.point_size <= _POINTS_UNROLL * self.unroll
+        if points * self.point_size > _POINTS_UNROLL * self.unroll:
+            return False
+        # Numbers in the program's text are literals then, and those that are zero are left out.
+        return 0 < points * rows <= _UNROLLED_POINTS or (triangular(self.work) and self.table_space == "__constant")
 
     @property
     def shape(self) -> str:

@@ -69,11 +69,6 @@ class SumfactPencilPlan(SumfactPlan):
         return f"{self.cells} cells of {self.items} pencils{self.interleaved}, {self.local_bytes} B local"
 
     @property
-    def interleaved(self) -> str:
-        """How many cells' words stand side by side in memory."""
-        return f", words of {self.block} cells side by side" * (self.block > 1)
-
-    @property
     def serves(self) -> bool:
         """Whether the points determine what is differentiated there, once, and there is more than one direction."""
         work, sums = self.work, (*self.lattices, *self.rows)

@@ -85,9 +85,8 @@ class SumfactPlanePlan(SumfactPencilPlan):
         """The number, on a lattice of so many places per direction, of places along the axes, in C."""
         return " + ".join(f"({place}) * {width**axis}" for place, axis in zip(places, self.axes, strict=True))
 
-    def node(self, p1d: int, all_items: bool = False) -> str:
-        """The number of node l of an item's plane, or of the last one for all items that have none, in C."""
-        item = f"min(item, {p1d - 1})" if all_items else "item"
+    def node(self, p1d: int, item: str = "item") -> str:
+        """The number of node l of an item's plane, in C."""
         places = (f"l % {p1d}", f"l / {p1d}", item) if self.turns else (f"l % {p1d}", item, f"l / {p1d}")
         return self.along_axes(p1d, *places)
 
