@@ -210,7 +210,8 @@ def check_sums(runtime, sample, rng):
 def check_modes(runtime, sample, rng):
     """Plans of all schedules of an action on coefficients in orthonormal polynomials."""
     if sample.limits == "unrolled":
-        sample.element = sample.element[0], 2  # which takes a CPU's compiler minutes from degree 4 on
+        # Of vectors of degree 5 a CPU's compiler would take two minutes.
+        sample.element = sample.element[0], 2
     problem = make_problem(sample, rng)
     (term,) = make_terms(problem.form, make_settings(sample))
     task = make_task(sample.kind, term, problem, Arithmetic(sample.precision, sample.geometry), modes=True)

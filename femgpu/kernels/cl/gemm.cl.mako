@@ -143,7 +143,7 @@ ${multiply(plan.product(sums, times, True), q, "sums", "numbers", "accum")}\
 % endfor
 </%def>\
 <%include file="points.cl"/>
-<%include file="measure.mako"/>\
+<%include file="map_along.mako"/>\
 #undef TABLE_W
 #define TABLE_W(q) (plane_weight * LINE_W[n])
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))

@@ -35,7 +35,7 @@ ${" && ".join(f"{item} < {sums.sizes.q1d if other in done else sums.sizes.p1d}" 
     }
 </%def>\
 <%include file="points.cl"/>
-<%include file="measure.mako"/>\
+<%include file="map_along.mako"/>\
 #undef TABLE_W
 #define TABLE_W(q) (plane_weight * LINE_W[n])
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))

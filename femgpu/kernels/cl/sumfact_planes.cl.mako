@@ -33,7 +33,7 @@ def slot(sums, axis=None):
 % endif
 </%def>\
 <%include file="points.cl"/>
-<%include file="measure.mako"/>\
+<%include file="map_along.mako"/>\
 #undef TABLE_W
 #define TABLE_W(q) (LINE_W[i] * LINE_W[k] * item_weight)
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))

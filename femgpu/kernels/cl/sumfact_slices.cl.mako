@@ -18,7 +18,7 @@ derived, derived_rows = ([sums for sums in group if plan.derives(sums)] for grou
 <%def name="read(n, step, line, values)">SHORT for (int r = 0; r < ${n}; ++r) ${values}[r] = (${line})[r * ${step}];</%def>\
 <%def name="write(n, step, values, line)">SHORT for (int r = 0; r < ${n}; ++r) (${line})[r * ${step}] = ${values}[r];</%def>\
 <%include file="points.cl"/>
-<%include file="measure.mako"/>\
+<%include file="map_along.mako"/>\
 #undef TABLE_W
 #define TABLE_W(q) (LINE_W[i] * row_weight)
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))

@@ -152,13 +152,12 @@ class Sumfact:
         # Strides, which depend on the cells, may take a little more.
         while cells and replace(plan, cells=cells).local_bytes > limits.local_bytes:
             cells -= 1
-        # Items of a plane have few neighbours in their cell: what those of several cells read may stand together, too.
-        interleaved = [limits.block] * (isinstance(plan, SumfactPlanePlan) and "block" not in dict(wish.parameters))
         sizes = _about(cells, most, bool(wish.parameter(name, 0))) if cells else []
-        choices = [(count, block) for count in sizes] + [(count, other) for count in sizes[:1] for other in interleaved]
-        for count, block in dict.fromkeys(choices):
-            if (other := replace(plan, cells=count, block=block)).local_bytes <= limits.local_bytes:
-                yield other
+        plans = [replace(plan, cells=count) for count in sizes]
+        if isinstance(plan, SumfactPlanePlan) and "block" not in dict(wish.parameters) and limits.block > 1:
+            # Items of a plane have few neighbours in their cell: what those of several cells read may stand together, too.
+            plans += [replace(first, block=limits.block) for first in plans[:1]]
+        yield from (entry for entry in plans if entry.local_bytes <= limits.local_bytes)
 
 
 def _about(count: int, most: int, asked: bool = False) -> list[int]:

@@ -13,8 +13,8 @@ inline void measure_along(const real *along, const real *b, const real *b_r, con
 }
 % endif
 % if plan.expanded == "adjugate":
-// The adjugate and the determinant of such a J as polynomials in r: rows of `along`, of b and of c, the coefficients of 1 and r (and of
-// r^2 for the first) one after the other, then the determinant's three.
+// The adjugate and the determinant of a J with columns along, b + r b_r and c + r c_r, in this order or one that follows round, as
+// polynomials in r: rows of `along` (coefficients of 1, r and r^2), of b and of c (of 1 and r), then the determinant's three.
 inline void adjugate_along(const real *along, const real *b, const real *b_r, const real *c, const real *c_r, real *out) {
   for (int d = 0; d < DIM; ++d) {
     const int i = (d + 1) % DIM, j = (d + 2) % DIM;
