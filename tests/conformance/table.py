@@ -74,7 +74,6 @@ MUST = {
             "planes": range(1, 9),
             "slices": range(1, 9),
             "derivatives": (1, 2),
-            "block": (1, 4, 32),
         },
         lines=True,
         instead=(("group_size", "lanes"), ("items", "cells"), ("pencils",), ("planes",), ("slices",)),

@@ -51,7 +51,6 @@ GRIDS = [
     ("bp3", 4, "sumfact:slices=3"),
     ("bp5", 3, "sumfact:slices=3"),
     ("bp5", 4, "sumfact:slices=2"),
-    ("bp2", 2, "sumfact:planes=3,block=4"),
     ("bp5", 2, "sumfact:slices=8", "unrolled"),
     ("bp2", 2, "gemm:cells=3,items=5,tile=2"),
     ("bp3", 3, "gemm", "unrolled"),

@@ -45,7 +45,7 @@ class Sumfact:
     name = "sumfact"
     targets = ("residual", "action", "diagonal", "functional", "state")
     facets = False
-    parameters = ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "derivatives", "block")
+    parameters = ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "derivatives")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Facets, other targets, other cells and rules, cells that are larger than a stack, and some diagonals."""
@@ -111,8 +111,7 @@ class Sumfact:
         asked, group = wish.parameter("lanes", 0), wish.parameter("group_size", 0)
         if not 0 <= group <= limits.items:
             raise PlanError(f"-femgpu_schedule sumfact:group_size={group}: the device allows 1 to {limits.items} work-items")
-        block = wish.parameter("block", limits.block)
-        plan = SumfactPlan.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 0), block=block)
+        plan = SumfactPlan.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 0))
         if asked:
             sizes = [asked]
         elif limits.unroll:
@@ -128,8 +127,7 @@ class Sumfact:
 
     def _of_groups(self, work: Work, limits: Limits, wish: Wish) -> Iterator[SumfactGroupPlan]:
         """An item for each line of points, and cells for a work-group of the device's liking; none where one does not fit."""
-        block = wish.parameter("block", 1)
-        plan = SumfactGroupPlan.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 0), block=block)
+        plan = SumfactGroupPlan.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 0), block=1)
         if not plan.serves:
             return
         assert work.tensor is not None
@@ -143,8 +141,7 @@ class Sumfact:
         self, kind: type[SumfactPencilPlan], name: str, work: Work, limits: Limits, wish: Wish
     ) -> Iterator[SumfactPencilPlan]:
         """An item for each pencil, plane or slice, and cells for a work-group; none where one does not fit."""
-        block = wish.parameter("block", 1)
-        plan = kind.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 2), block=block)
+        plan = kind.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 2), block=1)
         if not plan.serves:
             return
         most = min(limits.abreast(plan.private_bytes) // plan.items, limits.local_bytes // plan.needed_bytes)
@@ -152,12 +149,9 @@ class Sumfact:
         # Strides, which depend on the cells, may take a little more.
         while cells and replace(plan, cells=cells).local_bytes > limits.local_bytes:
             cells -= 1
-        sizes = _about(cells, most, bool(wish.parameter(name, 0))) if cells else []
-        plans = [replace(plan, cells=count) for count in sizes]
-        if isinstance(plan, SumfactPlanePlan) and "block" not in dict(wish.parameters) and limits.block > 1:
-            # Items of a plane have few neighbours in their cell: what those of several cells read may stand together, too.
-            plans += [replace(first, block=limits.block) for first in plans[:1]]
-        yield from (entry for entry in plans if entry.local_bytes <= limits.local_bytes)
+        for count in _about(cells, most, bool(wish.parameter(name, 0))) if cells else ():
+            if (other := replace(plan, cells=count)).local_bytes <= limits.local_bytes:
+                yield other
 
 
 def _about(count: int, most: int, asked: bool = False) -> list[int]:

@@ -66,7 +66,7 @@ class SumfactPencilPlan(SumfactPlan):
     @property
     def shape(self) -> str:
         """Items, cells and local memory."""
-        return f"{self.cells} cells of {self.items} pencils{self.interleaved}, {self.local_bytes} B local"
+        return f"{self.cells} cells of {self.items} pencils, {self.local_bytes} B local"
 
     @property
     def serves(self) -> bool:

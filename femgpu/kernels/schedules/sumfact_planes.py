@@ -33,7 +33,7 @@ class SumfactPlanePlan(SumfactPencilPlan):
     @property
     def shape(self) -> str:
         """Items, cells and local memory."""
-        return f"{self.cells} cells of {self.items} planes{self.interleaved}, {self.local_bytes} B local"
+        return f"{self.cells} cells of {self.items} planes, {self.local_bytes} B local"
 
     @property
     def serves(self) -> bool:

@@ -39,7 +39,7 @@ class SumfactSlicePlan(SumfactPlanePlan):
     @property
     def shape(self) -> str:
         """Items, cells and local memory."""
-        return f"{self.cells} cells of {self.items} slices{self.interleaved}, {self.local_bytes} B local"
+        return f"{self.cells} cells of {self.items} slices, {self.local_bytes} B local"
 
     @property
     def fits(self) -> bool:
