@@ -80,6 +80,8 @@ OPTIONS = (
     Option("femgpu_tune_best", int, 9, "plans that are measured for each term, the best by the model", minimum=1, maximum=_MOST),
     Option("femgpu_reorder", bool, True,
            "vectors of spaces of degree 2 and 3 made from then on: dofs of neighbouring cells side by side"),
+    Option("femgpu_reorder_mesh", bool, False,
+           "meshes read from then on: neighbouring cells side by side, at 3 us for each; pays in runs of ten thousand products"),
     Option("femgpu_device", str, "", "index of the device, or a part of its name; default: node-local rank modulo devices"),
     Option("femgpu_jacobian", str, "matfree", "the Jacobian that KSP multiplies with", ("matfree", "assembled")),
     Option("femgpu_pmat", str, "auto", "what the preconditioner sees; auto: assembled when the PC needs entries",
@@ -129,6 +131,7 @@ class Settings:
     tune: str = "off"
     tune_best: int = 9
     reorder: bool = True
+    reorder_mesh: bool = False
     device: str = ""
     jacobian: str = "matfree"
     pmat: str = "auto"
@@ -195,10 +198,12 @@ def read(prefix: str = "") -> Settings:
 
     check_prefix(prefix)
     database = PETSc.Options()
-    if prefix and database.hasName(prefix + "femgpu_reorder"):
-        raise OptionError(
-            f"-{prefix}femgpu_reorder: spaces come before problems; expected -femgpu_reorder, or FunctionSpace(reorder=...)"
-        )
+    for name, what, instead in (
+        ("femgpu_reorder", "spaces", "FunctionSpace(reorder=...)"),
+        ("femgpu_reorder_mesh", "meshes", "femgpu.mesh.reorder(dm)"),
+    ):
+        if prefix and database.hasName(prefix + name):
+            raise OptionError(f"-{prefix}{name}: {what} come before problems; expected -{name}, or {instead}")
     if database.hasName("help"):
         _show_help()
     _refuse_unknown(database, prefix)

@@ -8,6 +8,7 @@ from femgpu.mesh.mark import mark
 from femgpu.mesh.mesh import Mesh
 from femgpu.mesh.read import read
 from femgpu.mesh.refine import refine
+from femgpu.mesh.reorder import reorder
 from femgpu.mesh.restriction import FieldShape, set_fields
 
-__all__ = ["Block", "FieldShape", "Mesh", "adapt", "box", "create", "mark", "read", "refine", "set_fields"]
+__all__ = ["Block", "FieldShape", "Mesh", "adapt", "box", "create", "mark", "read", "refine", "reorder", "set_fields"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from femgpu.mesh.locality import along_curve
+
 # Boxes per box of the next level.
 _FAN = 4
-# Steps of the grid that orders the boxes along a curve, 2^_BITS per axis; 3 axes fit 64 bits.
-_BITS = 20
 
 
 class BoxTree:
@@ -22,7 +22,7 @@ class BoxTree:
     """
 
     def __init__(self, lower: npt.NDArray[np.float64], upper: npt.NDArray[np.float64]):
-        self._order = np.argsort(_morton(0.5 * (lower + upper)), kind="stable")
+        self._order = np.argsort(along_curve(0.5 * (lower + upper)), kind="stable")
         levels = [(lower[self._order], upper[self._order])]
         while len(levels[-1][0]) > _FAN:
             first = np.arange(0, len(levels[-1][0]), _FAN)
@@ -49,17 +49,3 @@ class BoxTree:
             inside = ((lower[box] <= points[point]) & (points[point] <= upper[box])).all(axis=1)
             point, box = point[inside], box[inside]
         return point, self._order[box]
-
-
-def _morton(centres: npt.NDArray[np.float64]) -> npt.NDArray[np.uint64]:
-    """(num,) places of points along Morton's curve through their bounding box."""
-    num, dim = centres.shape
-    code = np.zeros(num, np.uint64)
-    if not num:
-        return code
-    low, extent = centres.min(axis=0), np.ptp(centres, axis=0)
-    steps = ((centres - low) / np.where(extent > 0, extent, 1) * (2**_BITS - 1)).astype(np.uint64)
-    for bit in range(_BITS):
-        for axis in range(dim):
-            code |= ((steps[:, axis] >> np.uint64(bit)) & np.uint64(1)) << np.uint64(bit * dim + axis)
-    return code

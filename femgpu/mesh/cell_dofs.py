@@ -6,7 +6,7 @@ result is bit for bit that of DMPlexGetLocalOffsets, which goes cell by cell.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from femgpu.element import LagrangeElement, reference_cell
 from femgpu.element.reference import FACET_NAMES
 from femgpu.errors import FormError
-from femgpu.mesh.closures import Parts, arrangements, chunks
+from femgpu.mesh.closures import Parts, arrangements, parts_of
 from femgpu.mesh.geometry import node_vertices
 from femgpu.mesh.topology import TYPE_NAMES, Topology
 
@@ -38,12 +38,13 @@ class PointDofs(NamedTuple):
     first: _Ints
 
 
-def cell_dofs(topology: Topology, cell: str, fields: Sequence[PointDofs]) -> list[_Ints]:
-    """For each field (num_cells, num_basis) int32: component 0 of the nodes of all cells of a type."""
+def cell_dofs(
+    topology: Topology, cell: str, fields: Sequence[PointDofs], pieces: Iterable[tuple[slice, Parts]] | None = None
+) -> list[_Ints]:
+    """For each field (num_cells, num_basis) int32: component 0 of the nodes of all cells of a type; `pieces` are `parts_of` it."""
     cells, start = topology.of_type(cell), np.int32(topology.start)
     found = [np.empty((len(cells), field.element.num_basis), np.int32) for field in fields]
-    for rows in chunks(len(cells)):
-        parts = Parts(topology, cell, cells[rows])
+    for rows, parts in pieces or parts_of(topology, cell):
         for field, out in zip(fields, found, strict=True):
             columns = np.empty((out.shape[1], len(cells[rows])), np.int32)
             for number, (nodes, ranks) in enumerate(_entity_nodes(field.element)):

@@ -112,6 +112,12 @@ class Parts:
         return points, np.zeros(len(points), np.int8)
 
 
+def parts_of(topology: Topology, cell: str) -> Iterator[tuple[slice, Parts]]:
+    """All cells of a type in pieces: which they are among those of the type, and their parts."""
+    cells = topology.of_type(cell)
+    return ((rows, Parts(topology, cell, cells[rows])) for rows in chunks(len(cells)))
+
+
 def closure(topology: Topology, cell: str, cells: _Ints) -> Closure:
     """Finds all parts of cells.
 
@@ -137,8 +143,7 @@ def corners(topology: Topology, cell: str) -> Corners:
     reference, cells = reference_cell(cell), topology.of_type(cell)
     vertices = np.empty((len(cells), reference.num_vertices), np.int32)
     first = len(reference.entities) - reference.num_vertices
-    for rows in chunks(len(cells)):
-        parts = Parts(topology, cell, cells[rows])
+    for rows, parts in parts_of(topology, cell):
         vertices[rows] = np.stack([parts(first + vertex)[0] for vertex in range(reference.num_vertices)], axis=1)
     return Corners(cell, cells, vertices)
 

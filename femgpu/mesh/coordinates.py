@@ -108,6 +108,16 @@ def coordinate_fe(dm: PETSc.DMPlex) -> PETSc.FE | None:
     return field if isinstance(field, PETSc.FE) else None
 
 
+def set_coordinate_fe(dm: PETSc.DMPlex, fe: PETSc.FE) -> None:
+    """Gives coordinates their element, and a section made of it: an equal one without it does not know edges from behind."""
+    coordinates = dm.getCoordinateDM()
+    fresh = coordinates.clone()
+    for each in (coordinates, fresh):
+        each.setField(0, fe)
+        each.createDS()
+    coordinates.setLocalSection(fresh.getLocalSection())
+
+
 def is_straight(dm: PETSc.DMPlex) -> bool:
     """Whether the coordinates are those of vertices."""
     fe = coordinate_fe(dm)

@@ -211,12 +211,29 @@ def _elements2(sections: Sections, found: GmshFile) -> None:
 def _binary_runs(sections: Sections) -> Iterator[tuple[int, int, _Ints]]:
     left = whole(sections.line())
     while left > 0:
-        number, count, num_tags = map(int, sections.raw("i4", 3))
+        head = sections.raw("i4", 3)
+        number, count, num_tags = map(int, head)
         width = 1 + num_tags + _num_nodes(number)
         if not 0 < count <= left or not 0 <= num_tags <= 64:
             raise Malformed(f"{count} elements with {num_tags} tags where {left} elements are left")
-        yield number, num_tags, sections.raw("i4", count * width).reshape(count, width)[:, 1:].astype(np.int64)
-        left -= count
+        if count > 1:
+            rows = sections.raw("i4", count * width).reshape(count, width)
+        else:
+            # gmsh writes a header before each element.
+            rows = _alike(sections, head, width, left)
+        yield number, num_tags, rows[:, 1:].astype(np.int64)
+        left -= len(rows)
+
+
+def _alike(sections: Sections, head: npt.NDArray[np.int32], width: int, most: int) -> npt.NDArray[np.int32]:
+    """(count, width) elements that follow each other with equal headers, of which the first was read; `most` at most."""
+    size = len(head) + width
+    sections.at -= head.nbytes
+    rows = sections.peek("i4", most * size)
+    rows = rows[: len(rows) // size * size].reshape(-1, size)
+    same = (rows[:, : len(head)] == head).all(axis=1)
+    count = max(1, len(rows) if same.all() else int(np.argmin(same)))
+    return sections.raw("i4", count * size).reshape(count, size)[:, len(head) :]
 
 
 def _ascii_runs(words: Words) -> Iterator[tuple[int, int, _Ints]]:

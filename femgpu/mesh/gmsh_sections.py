@@ -96,6 +96,11 @@ class Sections:
         found, self.at = np.frombuffer(self.data, kind, count, self.at), self.at + size
         return found
 
+    def peek(self, dtype: Any, count: int) -> npt.NDArray[Any]:
+        """The next binary numbers, or those up to the end of the file, without passing them."""
+        kind = np.dtype(dtype).newbyteorder(self.order)
+        return np.frombuffer(self.data, kind, min(count, (len(self.data) - self.at) // kind.itemsize), self.at)
+
 
 class Words:
     """Numbers in ASCII, one after the other."""

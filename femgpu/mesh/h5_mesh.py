@@ -9,6 +9,7 @@ from petsc4py import PETSc
 from femgpu.element import LagrangeElement
 from femgpu.errors import DataError
 from femgpu.mesh.cell_types import cell_names, has_petsc_elements
+from femgpu.mesh.coordinates import set_coordinate_fe
 from femgpu.mesh.h5_file import read_integers
 from femgpu.mesh.label_names import quote_labels, unquote_labels
 from femgpu.mesh.mesh import Mesh
@@ -61,18 +62,8 @@ def read_mesh(viewer: PETSc.ViewerHDF5, comm: PETSc.Comm) -> tuple[PETSc.DMPlex,
         dm.setName(_NAME)
     cells = cell_names(dm, comm.tompi4py())
     if has_petsc_elements(cells):
-        _set_element(dm, LagrangeElement(cells[0], int(degree)))
+        set_coordinate_fe(dm, LagrangeElement(cells[0], int(degree)).petsc_fe(dm.getDimension(), dm.comm))
     return dm, sf
-
-
-def _set_element(dm: PETSc.DMPlex, element: LagrangeElement) -> None:
-    """Gives coordinates their element, and a section made of it: the equal one that was read does not know edges from behind."""
-    fe, coordinates = element.petsc_fe(dm.getDimension(), dm.comm), dm.getCoordinateDM()
-    fresh = coordinates.clone()
-    for each in (coordinates, fresh):
-        each.setField(0, fe)
-        each.createDS()
-    coordinates.setLocalSection(fresh.getLocalSection())
 
 
 def geometry_numbers(mesh: Mesh) -> NDArray[np.int32]:

@@ -1,61 +1,107 @@
-"""An order of the points of a mesh in which the dofs of neighbouring cells stand side by side.
+"""Orders of the points of a mesh in which what neighbouring cells read stands side by side.
 
-PETSc numbers the dofs of all points of one kind after those of another: the dofs of a cell are spread over the whole vector, and
-those of neighbouring cells over as many places as there are kinds of points. What a work-group gathers and adds is then in more
-cache lines than it needs to be.
-
-On an H200 (docs/benchmarks) this takes a fifth off a multigrid solve on P2 tetrahedra and a tenth off actions of Q2 that memory
-bounds, little where arithmetic does, and nothing or less than that from degree 4 on.
+PETSc numbers the dofs of all points of one kind after those of another, and the points as the mesh came: generators of unstructured
+meshes number cells and vertices almost at random. What a work-group gathers and adds is then in up to a cache line for each number.
+What that costs, and what these orders save, is measured in docs/benchmarks ("Numbering").
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.mesh.topology import TYPE_DIMS, TYPE_NAMES, Topology
+from femgpu.element import reference_cell
+from femgpu.mesh.closures import Parts, parts_of
+from femgpu.mesh.topology import Topology
 
-# Cells whose dofs stand together: as many as the items of a warp.
-BLOCK = 32
-# Of elements; a cell of higher degree has enough dofs of one kind to fill cache lines.
+# Cells whose points stand together: as many as the items of a work-group.
+BLOCK = 128
+# Cells that read together, and numbers of a vector that are read together.
+ITEMS, _TOGETHER = 32, 4
+# Of elements; those of higher degree have more dofs on a point than one, which PETSc wants to stand together, and gain nothing.
 _MOST_DEGREE = 3
-_NONE = np.iinfo(np.int32).max
 
 
 def wins(degree: int) -> bool:
-    """Whether the order pays for continuous elements of a degree; of degree 1 all points with dofs are of one kind."""
+    """Whether an order of its own pays for continuous elements of a degree; of degree 1 all points with dofs are of one kind."""
     return 1 < degree <= _MOST_DEGREE
 
 
-def local_order(topology: Topology, with_dofs: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
-    """The points of a mesh of one cell type in an order of their dofs.
+def along_curve(points: npt.NDArray[np.float64], bits: int = 20) -> npt.NDArray[np.uint64]:
+    """(num,) places of points (num, dim) along Morton's curve through their bounding box, on a grid of 2^bits steps per axis."""
+    num, dim = points.shape
+    code = np.zeros(num, np.uint64)
+    if not num:
+        return code
+    low, extent = points.min(axis=0), np.ptp(points, axis=0)
+    steps = ((points - low) / np.where(extent > 0, extent, 1) * (2**bits - 1)).astype(np.uint64)
+    for bit in range(bits):
+        for axis in range(dim):
+            code |= ((steps[:, axis] >> np.uint64(bit)) & np.uint64(1)) << np.uint64(bit * dim + axis)
+    return code
 
-    First come the cells, whose dofs no others share: kernels store them where they add the rest, and need no zeros there. The other
-    points follow by the first block of cells that they belong to, in each block by their numbers.
+
+def first_met(
+    topology: Topology,
+    places: Mapping[str, npt.NDArray[np.int64]],
+    wanted: npt.NDArray[np.bool_] | None = None,
+    pieces: Iterable[tuple[slice, Parts]] | None = None,
+) -> npt.NDArray[np.int64]:
+    """Numbers by which to sort points: by the first block of cells that has them, there by the part of a cell that they are.
+
+    Neighbouring items then find the same part of neighbouring cells side by side.
 
     Args:
         topology: the points of the mesh.
-        with_dofs: (num_points,) which of them have dofs.
+        places: for each type of cells (num_cells,) where they stand among those of their type.
+        wanted: (num_points,) of which points; None: of all.
+        pieces: `parts_of` the one type of cells, where they are at hand.
+
+    Returns:
+        (num_points,) no two alike, of cells negative; anything for points that are not wanted.
+    """
+    start, before = np.int32(topology.start), 0
+    keys = np.full(len(topology.types), np.iinfo(np.int64).max)
+    for name, place in places.items():
+        num_parts = len(reference_cell(name).entities)
+        for rows, parts in pieces or parts_of(topology, name):
+            block, rest = np.divmod(place[rows], BLOCK)
+            for number in range(1, num_parts):
+                points = parts(number)[0] - start
+                if wanted is None or wanted[points[:1]].any():
+                    np.minimum.at(keys, points, before + (block * num_parts + number) * BLOCK + rest)
+        before += (len(place) // BLOCK + 1) * num_parts * BLOCK
+    for name, place in places.items():
+        keys[topology.of_type(name) - start] = place - before
+        before += len(place)
+    return keys
+
+
+def local_order(
+    topology: Topology, cell: str, with_dofs: npt.NDArray[np.bool_], pieces: Iterable[tuple[slice, Parts]] | None = None
+) -> npt.NDArray[np.int32]:
+    """The points of a mesh of one cell type in an order of their dofs.
+
+    First come the cells, whose dofs no others share: kernels store them where they add the rest, and need no zeros there.
+
+    Args:
+        topology: the points of the mesh.
+        cell: the type.
+        with_dofs: (num_points,) which points have dofs, all of a type or none.
+        pieces: `parts_of` the cells, where they are at hand.
 
     Returns:
         (num_points,) the numbers of the points, less that of the first one: those without dofs, then the others.
     """
-    block = np.full(len(topology.types), _NONE, np.int32)
-    start, dims = np.int32(topology.start), TYPE_DIMS[topology.types]
-    for kind in np.argsort(-TYPE_DIMS, kind="stable"):
-        points = topology.of_type(TYPE_NAMES[kind]) - start
-        if TYPE_DIMS[kind] == dims.max(initial=0):
-            block[points] = np.arange(len(points)) // BLOCK
-        cones = topology.stratum(TYPE_NAMES[kind]).cones
-        np.minimum.at(block, cones.reshape(-1) - start, np.repeat(block[points], cones.shape[1]))
-    block[dims == dims.max(initial=0)] = -1
+    keys = first_met(topology, {cell: np.arange(len(topology.of_type(cell)))}, with_dofs, pieces)
     used = np.flatnonzero(with_dofs)
-    return np.concatenate([np.flatnonzero(~with_dofs), used[by_block(block[used])]]).astype(np.int32)
+    return np.concatenate([np.flatnonzero(~with_dofs), used[np.argsort(keys[used])]]).astype(np.int32)
 
 
-def by_block(block: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """The numbers of entries by the block of each (num,), in each block as they were."""
-    # Sorting words that hold the number, too, takes a fraction of a stable sort by keys.
-    words = block.astype(np.int64) << 32 | np.arange(len(block))
-    words.sort()
-    return words.astype(np.int32)
+def pieces_read(nodes: npt.NDArray[np.int32]) -> float:
+    """Pieces of a vector that so many cells side by side read for a node of each, 1 to `ITEMS`, by their (num_cells, num_nodes)."""
+    whole = len(nodes) // ITEMS * ITEMS
+    groups = np.sort(nodes[:whole].reshape(-1, ITEMS, nodes.shape[1]) // _TOGETHER, axis=1)
+    return 1 + np.count_nonzero(np.diff(groups, axis=1)) / max(1, groups.shape[0] * groups.shape[2])

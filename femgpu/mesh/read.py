@@ -17,6 +17,8 @@ from femgpu.mesh.gmsh_check import check_gmsh
 from femgpu.mesh.gmsh_names import gmsh_options, label_names
 from femgpu.mesh.h5_file import check_h5, h5_viewer, is_own
 from femgpu.mesh.h5_mesh import read_mesh
+from femgpu.mesh.reorder import reorder
+from femgpu.options import flag
 
 _GMSH_SUFFIXES = (".msh", ".msh2", ".msh4")
 _EXPECTED = "expected a mesh that PETSc reads, such as .msh of gmsh or .h5 of PETSc"
@@ -34,6 +36,8 @@ def read(path: str | os.PathLike[str], comm: PETSc.Comm | None = None) -> PETSc.
 
     An .h5 that `femgpu.write` made gives the mesh that its functions live on, with labels and periods; `femgpu.io.read_h5` reads
     the functions with it.
+
+    Cells keep the order of the file, unless `-femgpu_reorder_mesh` asks for that of `femgpu.mesh.reorder`.
 
     Args:
         path: the file.
@@ -61,7 +65,7 @@ def serial_read(path: str | os.PathLike[str], comm: PETSc.Comm) -> PETSc.DMPlex:
     names = _check_file(name, mpi)
     dm = _read(name, comm)
     label_names(dm, names)
-    return dm
+    return reorder(dm) if flag("femgpu_reorder_mesh") else dm
 
 
 def _read_own_h5(path: Path, comm: PETSc.Comm) -> PETSc.DMPlex | None:

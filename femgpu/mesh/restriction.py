@@ -20,6 +20,7 @@ from petsc4py import PETSc
 from femgpu.element import LagrangeElement, reference_cell
 from femgpu.errors import FormError, collective
 from femgpu.mesh.cell_dofs import PointDofs, cell_dofs, type_dofs
+from femgpu.mesh.closures import parts_of
 from femgpu.mesh.coordinates import point_dofs, section_offsets
 from femgpu.mesh.locality import local_order, wins
 from femgpu.mesh.mesh import Mesh
@@ -91,8 +92,10 @@ def set_fields(mesh: Mesh, dm: PETSc.DMPlex, fields: Sequence[FieldShape], reord
         dm.setLocalSection(_section(dm, topology.types, table, fields))
     sizes = table.sum(axis=1, dtype=np.int32)[topology.types]
     order: slice | npt.NDArray[np.int32] = slice(None)
+    pieces = None
     if reorder and of_petsc and len(fields) == 1 and fields[0].continuous and wins(fields[0].degree):
-        order = points = local_order(topology, sizes > 0)
+        pieces = list(parts_of(topology, cells[0]))  # which are asked twice
+        order = points = local_order(topology, cells[0], sizes > 0, pieces)
         dm.setLocalSection(_ordered_section(dm, cells[0], table, fields[0], points))
     starts = np.empty_like(sizes)
     starts[order] = np.cumsum(sizes[order], dtype=np.int32)
@@ -100,7 +103,9 @@ def set_fields(mesh: Mesh, dm: PETSc.DMPlex, fields: Sequence[FieldShape], reord
     before = (np.cumsum(table, axis=1) - table).astype(np.int32)
     firsts = [starts + before[topology.types, number] if before[:, number].any() else starts for number in range(len(fields))]
     blocks = [
-        cell_dofs(topology, cell, [PointDofs(f.element(cell), f.num_comp, first) for f, first in zip(fields, firsts, strict=True)])
+        cell_dofs(
+            topology, cell, [PointDofs(f.element(cell), f.num_comp, first) for f, first in zip(fields, firsts, strict=True)], pieces
+        )
         for cell in cells
     ]
     return list(zip(*blocks, strict=True)), num_local

@@ -8,6 +8,7 @@ from petsc4py import PETSc
 
 from femgpu import log
 from femgpu.forms import StateSplit
+from femgpu.mesh.reorder import advice
 from femgpu.operators.application import Application
 from femgpu.operators.device import on_device
 from femgpu.runtime.rates import peak_bandwidth
@@ -35,6 +36,7 @@ def view(operator: GlobalOperator, vec: PETSc.Vec, assembled: bool, ksp: PETSc.K
         "femgpu",
         f"  device: {runtime.device}; copies at {bandwidth / 1e9:.1f} GB/s",
         f"  {space.mesh.view()}",
+        *(f"  note: {text}" for text in [advice(space.mesh)] if text),
         f"  space: {space}, {space.num_dofs} dofs; {_rows(operator)}",
         f"  jacobian: {_jacobian(local.form.has_jacobian, local.settings.jacobian, assembled)}",
     ]
