@@ -81,7 +81,8 @@ OPTIONS = (
     Option("femgpu_reorder", bool, True,
            "vectors of spaces of degree 2 and 3 made from then on: dofs of neighbouring cells side by side"),
     Option("femgpu_reorder_mesh", bool, False,
-           "meshes read from then on: neighbouring cells side by side, at 3 us for each; pays in runs of ten thousand products"),
+           "files of meshes read from then on, but for femgpu's own: neighbouring cells side by side, at 3 us for each; pays in "
+           "runs of ten thousand products with the operator"),
     Option("femgpu_device", str, "", "index of the device, or a part of its name; default: node-local rank modulo devices"),
     Option("femgpu_jacobian", str, "matfree", "the Jacobian that KSP multiplies with", ("matfree", "assembled")),
     Option("femgpu_pmat", str, "auto", "what the preconditioner sees; auto: assembled when the PC needs entries",

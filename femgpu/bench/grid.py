@@ -194,9 +194,8 @@ def _offsets(counts: tuple[int, int, int], element: LagrangeElement) -> npt.NDAr
 def _side_by_side(offsets: npt.NDArray[np.int32], element: LagrangeElement) -> npt.NDArray[np.int32]:
     """Nodes with the numbers that spaces of femgpu's give them in place of PETSc's, as `locality.local_order` says."""
     part, cell = element.reference.entity_of(element.nodes), np.arange(len(offsets))[:, None]
-    block, rest = np.divmod(cell, locality.BLOCK)
     keys = np.full(offsets.max() + 1, np.iinfo(np.int32).max, np.int64)
-    np.minimum.at(keys, offsets, (block * len(element.reference.entities) + part) * locality.BLOCK + rest)
+    np.minimum.at(keys, offsets, locality.sort_key(cell, part, len(element.reference.entities)))
     inside = part == 0
     keys[offsets[:, inside]] = cell - len(offsets)
     # Sorting words that hold the number, too, takes a fraction of a stable sort by keys.

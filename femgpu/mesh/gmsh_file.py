@@ -229,10 +229,12 @@ def _alike(sections: Sections, head: npt.NDArray[np.int32], width: int, most: in
     """(count, width) elements that follow each other with equal headers, of which the first was read; `most` at most."""
     size = len(head) + width
     sections.at -= head.nbytes
-    rows = sections.peek("i4", most * size)
-    rows = rows[: len(rows) // size * size].reshape(-1, size)
-    same = (rows[:, : len(head)] == head).all(axis=1)
-    count = max(1, len(rows) if same.all() else int(np.argmin(same)))
+    count, limit = 0, 64
+    while count == limit // 8 or not count:
+        rows = sections.peek("i4", min(most, limit) * size)
+        rows = rows[: len(rows) // size * size].reshape(-1, size)
+        same = (rows[:, : len(head)] == head).all(axis=1)
+        count, limit = max(1, len(rows) if same.all() else int(np.argmin(same))), 8 * limit
     return sections.raw("i4", count * size).reshape(count, size)[:, len(head) :]
 
 

@@ -8,6 +8,7 @@ What that costs, and what these orders save, is measured in docs/benchmarks ("Nu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,8 @@ BLOCK = 128
 ITEMS, _TOGETHER = 32, 4
 # Of elements; those of higher degree have more dofs on a point than one, which PETSc wants to stand together, and gain nothing.
 _MOST_DEGREE = 3
+# Steps of the grid that orders points along a curve, 2^_BITS per axis; 3 axes fit 64 bits.
+_BITS = 20
 
 
 def wins(degree: int) -> bool:
@@ -29,15 +32,15 @@ def wins(degree: int) -> bool:
     return 1 < degree <= _MOST_DEGREE
 
 
-def along_curve(points: npt.NDArray[np.float64], bits: int = 20) -> npt.NDArray[np.uint64]:
-    """(num,) places of points (num, dim) along Morton's curve through their bounding box, on a grid of 2^bits steps per axis."""
+def along_curve(points: npt.NDArray[np.float64]) -> npt.NDArray[np.uint64]:
+    """(num,) places of points (num, dim) along Morton's curve through their bounding box."""
     num, dim = points.shape
     code = np.zeros(num, np.uint64)
     if not num:
         return code
     low, extent = points.min(axis=0), np.ptp(points, axis=0)
-    steps = ((points - low) / np.where(extent > 0, extent, 1) * (2**bits - 1)).astype(np.uint64)
-    for bit in range(bits):
+    steps = ((points - low) / np.where(extent > 0, extent, 1) * (2**_BITS - 1)).astype(np.uint64)
+    for bit in range(_BITS):
         for axis in range(dim):
             code |= ((steps[:, axis] >> np.uint64(bit)) & np.uint64(1)) << np.uint64(bit * dim + axis)
     return code
@@ -60,23 +63,27 @@ def first_met(
         pieces: `parts_of` the one type of cells, where they are at hand.
 
     Returns:
-        (num_points,) no two alike, of cells negative; anything for points that are not wanted.
+        (num_points,) no two alike among points of a type, of cells negative; anything for points that are not wanted.
     """
     start, before = np.int32(topology.start), 0
     keys = np.full(len(topology.types), np.iinfo(np.int64).max)
     for name, place in places.items():
         num_parts = len(reference_cell(name).entities)
         for rows, parts in pieces or parts_of(topology, name):
-            block, rest = np.divmod(place[rows], BLOCK)
             for number in range(1, num_parts):
                 points = parts(number)[0] - start
                 if wanted is None or wanted[points[:1]].any():
-                    np.minimum.at(keys, points, before + (block * num_parts + number) * BLOCK + rest)
+                    np.minimum.at(keys, points, before + sort_key(place[rows], number, num_parts))
         before += (len(place) // BLOCK + 1) * num_parts * BLOCK
     for name, place in places.items():
-        keys[topology.of_type(name) - start] = place - before
-        before += len(place)
+        keys[topology.of_type(name) - start] = place - len(keys)
     return keys
+
+
+def sort_key(place: npt.NDArray[np.int64], part: Any, num_parts: int) -> npt.NDArray[np.int64]:
+    """By which to sort a part of the cell at a place: by the block of cells, there by the part, there by the cell."""
+    block, rest = np.divmod(place, BLOCK)
+    return (block * num_parts + part) * BLOCK + rest
 
 
 def local_order(

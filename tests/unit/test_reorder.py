@@ -10,7 +10,7 @@ from random_meshes import ALL_CELLS, MIXED, random_mesh, random_mixed
 from femgpu import FunctionSpace
 from femgpu.element import reference_cell
 from femgpu.errors import MeshError
-from femgpu.mesh import Mesh, box, locality, read, reorder
+from femgpu.mesh import Mesh, box, locality, read, refine, reorder
 from femgpu.mesh.gmsh_file import parse
 from femgpu.mesh.reorder import advice
 
@@ -90,9 +90,69 @@ def test_the_view_says_so(whole_groups):
     for counts, kind in (((24, 24), "triangle"), ((7, 7, 7), "tetrahedron")):
         dm = random_mesh(kind, counts, 5, comm=PETSc.COMM_SELF)
         (block,) = Mesh.of(dm).blocks
-        assert f"read {reads(block.coord_dofs):.0f} pieces" in advice(Mesh.of(dm))
+        assert f"from {reads(block.coord_dofs):.0f} pieces" in advice(Mesh.of(dm))
         assert "femgpu.mesh.reorder" in advice(Mesh.of(dm))
-        assert advice(Mesh.of(reorder(dm))) == "" == advice(Mesh.of(box(counts, kind, comm=PETSc.COMM_SELF)))
+        plain = box(counts, kind, comm=PETSc.COMM_SELF)
+        assert advice(Mesh.of(reorder(dm))) == "" == advice(Mesh.of(plain))
+        # Vertices count, which are what is ordered.
+        curved = box(counts, kind, comm=PETSc.COMM_SELF)
+        curved.createCoordinateSpace(3, False, True)
+        assert advice(Mesh.of(curved)) == ""
+
+
+@pytest.mark.parametrize("version", [2.2, 4.1])
+def test_periodic_files_stay_as_they_are(version, tmp_path, set_options, whole_groups):
+    """Of cells across the period PETSc keeps coordinates of their own, which it does not permute."""
+    gmsh = pytest.importorskip("gmsh")
+    gmsh.initialize()
+    gmsh.option.setNumber("General.Terminal", 0)
+    gmsh.option.setNumber("Mesh.MshFileVersion", version)
+    gmsh.model.occ.addRectangle(0, 0, 0, 1, 1)
+    gmsh.model.occ.synchronize()
+    gmsh.model.mesh.setPeriodic(1, [2], [4], [1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1])
+    gmsh.option.setNumber("Mesh.MeshSizeMax", 0.08)
+    gmsh.model.mesh.generate(2)
+    gmsh.write(str(tmp_path / "ring.msh"))
+    gmsh.finalize()
+    found = []
+    for value in ("no", "yes"):
+        set_options(femgpu_reorder_mesh=value)
+        found.append(read(tmp_path / "ring.msh", comm=PETSc.COMM_SELF))
+    assert found[1].getCoordinatesLocalized()
+    np.testing.assert_allclose(*(np.sort(nodes(dm), axis=1) for dm in found), atol=1e-12)
+
+
+def test_refinements_keep_their_coarse_mesh(whole_groups):
+    dm = random_mesh("triangle", (9, 8), 5, comm=PETSc.COMM_SELF)
+    fine = refine(dm)
+    assert reorder(fine) is fine and advice(Mesh.of(fine)) == ""
+    ordered = reorder(dm)
+    assert refine(ordered).getCoarseDM().handle == ordered.handle
+
+
+@pytest.mark.parallel([1, 2])
+def test_files_of_petsc(folder, whole_groups):
+    """Whose reader puts all cells on one rank, the last one say."""
+    if PETSc.COMM_WORLD.rank == 0:
+        dm = random_mesh("tetrahedron", (4, 4, 4), 5, comm=PETSc.COMM_SELF)
+        viewer = PETSc.ViewerHDF5().create(str(folder / "plain.h5"), "w", comm=PETSc.COMM_SELF)
+        viewer.pushFormat(PETSc.Viewer.Format.HDF5_PETSC)
+        dm.view(viewer)
+        viewer.destroy()
+    PETSc.COMM_WORLD.barrier()
+    dm = PETSc.DMPlex().createFromFile(str(folder / "plain.h5"), interpolate=True)
+    fresh = reorder(dm)
+    assert fresh.handle != dm.handle or dm.isDistributed()
+    fresh.distribute(0)
+    assert Mesh.of(fresh).num_cells_global == 384
+
+
+@parallel
+def test_refusals():
+    plain = PETSc.DMPlex().createFromCellList(2, np.array([[0, 1, 2]], np.int32), np.eye(3)[:, :2], interpolate=False)
+    for wrong in (PETSc.DMDA().create([4, 4]), PETSc.DMPlex().create(), plain):
+        with pytest.raises(MeshError):
+            reorder(wrong)
 
 
 @pytest.mark.parametrize("kind", ["triangle", "tetrahedron"])

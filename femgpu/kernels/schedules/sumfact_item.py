@@ -108,11 +108,6 @@ class SumfactPlan(CellPlan):
         return f"{self.group_size} items x {self.lanes} cells{', differentiated at the points' * at_points}"
 
     @property
-    def interleaved(self) -> str:
-        """How many cells' words stand side by side in memory."""
-        return f", words of {self.block} cells side by side" * (self.block > 1)
-
-    @property
     def lines(self) -> bool:
         """1D tabulations."""
         return True
