@@ -222,8 +222,8 @@ def iterate(method, preconditioner, **more):
 
 
 def multigrid(precision):
-    """The same with a cycle of levels of degree 2 and 1, the latter by its inverse."""
-    more = {"pc_python_type": "femgpu.PMG", "pc_femgpu_pmg_precision": precision, "pc_femgpu_pmg_esteig_steps": 3}
+    """The same with a cycle of levels of degree 2 and 1, the latter by its inverse; eigenvalues by few steps, but not too few."""
+    more = {"pc_python_type": "femgpu.PMG", "pc_femgpu_pmg_precision": precision, "pc_femgpu_pmg_esteig_steps": 5}
     iterate("CG", "python", **more, pmg_coarse_pc_gamg_coarse_eq_limit=2)
 
 
