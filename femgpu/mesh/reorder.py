@@ -94,7 +94,9 @@ def advice(mesh: Mesh) -> str:
     """What to do about cells that stand far from their neighbours, for `-femgpu_view`; collective."""
     if _keeps_order(mesh.dm) or mesh.coarser is not None:
         return ""
-    pieces = max(pieces_read(corners(mesh.topology, block.cell).vertices) for block in mesh.blocks)
+    # Actions on hexahedra were measured to take the same time in either order.
+    cells = [corners(mesh.topology, block.cell) for block in mesh.blocks if block.cell != "hexahedron"]
+    pieces = max((pieces_read(each.vertices) for each in cells), default=0.0)
     pieces = mesh.mpi.allreduce(pieces, op=MPI.MAX)
     if pieces <= _MANY:
         return ""
