@@ -19,7 +19,7 @@ from femgpu.forms import lower_form
 from femgpu.operators import FormOperator, twin
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
-from femgpu.runtime.rates import peak_bandwidth
+from femgpu.runtime.rates import launch_seconds, peak_bandwidth
 from femgpu.spaces import Function, FunctionSpace
 
 MODES = ("recompute", "store", "auto")
@@ -184,21 +184,21 @@ def p_laplace(dm: Any, degree: int) -> tuple[Any, Function]:
 
 def _time(runtime: Runtime, make: Any, dm: Any, cell: str, degree: int, precision: str) -> list[Timing]:
     residual, u = make(dm, degree)
-    state, direction = _rough(u)
+    rough, direction = _rough(u)
     found: list[Timing] = []
     expected = np.empty(0)
     for mode in MODES:
         settings = Settings(precision=precision, qdata=mode)
         operator = FormOperator(lower_form(residual, u), settings, runtime)
-        result = _action(operator, state, direction)
+        result = _action(operator, rough, direction)
         expected = expected if len(expected) else result
         error = max(_difference(result, expected), _twin_error(runtime, make, cell, degree, settings))
         if not error < _TOLERANCE[precision]:
             raise DataError(f"{make.__name__} with -femgpu_qdata {mode} differs by {error:.1e}; this is a bug, please report it")
         (application,) = operator.prepare("action")
-        us = 1e6 * float(np.median(application.measure(5, 25, 0.1)))
-        zero_us = 1e6 * runtime.measure_zero(operator.out, operator.vector_bytes)
-        state_us = 1e6 * sum(float(np.median(entry.measure(2, 5, 0.01))) for entry in operator.prepare("state"))
+        timed = application.bind({}), [launch for entry in operator.prepare("state") for launch in entry.bind({})]
+        us, state_us = (1e6 * float(np.median(launch_seconds(runtime, each, seconds=0.1))) for each in timed)
+        zero_us = 1e6 * float(np.median(launch_seconds(runtime, [], (operator.out, operator.vector_bytes, 0), 0.1)))
         work, dofs = application.plan.work, u.space.num_local
         sizes = (application.term.num_cells, dofs, work.num_state, work.num_cell_state, work.num_qpts, work.pointwise_flops)
         rate = dofs / (us + zero_us) / 1e3

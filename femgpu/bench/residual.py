@@ -23,7 +23,7 @@ from femgpu.operators.ways import choose_plan
 from femgpu.operators.work import make_work
 from femgpu.options import Settings
 from femgpu.runtime.guards import poison
-from femgpu.runtime.rates import REPETITIONS, SECONDS, WARMUPS, peak_bandwidth
+from femgpu.runtime.rates import SECONDS, launch_seconds, peak_bandwidth
 from femgpu.solver import NonlinearProblem
 from femgpu.spaces import Field
 
@@ -124,7 +124,7 @@ class ResidualBench:
         Args:
             what: `evector` or `fused`.
             plan: the plan.
-            seconds: that all launches take at least, beside five warm-ups and fifteen repetitions.
+            seconds: that all launches take at least, see `launch_seconds`.
 
         Raises:
             DataError: when the result is wrong.
@@ -160,7 +160,8 @@ class ResidualBench:
         size = out.layout.size(self.term.num_cells, out.words)
         result = self._upload(("out", size, scalar), lambda: np.empty(size, scalar))
         poison(self.runtime.queue, result, size * np.dtype(scalar).itemsize)
-        times = self._application(plan, buffers | {out.role: result}).measure(WARMUPS, REPETITIONS, seconds)
+        launches = self._application(plan, buffers | {out.role: result}).bind({})
+        times = launch_seconds(self.runtime, launches, seconds=seconds)
         return times, self._check(result, out, plan)
 
     def _fused(self, plan: Plan, seconds: float) -> tuple[np.ndarray, float]:
@@ -171,7 +172,7 @@ class ResidualBench:
         result = np.empty(space.num_local, scalar)
         out = self._upload(("out", "L", scalar), lambda: result)
         application = self._application(plan, buffers | {("out",): out})
-        times = application.measure(WARMUPS, REPETITIONS, seconds) + self.runtime.measure_zero(out, result.nbytes)
+        times = launch_seconds(self.runtime, application.bind({}), (out, result.nbytes, 0), seconds)
         self.runtime.zero(out, result.nbytes)
         application()
         return times, self._judge(self.runtime.read(out, result), self.expected, plan.precision)

@@ -158,12 +158,6 @@ class Application:
         """The shortest of some calls, which are waited for."""
         return sum(kernel.least_seconds(calls) for kernel in self.kernels)
 
-    def measure(self, warmups: int, repetitions: int, seconds: float) -> np.ndarray:
-        """Times of single launches by device events, of all kernels in sum; arguments as of `Kernel.measure`."""
-        times = [kernel.measure(warmups, repetitions, seconds) for kernel in self.kernels]
-        shortest = min(map(len, times))
-        return np.sum([entry[:shortest] for entry in times], axis=0)
-
 
 def label(term: Term, plan: Plan, step: Step) -> str:
     """What the kernel of a step is called in the view, in dumps and messages."""

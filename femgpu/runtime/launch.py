@@ -16,8 +16,6 @@ from femgpu.runtime.watch import Watch
 
 # Launches that a kernel remembers: a Krylov method of as many pairs of vectors finds all of them again.
 BINDINGS = 128
-# Launches that are measured at most.
-_MOST = 10000
 
 
 class Launch:
@@ -261,33 +259,16 @@ class Kernel:
         make = partial(runtime.calls.kernel, self._program, self._name)
         return Launch(runtime, make, arguments, sizes, self.label, self._tally, kept, self._watch())
 
-    def measure(self, warmups: int, repetitions: int, seconds: float) -> np.ndarray:
-        """Times of single launches with the kernel's own arguments, by device events where the queue can record them.
+    def least_seconds(self, launches: int) -> float:
+        """The shortest of some launches with the kernel's own arguments after a first one, each of which is waited for.
 
-        Args:
-            warmups: launches before the first that counts.
-            repetitions: launches at least.
-            seconds: time in sum at least.
-
-        Returns:
-            (launches,) seconds; a single zero for an empty index space.
+        By device events where the queue can record them; 0 for an empty index space.
         """
         if not self.global_size:
-            return np.zeros(1)
-        times: list[float] = []
+            return 0.0
         with self.runtime.profiled():
             self.runtime.finish()
-            for number in range(warmups + _MOST):
-                taken = self.runtime.seconds(self.build().event)
-                if number >= warmups:
-                    times.append(taken)
-                if len(times) >= repetitions and sum(times) >= seconds:
-                    break
-        return np.array(times)
-
-    def least_seconds(self, launches: int) -> float:
-        """The shortest of some launches, which are waited for; 0 for an empty index space."""
-        return float(self.measure(1, launches, 0.0).min())
+            return min([self.runtime.seconds(self.build().event) for _ in range(1 + launches)][1:])
 
 
 def _identity(argument: Any) -> Any:

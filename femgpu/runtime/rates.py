@@ -1,9 +1,10 @@
-"""What the device reaches in the same run: copies of a given size, local memory, and launches timed by device events."""
+"""What the device reaches in the same run: copies of a given size, local memory, and launches that follow each other."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,9 +15,21 @@ import pyopencl as cl
 from femgpu.runtime.launch import Kernel, Launch
 from femgpu.runtime.runtime import Runtime
 
-# What a timing takes at least: launches that do not count, launches that do, and seconds of these in sum.
+# What a timing takes at least: batches that do not count, batches that do, and seconds of these in sum.
 WARMUPS, REPETITIONS, SECONDS = 5, 15, 0.2
 _MOST = 10000
+# Groups of commands in a batch on a GPU at most, and about how long a batch of fewer takes.
+_GROUPS, _BATCH_SECONDS = 20, 4e-3
+# Rounds of the kernel that holds the queue, each of a multiplication that waits for the one before: about half a millisecond; and
+# how often it is launched at most.
+_HOLD_ROUNDS, _MOST_HOLDS = 500_000, 64
+_HOLD = """
+__kernel void hold(const int rounds, __global uint *d_out) {
+  uint x = (uint)rounds;
+  for (int i = 0; i < rounds; ++i) x = x * 1664525u + (uint)i;
+  d_out[get_global_id(0)] = x;
+}
+"""
 # Items of a work-group, numbers in its local memory, reads that are unrolled, and how often all of them are repeated.
 _GROUP, _WORDS, _READS, _ROUNDS = 256, 4096, 16, 256
 # Items of a group read successive numbers; where the reads begin changes with each round, so that none can be kept in registers.
@@ -38,9 +51,26 @@ __kernel void read_local(__global double *d_out) {{
 """
 
 
-def launch_seconds(runtime: Runtime, launches: Sequence[Launch]) -> npt.NDArray[np.float64]:
-    """Times of launches that belong together, one after the other, in sum; see `WARMUPS`."""
-    return _seconds(runtime, [launch.event for launch in launches])
+def launch_seconds(
+    runtime: Runtime, launches: Sequence[Launch], zeroed: tuple[Any, int, int] | None = None, seconds: float = SECONDS
+) -> npt.NDArray[np.float64]:
+    """Times that launches which belong together take of the device, as one group of many that follow each other.
+
+    By an event of its own a kernel without work takes 6 us on an H100, one of many that wait in the queue 2 us. So, on a GPU, a
+    kernel holds the queue until a batch of groups stands in it; from that kernel's end to that of the last launch is the batch's
+    time. On a CPU each launch is waited for, and the times of their events are added.
+
+    Args:
+        runtime: the device.
+        launches: the group.
+        zeroed: buffer, bytes and first byte that are zeroed before; see `Runtime.zero`.
+        seconds: that all batches take at least in sum, beside `WARMUPS` and `REPETITIONS`.
+
+    Returns:
+        (batches,) seconds of a group; a single zero of an empty one.
+    """
+    zeros = [] if zeroed is None or zeroed[1] <= zeroed[2] else [partial(runtime.zero_event, *zeroed)]
+    return _seconds(runtime, zeros + [launch.event for launch in launches], seconds)
 
 
 _KNOWN: WeakKeyDictionary[Runtime, float] = WeakKeyDictionary()
@@ -96,14 +126,53 @@ def local_bandwidth(runtime: Runtime) -> float:
     return 8.0 * items * _READS * _ROUNDS / kernel.least_seconds(REPETITIONS)
 
 
-def _seconds(runtime: Runtime, commands: Sequence[Callable[[], Any]]) -> npt.NDArray[np.float64]:
+def _seconds(runtime: Runtime, commands: Sequence[Callable[[], cl.Event]], seconds: float = SECONDS) -> npt.NDArray[np.float64]:
+    """(batches,) seconds of a group of commands, see `launch_seconds`."""
+    if not commands:
+        return np.zeros(1)
     times: list[float] = []
     with runtime.profiled():
         runtime.finish()
+        one = sum(runtime.seconds(command) for command in commands)
+        batches = _Batches(runtime, commands, one) if runtime.device.is_gpu else None
         for number in range(WARMUPS + _MOST):
-            taken = sum(runtime.seconds(command) for command in commands)
+            taken = batches.seconds() if batches else sum(runtime.seconds(command) for command in commands)
             if number >= WARMUPS:
                 times.append(taken)
-            if len(times) >= REPETITIONS and sum(times) >= SECONDS:
+            if len(times) >= REPETITIONS and sum(times) * (batches.groups if batches else 1) >= seconds:
                 break
     return np.array(times)
+
+
+class _Batches:
+    """Groups of commands that follow each other on a queue that records times.
+
+    Args:
+        runtime: the device.
+        commands: of a group; each enqueues one and returns its event.
+        one: seconds of a group, about.
+
+    Attributes:
+        groups: of a batch.
+        holds: launches of the kernel that holds the queue.
+    """
+
+    def __init__(self, runtime: Runtime, commands: Sequence[Callable[[], cl.Event]], one: float):
+        self.groups = max(1, min(_GROUPS, int(_BATCH_SECONDS / max(one, 1e-9))))
+        self._runtime, self._commands, self.holds = runtime, commands, 1
+        self._hold = Kernel(runtime, _HOLD, "hold", [np.int32(_HOLD_ROUNDS), runtime.empty(4)], 1, 1).build()
+
+    def seconds(self) -> float:
+        """Of a group in one more batch; the queue is held twice as long as before where the host was too slow to fill it."""
+        while True:
+            for _ in range(self.holds):
+                held = self._hold.event()
+            self._runtime.queue.flush()
+            for _ in range(self.groups):
+                for command in self._commands:
+                    last = command()
+            late = held.command_execution_status == cl.command_execution_status.COMPLETE
+            last.wait()
+            if not late or self.holds == _MOST_HOLDS:
+                return 1e-9 * (last.profile.end - held.profile.end) / self.groups
+            self.holds *= 2

@@ -1,6 +1,7 @@
 """The OpenCL layer by itself: launches and their counts, bindings, queues with and without times, errors of the driver."""
 
 import gc
+import time
 
 import numpy as np
 import pyopencl as cl
@@ -8,8 +9,9 @@ import pytest
 
 from femgpu import runtime as package
 from femgpu.errors import DeviceError, KernelError
-from femgpu.runtime import Device, Kernel, Runtime, Scalars, calls, current
+from femgpu.runtime import Device, Kernel, Runtime, Scalars, calls, current, rates
 from femgpu.runtime.host_copies import HostCopies
+from femgpu.runtime.rates import launch_seconds
 from femgpu.runtime.watch import Watch
 
 SOURCE = """
@@ -73,8 +75,8 @@ def test_launches_copies_and_fills_are_counted(runtime):
     # What moves nothing is no command, and what is measured is no launch.
     runtime.copy(x, y, 0)
     runtime.zero(y, 0)
-    kernel.measure(1, 3, 0.0)
-    runtime.measure_zero(y, 8 * N)
+    kernel.least_seconds(3)
+    launch_seconds(runtime, [kernel.build()], (y, 8 * N, 0), 0.0)
     assert (runtime.num_launches, runtime.num_copies, runtime.num_fills) == (4, 5, 1)
 
 
@@ -87,7 +89,7 @@ def test_zeros_by_the_kernel_of_gpus(runtime, monkeypatch):
         runtime.zero(buffer, 4 * count)
         found = runtime.read(buffer, np.empty_like(given))
         assert not found[:count].any() and np.array_equal(found[count:], given[count:])
-        assert runtime.measure_zero(buffer, 4 * count) > 0
+        assert np.all(launch_seconds(runtime, [], (buffer, 4 * count, 0), 0.0) > 0)
 
 
 def test_copies_by_threads(runtime, monkeypatch, rng):
@@ -274,7 +276,9 @@ def test_a_dropped_kernel_gives_its_buffers_back(runtime):
         gc.enable()
 
 
-@pytest.mark.parametrize("measure", [lambda kernel: kernel.measure(2, 5, 0.0), lambda kernel: kernel.least_seconds(3)])
+@pytest.mark.parametrize(
+    "measure", [lambda kernel: launch_seconds(kernel.runtime, [kernel.build()], seconds=0), lambda kernel: kernel.least_seconds(3)]
+)
 def test_measuring_asks_for_times_and_leaves_the_queue_as_it_was(runtime, adopted, measure):
     for device in (runtime, adopted):
         kernel, _, _ = axpy(device)
@@ -282,11 +286,26 @@ def test_measuring_asks_for_times_and_leaves_the_queue_as_it_was(runtime, adopte
         assert not device.profiling
         assert np.all(measure(kernel) > 0)
         assert device.queue is queue and not device.profiling
-        assert device.measure_zero(kernel.arguments[Y], 8 * N) > 0
+        assert np.all(launch_seconds(device, [], (kernel.arguments[Y], 8 * N, 0), 0.0) > 0)
         assert device.queue is queue and kernel.launches == 0
     runtime.profile(True)
     measure(axpy(runtime)[0])
     assert runtime.profiling
+
+
+def test_times_of_launches_that_follow_each_other(runtime, monkeypatch):
+    """As on a GPU: groups are counted, none runs before the queue is let go, and a queue that ran empty is held for longer."""
+    kernel, _, y = axpy(runtime)
+    with runtime.profiled():
+        batches = rates._Batches(runtime, [lambda: runtime.zero_event(y, 8 * N), kernel.build().event], one=1e-3)
+        assert batches.groups == 4 and batches.seconds() > 0
+        # The last of the groups is what there is to see: each begins with zeros.
+        assert np.array_equal(values(runtime, y), np.arange(1.0, N + 1))
+        assert rates._Batches(runtime, [], one=1.0).groups == 1
+        monkeypatch.setattr(rates, "_HOLD_ROUNDS", 0)
+        slow = rates._Batches(runtime, [lambda: time.sleep(1e-3) or kernel.build().event()], one=1e-3)
+        assert slow.seconds() > 0 and slow.holds > batches.holds
+    assert launch_seconds(runtime, []) == 0
 
 
 def test_switching_queues_keeps_the_order(runtime):
