@@ -66,8 +66,8 @@ def cell_error(
 def seconds(operator: FormOperator) -> npt.NDArray[np.float64]:
     """Times of the action, once computed: zeroing, kernels, sums; see `launch_seconds`."""
     runtime, (application, *_) = operator.runtime, operator.prepare("action")
-    zeroed = operator.out, operator.vector_bytes, application.num_stored * operator.scalar.itemsize
-    return launch_seconds(runtime, operator.bind("action", operator.w, operator.out, fresh=True), zeroed)
+    zeroing = runtime.zeroing(operator.out, operator.vector_bytes, application.num_stored * operator.scalar.itemsize)
+    return launch_seconds(runtime, [*zeroing, *operator.bind("action", operator.w, operator.out, fresh=True)])
 
 
 def take(operator: FormOperator, candidate: Candidate) -> None:

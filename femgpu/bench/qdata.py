@@ -196,9 +196,9 @@ def _time(runtime: Runtime, make: Any, dm: Any, cell: str, degree: int, precisio
         if not error < _TOLERANCE[precision]:
             raise DataError(f"{make.__name__} with -femgpu_qdata {mode} differs by {error:.1e}; this is a bug, please report it")
         (application,) = operator.prepare("action")
-        timed = application.bind({}), [launch for entry in operator.prepare("state") for launch in entry.bind({})]
-        us, state_us = (1e6 * float(np.median(launch_seconds(runtime, each, seconds=0.1))) for each in timed)
-        zero_us = 1e6 * float(np.median(launch_seconds(runtime, [], (operator.out, operator.vector_bytes, 0), 0.1)))
+        state = [launch for entry in operator.prepare("state") for launch in entry.bind({})]
+        timed = application.bind({}), runtime.zeroing(operator.out, operator.vector_bytes), state
+        us, zero_us, state_us = (1e6 * float(np.median(launch_seconds(runtime, each, 0.1))) for each in timed)
         work, dofs = application.plan.work, u.space.num_local
         sizes = (application.term.num_cells, dofs, work.num_state, work.num_cell_state, work.num_qpts, work.pointwise_flops)
         rate = dofs / (us + zero_us) / 1e3

@@ -161,7 +161,7 @@ class ResidualBench:
         result = self._upload(("out", size, scalar), lambda: np.empty(size, scalar))
         poison(self.runtime.queue, result, size * np.dtype(scalar).itemsize)
         launches = self._application(plan, buffers | {out.role: result}).bind({})
-        times = launch_seconds(self.runtime, launches, seconds=seconds)
+        times = launch_seconds(self.runtime, launches, seconds)
         return times, self._check(result, out, plan)
 
     def _fused(self, plan: Plan, seconds: float) -> tuple[np.ndarray, float]:
@@ -172,7 +172,8 @@ class ResidualBench:
         result = np.empty(space.num_local, scalar)
         out = self._upload(("out", "L", scalar), lambda: result)
         application = self._application(plan, buffers | {("out",): out})
-        times = launch_seconds(self.runtime, application.bind({}), (out, result.nbytes, 0), seconds)
+        zeroing = self.runtime.zeroing(out, result.nbytes)
+        times = launch_seconds(self.runtime, [*zeroing, *application.bind({})], seconds)
         self.runtime.zero(out, result.nbytes)
         application()
         return times, self._judge(self.runtime.read(out, result), self.expected, plan.precision)

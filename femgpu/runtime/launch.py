@@ -98,6 +98,15 @@ class Launch:
                 self._watch.set(index, argument)
             check(self._runtime.calls.set_argument(self._kernel, index, argument), f"argument {index} of kernel {self._label}")
 
+    def enqueue(self) -> None:
+        """Enqueues the kernel without an event; for measuring, not counted, and not watched.
+
+        Raises:
+            DeviceError: when the driver refuses.
+        """
+        if self._enqueue is not None and (code := self._enqueue()):
+            check(code, self._what())
+
     def event(self) -> cl.Event:
         """Enqueues the kernel and returns its event; for measuring, not counted.
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
+from femgpu.runtime.fills import Zeroing
 from femgpu.runtime.launch import Kernel, Launch
 from femgpu.runtime.runtime import Runtime
 
-# What a timing takes at least: batches that do not count, batches that do, and seconds of these in sum.
+# What a timing takes at least: launches or batches that do not count, those that do, and seconds of more of these.
 WARMUPS, REPETITIONS, SECONDS = 5, 15, 0.2
 _MOST = 10000
 # Groups of commands in a batch on a GPU at most, and about how long a batch of fewer takes.
@@ -51,9 +50,7 @@ __kernel void read_local(__global double *d_out) {{
 """
 
 
-def launch_seconds(
-    runtime: Runtime, launches: Sequence[Launch], zeroed: tuple[Any, int, int] | None = None, seconds: float = SECONDS
-) -> npt.NDArray[np.float64]:
+def launch_seconds(runtime: Runtime, launches: Sequence[Launch | Zeroing], seconds: float = SECONDS) -> npt.NDArray[np.float64]:
     """Times that launches which belong together take of the device, as one group of many that follow each other.
 
     By an event of its own a kernel without work takes 6 us on an H100, one of many that wait in the queue 2 us. So, on a GPU, a
@@ -62,15 +59,24 @@ def launch_seconds(
 
     Args:
         runtime: the device.
-        launches: the group.
-        zeroed: buffer, bytes and first byte that are zeroed before; see `Runtime.zero`.
-        seconds: that all batches take at least in sum, beside `WARMUPS` and `REPETITIONS`.
+        launches: the group; see `Runtime.zeroing`, too.
+        seconds: that batches are repeated for, beside `WARMUPS` and `REPETITIONS`.
 
     Returns:
         (batches,) seconds of a group; a single zero of an empty one.
     """
-    zeros = [] if zeroed is None or zeroed[1] <= zeroed[2] else [partial(runtime.zero_event, *zeroed)]
-    return _seconds(runtime, zeros + [launch.event for launch in launches], seconds)
+    if not launches:
+        return np.zeros(1)
+    events = [launch.event for launch in launches]
+    if not runtime.device.is_gpu:
+        return _seconds(runtime, events, seconds)
+    with runtime.profiled():
+        runtime.finish()
+        batches = _Batches(runtime, launches, sum(runtime.seconds(event) for event in events))
+        times, start = [batches.seconds() for _ in range(WARMUPS + REPETITIONS)], time.perf_counter()
+        while time.perf_counter() - start < seconds:
+            times.append(batches.seconds())
+    return np.array(times[WARMUPS:])
 
 
 _KNOWN: WeakKeyDictionary[Runtime, float] = WeakKeyDictionary()
@@ -127,29 +133,25 @@ def local_bandwidth(runtime: Runtime) -> float:
 
 
 def _seconds(runtime: Runtime, commands: Sequence[Callable[[], cl.Event]], seconds: float = SECONDS) -> npt.NDArray[np.float64]:
-    """(batches,) seconds of a group of commands, see `launch_seconds`."""
-    if not commands:
-        return np.zeros(1)
+    """Times of commands that are waited for one by one, in sum."""
     times: list[float] = []
     with runtime.profiled():
         runtime.finish()
-        one = sum(runtime.seconds(command) for command in commands)
-        batches = _Batches(runtime, commands, one) if runtime.device.is_gpu else None
         for number in range(WARMUPS + _MOST):
-            taken = batches.seconds() if batches else sum(runtime.seconds(command) for command in commands)
+            taken = sum(runtime.seconds(command) for command in commands)
             if number >= WARMUPS:
                 times.append(taken)
-            if len(times) >= REPETITIONS and sum(times) * (batches.groups if batches else 1) >= seconds:
+            if len(times) >= REPETITIONS and sum(times) >= seconds:
                 break
     return np.array(times)
 
 
 class _Batches:
-    """Groups of commands that follow each other on a queue that records times.
+    """Groups of launches that follow each other on a queue that records times.
 
     Args:
         runtime: the device.
-        commands: of a group; each enqueues one and returns its event.
+        launches: of a group.
         one: seconds of a group, about.
 
     Attributes:
@@ -157,22 +159,25 @@ class _Batches:
         holds: launches of the kernel that holds the queue.
     """
 
-    def __init__(self, runtime: Runtime, commands: Sequence[Callable[[], cl.Event]], one: float):
+    def __init__(self, runtime: Runtime, launches: Sequence[Launch | Zeroing], one: float):
         self.groups = max(1, min(_GROUPS, int(_BATCH_SECONDS / max(one, 1e-9))))
-        self._runtime, self._commands, self.holds = runtime, commands, 1
+        self.holds = 1
+        self._runtime, self._launches = runtime, [*launches] * self.groups
         self._hold = Kernel(runtime, _HOLD, "hold", [np.int32(_HOLD_ROUNDS), runtime.empty(4)], 1, 1).build()
 
     def seconds(self) -> float:
         """Of a group in one more batch; the queue is held twice as long as before where the host was too slow to fill it."""
+        *before, last = self._launches
         while True:
             for _ in range(self.holds):
                 held = self._hold.event()
             self._runtime.queue.flush()
-            for _ in range(self.groups):
-                for command in self._commands:
-                    last = command()
+            # With an event for each the device would stop after each.
+            for launch in before:
+                launch.enqueue()
+            end = last.event()
             late = held.command_execution_status == cl.command_execution_status.COMPLETE
-            last.wait()
+            end.wait()
             if not late or self.holds == _MOST_HOLDS:
-                return 1e-9 * (last.profile.end - held.profile.end) / self.groups
+                return 1e-9 * (end.profile.end - held.profile.end) / self.groups
             self.holds *= 2

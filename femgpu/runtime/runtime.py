@@ -19,7 +19,7 @@ from femgpu.runtime.buffers import allocate
 from femgpu.runtime.calls import Calls, waiting
 from femgpu.runtime.checks import checked
 from femgpu.runtime.device import Device
-from femgpu.runtime.fills import Fills
+from femgpu.runtime.fills import Fills, Zeroing
 from femgpu.runtime.guards import Guards
 from femgpu.runtime.host_copies import HostCopies
 from femgpu.runtime.programs import Programs
@@ -243,9 +243,9 @@ class Runtime:
             self._fills.enqueue(buffer, num_bytes, first // 16 * 16)
             self.num_fills += 1
 
-    def zero_event(self, buffer: Any, num_bytes: int, first: int = 0) -> cl.Event:
-        """The same, of one byte or more, with its event; for measuring, not counted."""
-        return self._fills.event(buffer, num_bytes, first // 16 * 16)
+    def zeroing(self, buffer: Any, num_bytes: int, first: int = 0) -> list[Zeroing]:
+        """What `zero` enqueues, for measuring: one command, or none."""
+        return [Zeroing(self._fills, buffer, num_bytes, first // 16 * 16)] if num_bytes > first else []
 
     @waiting()
     def finish(self) -> None:

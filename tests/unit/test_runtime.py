@@ -9,7 +9,7 @@ import pytest
 
 from femgpu import runtime as package
 from femgpu.errors import DeviceError, KernelError
-from femgpu.runtime import Device, Kernel, Runtime, Scalars, calls, current, rates
+from femgpu.runtime import Device, Kernel, Launch, Runtime, Scalars, calls, current, rates
 from femgpu.runtime.host_copies import HostCopies
 from femgpu.runtime.rates import launch_seconds
 from femgpu.runtime.watch import Watch
@@ -76,7 +76,7 @@ def test_launches_copies_and_fills_are_counted(runtime):
     runtime.copy(x, y, 0)
     runtime.zero(y, 0)
     kernel.least_seconds(3)
-    launch_seconds(runtime, [kernel.build()], (y, 8 * N, 0), 0.0)
+    launch_seconds(runtime, runtime.zeroing(y, 8 * N) + [kernel.build()], 0)
     assert (runtime.num_launches, runtime.num_copies, runtime.num_fills) == (4, 5, 1)
 
 
@@ -89,7 +89,7 @@ def test_zeros_by_the_kernel_of_gpus(runtime, monkeypatch):
         runtime.zero(buffer, 4 * count)
         found = runtime.read(buffer, np.empty_like(given))
         assert not found[:count].any() and np.array_equal(found[count:], given[count:])
-        assert np.all(launch_seconds(runtime, [], (buffer, 4 * count, 0), 0.0) > 0)
+        assert np.all(launch_seconds(runtime, runtime.zeroing(buffer, 4 * count), 0) > 0)
 
 
 def test_copies_by_threads(runtime, monkeypatch, rng):
@@ -286,7 +286,7 @@ def test_measuring_asks_for_times_and_leaves_the_queue_as_it_was(runtime, adopte
         assert not device.profiling
         assert np.all(measure(kernel) > 0)
         assert device.queue is queue and not device.profiling
-        assert np.all(launch_seconds(device, [], (kernel.arguments[Y], 8 * N, 0), 0.0) > 0)
+        assert np.all(launch_seconds(device, device.zeroing(kernel.arguments[Y], 8 * N), 0) > 0)
         assert device.queue is queue and kernel.launches == 0
     runtime.profile(True)
     measure(axpy(runtime)[0])
@@ -297,13 +297,15 @@ def test_times_of_launches_that_follow_each_other(runtime, monkeypatch):
     """As on a GPU: groups are counted, none runs before the queue is let go, and a queue that ran empty is held for longer."""
     kernel, _, y = axpy(runtime)
     with runtime.profiled():
-        batches = rates._Batches(runtime, [lambda: runtime.zero_event(y, 8 * N), kernel.build().event], one=1e-3)
+        launch, zeroing = kernel.build(), runtime.zeroing(y, 8 * N)
+        batches = rates._Batches(runtime, zeroing + [launch], one=1e-3)
         assert batches.groups == 4 and batches.seconds() > 0
         # The last of the groups is what there is to see: each begins with zeros.
-        assert np.array_equal(values(runtime, y), np.arange(1.0, N + 1))
-        assert rates._Batches(runtime, [], one=1.0).groups == 1
+        assert kernel.launches == runtime.num_fills == 0 and np.array_equal(values(runtime, y), np.arange(1.0, N + 1))
+        assert rates._Batches(runtime, zeroing, one=1.0).groups == 1
         monkeypatch.setattr(rates, "_HOLD_ROUNDS", 0)
-        slow = rates._Batches(runtime, [lambda: time.sleep(1e-3) or kernel.build().event()], one=1e-3)
+        slow = rates._Batches(runtime, [launch], one=1e-3)
+        monkeypatch.setattr(Launch, "enqueue", lambda launch: time.sleep(1e-3))
         assert slow.seconds() > 0 and slow.holds > batches.holds
     assert launch_seconds(runtime, []) == 0
 
