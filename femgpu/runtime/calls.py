@@ -29,7 +29,7 @@ def library() -> ctypes.CDLL | None:
     """The OpenCL loader that pyopencl is linked to; None where ctypes does not find its functions."""
     try:
         found = ctypes.CDLL(cl._cl.__file__)
-        _ = found.clEnqueueNDRangeKernel, found.clSetKernelArg
+        _ = found.clEnqueueNDRangeKernel, found.clSetKernelArg, found.clEnqueueCopyBuffer
         found.clCreateKernel.restype = ctypes.c_void_p
     except (OSError, AttributeError):
         return None
@@ -128,6 +128,18 @@ class Calls:
     def _enqueue(self, kernel: cl.Kernel, global_size: tuple[int], group_size: tuple[int]) -> int:
         try:
             cl.enqueue_nd_range_kernel(self._queue, kernel, global_size, group_size)
+        except cl.Error as error:
+            return int(error.code)
+        return 0
+
+    def copy(self, source: Any, target: Any, num_bytes: int, first: int = 0) -> int:
+        """Enqueues a copy between buffers, from byte `first` of the target on, without an event; returns OpenCL's error code."""
+        if self._library is not None:
+            handles = (ctypes.c_void_p(buffer.int_ptr) for buffer in (source, target))
+            sizes = (ctypes.c_size_t(size) for size in (0, first, num_bytes))
+            return int(self._library.clEnqueueCopyBuffer(self._handle, *handles, *sizes, ctypes.c_uint(0), None, None))
+        try:
+            cl.enqueue_copy(self._queue, target, source, byte_count=num_bytes, dst_offset=first)
         except cl.Error as error:
             return int(error.code)
         return 0

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
-from femgpu.runtime.fills import Zeroing
-from femgpu.runtime.launch import Kernel, Launch
+from femgpu.runtime.calls import check
+from femgpu.runtime.launch import Kernel
 from femgpu.runtime.runtime import Runtime
 
 # What a timing takes at least: launches or batches that do not count, those that do, and seconds of more of these.
@@ -50,7 +52,17 @@ __kernel void read_local(__global double *d_out) {{
 """
 
 
-def launch_seconds(runtime: Runtime, launches: Sequence[Launch | Zeroing], seconds: float = SECONDS) -> npt.NDArray[np.float64]:
+class Measured(Protocol):
+    """What can be measured: a `Launch`, a fill (`Runtime.zeroing`), a copy."""
+
+    def enqueue(self) -> None:
+        """Without an event; not counted."""
+
+    def event(self) -> cl.Event:
+        """With its event; not counted."""
+
+
+def launch_seconds(runtime: Runtime, launches: Sequence[Measured], seconds: float = SECONDS) -> npt.NDArray[np.float64]:
     """Times that launches which belong together take of the device, as one group of many that follow each other.
 
     By an event of its own a kernel without work takes 6 us on an H100, one of many that wait in the queue 2 us. So, on a GPU, a
@@ -59,7 +71,7 @@ def launch_seconds(runtime: Runtime, launches: Sequence[Launch | Zeroing], secon
 
     Args:
         runtime: the device.
-        launches: the group; see `Runtime.zeroing`, too.
+        launches: the group.
         seconds: that batches are repeated for, beside `WARMUPS` and `REPETITIONS`.
 
     Returns:
@@ -92,14 +104,7 @@ def peak_bandwidth(runtime: Runtime) -> float:
         source, target = runtime.empty(size), runtime.empty(size)
         runtime.zero(source, size)
         runtime.zero(target, size)
-        times = []
-        for _ in range(8):
-            runtime.finish()
-            start = time.perf_counter()
-            runtime.copy(source, target, size)
-            runtime.finish()
-            times.append(time.perf_counter() - start)
-        _KNOWN[runtime] = 2 * size / min(times)
+        _KNOWN[runtime] = 2 * size / float(launch_seconds(runtime, [_Copy(runtime, source, target, size)], 0.0).min())
     return _KNOWN[runtime]
 
 
@@ -108,11 +113,25 @@ def copy_bandwidth(runtime: Runtime, num_bytes: float) -> float:
     size = max(8, round(num_bytes / 2))
     source, target = runtime.empty(size), runtime.empty(size)
     runtime.zero(source, size)
+    return 2 * size / float(np.median(launch_seconds(runtime, [_Copy(runtime, source, target, size)])))
 
-    def copy() -> cl.Event:  # to a queue that records times is changed later
-        return cl.enqueue_copy(runtime.queue, target, source, byte_count=size)
 
-    return 2 * size / float(np.median(_seconds(runtime, [copy])))
+@dataclass(frozen=True)
+class _Copy:
+    """A copy between buffers of the device that is measured."""
+
+    runtime: Runtime
+    source: Any
+    target: Any
+    num_bytes: int
+
+    def enqueue(self) -> None:
+        """Without an event."""
+        check(self.runtime.calls.copy(self.source, self.target, self.num_bytes), "a copy that is measured")
+
+    def event(self) -> cl.Event:
+        """With its event."""
+        return cl.enqueue_copy(self.runtime.queue, self.target, self.source, byte_count=self.num_bytes)
 
 
 def host_bandwidths(runtime: Runtime, num_bytes: int) -> tuple[float, float]:
@@ -159,7 +178,7 @@ class _Batches:
         holds: launches of the kernel that holds the queue.
     """
 
-    def __init__(self, runtime: Runtime, launches: Sequence[Launch | Zeroing], one: float):
+    def __init__(self, runtime: Runtime, launches: Sequence[Measured], one: float):
         self.groups = max(1, min(_GROUPS, int(_BATCH_SECONDS / max(one, 1e-9))))
         self.holds = 1
         self._runtime, self._launches = runtime, [*launches] * self.groups

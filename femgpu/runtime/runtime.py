@@ -16,7 +16,7 @@ from femgpu import forks
 from femgpu.errors import DeviceError
 from femgpu.runtime.bindings import Bindings, Holds
 from femgpu.runtime.buffers import allocate
-from femgpu.runtime.calls import Calls, waiting
+from femgpu.runtime.calls import Calls, check, waiting
 from femgpu.runtime.checks import checked
 from femgpu.runtime.device import Device
 from femgpu.runtime.fills import Fills, Zeroing
@@ -234,7 +234,7 @@ class Runtime:
     def copy(self, source: Any, target: Any, num_bytes: int, first: int = 0) -> None:
         """Copies between buffers, to the target's byte number `first` and on, in order of the queue."""
         if num_bytes:
-            cl.enqueue_copy(self.queue, target, source, byte_count=num_bytes, dst_offset=first)
+            check(self.calls.copy(source, target, num_bytes, first), f"a copy of {num_bytes} bytes")
             self.num_copies += 1
 
     def zero(self, buffer: Any, num_bytes: int, first: int = 0) -> None:
