@@ -16,6 +16,8 @@ MOST_RESULTS, MOST_SLOTS = 16, 4096
 # longer, so that the results of one node are in different banks, and neighbouring nodes so many words apart, as their results are
 # stored together.
 SLICE, SLICE_ROW, SLICE_STEP = 32, 33, 11
+# Of local memory, as numbers of double precision see them.
+_BANKS = 16
 # The same as kernels know them.
 LIST_CONSTANTS = {
     "MOST_RESULTS": MOST_RESULTS,
@@ -71,6 +73,16 @@ class NodeList:
         results: 31 k_0 in sum.
         """
         return SLICE_ROW * ((self.num_entries + (SLICE - 1) * min(MOST_RESULTS, self.num_entries)) // SLICE)
+
+    @property
+    def comp_step(self) -> int:
+        """Words from a component's results to those of the next.
+
+        Items add up components of `_BANKS // num_comp` nodes at a time, side by side: a step of as many nodes backwards takes each
+        component to banks of its own.
+        """
+        nodes = _BANKS // self.num_comp if self.num_comp > 1 else 0
+        return self.num_places + (-SLICE_STEP * nodes - self.num_places) % _BANKS * (nodes > 0)
 
     @property
     def num_keys(self) -> int:

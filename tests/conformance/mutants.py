@@ -187,11 +187,12 @@ MUTANTS = {
         modal(lambda weights, tables: (weights * (1 + 5e-13), tables)), form="stiffness"
     ),
     "the diagonal of triangular tables is left out": of_modes(text("if (b >= q)", "if (b > q)"), form="values", limits="unrolled"),
-    "a group's sums lack a result": of_sums(text("for (int k = 0; k < results; ++k)", "for (int k = 0; k < results - 1; ++k)")),
-    "a group's sums are written where prescribed": of_sums(text("if (offset < 0) continue;", ""), masked=True),
+    "a group's sums lack a result": of_sums(text("result < results;", "result < results - 1;")),
+    "a group's sums are written where prescribed": of_sums(text("if (!results || offset < 0)", "if (!results)"), masked=True),
     "a group's components are prescribed alike": of_sums(
-        text("if (IS_PRESCRIBED(offset, c)) continue;", "if (offset < 0) continue;"), masked=True, num_comp=2
+        text("if (!results || IS_PRESCRIBED(offset, c))", "if (!results || offset < 0)"), masked=True, num_comp=2
     ),
+    "a group's last components are not added": of_sums(text("k < 2 * ", "k < "), num_comp=2),
     "a group's direction where prescribed": of_sums(text("offset < 0 ? R(0) : (real)d_w", "(real)d_w"), masked=True),
     "a group's vertices are those of slots": of_sums(text("s_x[d * ", "s_x[0 * "), element=("triangle", 1)),
     "a node's results without bound": of_sums(text("past %= MOST_RESULTS;", "")),

@@ -329,7 +329,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define FEW _Pragma("unroll 1") for
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void action(const int first, const int count, __global const scalar *restrict d_w, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_coords, __global const real *restrict d_constants, __global const ushort *restrict d_places0, const int slices0, __global const ushort *restrict d_bases0, __global const int *restrict d_nodes0, __global const uchar *restrict d_counts0, __global const int *restrict d_vertices0, __global const uchar *restrict d_prescribed, __global scalar *restrict d_out, __global double *restrict d_dots) {
-  __local real s_words[1386];
+  __local real s_words[1392];
   __local int s_nodes0[192];
   __local uchar s_counts0[192];
   __local ushort s_firsts0[192];
@@ -412,22 +412,21 @@ void action(const int first, const int count, __global const scalar *restrict d_
   UNROLL
   for (int b = 0; b < 3; ++b) {
     const int place = s_firsts0[SLOT(r_places0[b])] + RESULT(r_places0[b]) * 33;
-    for (int c = 0; c < 2; ++c) s_sums0[c * 693 + place] = r_f0_e[b * 2 + c];
+    for (int c = 0; c < 2; ++c) s_sums0[c * 696 + place] = r_f0_e[b * 2 + c];
   }
   barrier(CLK_LOCAL_MEM_FENCE);
 
   // scatter
   const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
   double r_dot = 0;
-  FEW (int i = item; i < 32 * slices0; i += GROUP_SIZE) {
+  FEW (int k = item; k < 2 * 32 * slices0; k += GROUP_SIZE) {
+    const int i = k / 2, c = k % 2;
     const int results = s_counts0[i], offset = s_nodes0[i], place = s_firsts0[i];
-    for (int c = 0; c < (results ? 2 : 0); ++c) {
-      if (IS_PRESCRIBED(offset, c)) continue;
-      accum sum = 0;
-      FEW (int k = 0; k < results; ++k) sum += s_sums0[c * 693 + place + k * 33];
-      atomic_add_scalar(d_out + NODE(offset) + c, (scalar)sum * r_scale);
-      if (d_dots) r_dot += (double)sum * d_w[NODE(offset) + c];
-    }
+    if (!results || IS_PRESCRIBED(offset, c)) continue;
+    accum sum = 0;
+    FEW (int result = 0; result < results; ++result) sum += s_sums0[c * 696 + place + result * 33];
+    atomic_add_scalar(d_out + NODE(offset) + c, (scalar)sum * r_scale);
+    if (d_dots) r_dot += (double)sum * d_w[NODE(offset) + c];
   }
   if (d_dots) add_dot(d_dots, r_dot);
 }

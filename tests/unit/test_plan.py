@@ -451,10 +451,17 @@ def test_groups_add_up_where_that_was_faster():
     assert first.seconds(gpu.ceiling) < plain.seconds(gpu.ceiling)
     many = next(plan for plan in plans(diffusion(2, 45)) if isinstance(plan, CellSumsPlan))
     assert many.seconds(gpu.ceiling) > plans(diffusion(2, 45))[0].seconds(gpu.ceiling)
-    # Vectors, and in single precision; on triangles nothing but vectors.
+    # Vectors, and in single precision; on triangles, in larger groups, actions of scalars only if they are short and double.
     assert all(isinstance(plans(diffusion(1, 1, 3), precision=precision)[0], CellSumsPlan) for precision in ("double", "single"))
-    chosen = [type(plans(diffusion(1, 1, num_comp, cell="triangle", dim=2))[0]) for num_comp in (1, 2)]
-    assert chosen == [CellPlan, CellSumsPlan]
+    flat = [diffusion(1, 1, num_comp, cell="triangle", dim=2) for num_comp in (1, 2)]
+    assert [(type(plan), plan.group_size) for plan in (plans(work)[0] for work in flat)] == [(CellSumsPlan, 256)] * 2
+    assert isinstance(plans(flat[1], precision="single")[0], CellSumsPlan)
+    others = [
+        plans(flat[0], precision="single")[0],
+        plans(replace(flat[0], target="residual"))[0],
+        plans(replace(flat[0], pointwise_flops=200))[0],
+    ]
+    assert [type(other) for other in others] == [CellPlan] * 3
     # A measurement may take what is no default.
     assert any(isinstance(plan, CellSumsPlan) for plan in plans(diffusion(3, 14)))
     for wrong in (-1, 1025):

@@ -64,7 +64,7 @@ void ${step.name}(${arguments}) {
   UNROLL
   for (int b = 0; b < ${entry.num_basis}; ++b) {
     const int place = s_firsts${n}[SLOT(r_places${n}[b])] + RESULT(r_places${n}[b]) * ${slice_row};
-    for (int c = 0; c < ${entry.num_comp}; ++c) s_sums${n}[c * ${entry.num_places} + place] = r_f${n}_e[b * ${entry.num_comp} + c];
+    for (int c = 0; c < ${entry.num_comp}; ++c) s_sums${n}[c * ${entry.comp_step} + place] = r_f${n}_e[b * ${entry.num_comp} + c];
   }
 % endfor
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -74,21 +74,19 @@ void ${step.name}(${arguments}) {
   const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
   double r_dot = 0;
 % endif
+## Neighbouring items add neighbouring components: a device adds faster to numbers side by side.
 % for entry in plan.lists:
-<% n = entry.number %>\
-  FEW (int i = item; i < ${slice} * slices${n}; i += GROUP_SIZE) {
+<% n, comps = entry.number, entry.num_comp %>\
+  FEW (int k = item; k < ${comps} * ${slice} * slices${n}; k += GROUP_SIZE) {
+    const int i = k / ${comps}, c = k % ${comps};
     const int results = s_counts${n}[i], offset = s_nodes${n}[i], place = s_firsts${n}[i];
-    for (int c = 0; c < (results ? ${entry.num_comp} : 0); ++c) {
-% if entry.masked:
-      if (${"IS_PRESCRIBED(offset, c)" if entry.num_comp > 1 else "offset < 0"}) continue;
-% endif
-      accum sum = 0;
-      FEW (int k = 0; k < results; ++k) sum += s_sums${n}[c * ${entry.num_places} + place + k * ${slice_row}];
-      atomic_add_scalar(d_out + ${"NODE(offset)" if entry.masked else "offset"} + c, (scalar)sum${" * r_scale" * plan.sums_dots});
+    if (!results${f" || {'IS_PRESCRIBED(offset, c)' if comps > 1 else 'offset < 0'}" * entry.masked}) continue;
+    accum sum = 0;
+    FEW (int result = 0; result < results; ++result) sum += s_sums${n}[c * ${entry.comp_step} + place + result * ${slice_row}];
+    atomic_add_scalar(d_out + ${"NODE(offset)" if entry.masked else "offset"} + c, (scalar)sum${" * r_scale" * plan.sums_dots});
 % if plan.sums_dots:
-      if (d_dots) r_dot += (double)sum * d_w[${"NODE(offset)" if entry.masked else "offset"} + c];
+    if (d_dots) r_dot += (double)sum * d_w[${"NODE(offset)" if entry.masked else "offset"} + c];
 % endif
-    }
   }
 % endfor
 % if plan.sums_dots:

@@ -111,8 +111,8 @@ class CellSumsPlan(CellPlan):
                 end += count * entry.num_slots
         end = 0
         for entry in self.lists:
-            found.append((f"s_sums{entry.number}", end, entry.num_comp * entry.num_places))
-            end += entry.num_comp * entry.num_places
+            found.append((f"s_sums{entry.number}", end, entry.num_comp * entry.comp_step))
+            end += entry.num_comp * entry.comp_step
         return found
 
     @property
