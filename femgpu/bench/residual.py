@@ -43,7 +43,7 @@ class Timing:
         num_batches: likewise.
         geometry: stored or recomputed.
         cells: number of cells.
-        launches: how many were timed.
+        launches: timings; see `launch_seconds`.
         median: seconds.
         best: seconds.
         flops: per cell, by paper 004's formula.
@@ -124,7 +124,7 @@ class ResidualBench:
         Args:
             what: `evector` or `fused`.
             plan: the plan.
-            seconds: that all launches take at least, see `launch_seconds`.
+            seconds: see `launch_seconds`.
 
         Raises:
             DataError: when the result is wrong.
@@ -160,8 +160,7 @@ class ResidualBench:
         size = out.layout.size(self.term.num_cells, out.words)
         result = self._upload(("out", size, scalar), lambda: np.empty(size, scalar))
         poison(self.runtime.queue, result, size * np.dtype(scalar).itemsize)
-        launches = self._application(plan, buffers | {out.role: result}).bind({})
-        times = launch_seconds(self.runtime, launches, seconds)
+        times = launch_seconds(self.runtime, self._application(plan, buffers | {out.role: result}).bind({}), seconds)
         return times, self._check(result, out, plan)
 
     def _fused(self, plan: Plan, seconds: float) -> tuple[np.ndarray, float]:
@@ -172,8 +171,7 @@ class ResidualBench:
         result = np.empty(space.num_local, scalar)
         out = self._upload(("out", "L", scalar), lambda: result)
         application = self._application(plan, buffers | {("out",): out})
-        zeroing = self.runtime.zeroing(out, result.nbytes)
-        times = launch_seconds(self.runtime, [*zeroing, *application.bind({})], seconds)
+        times = launch_seconds(self.runtime, (*self.runtime.zeroing(out, result.nbytes), *application.bind({})), seconds)
         self.runtime.zero(out, result.nbytes)
         application()
         return times, self._judge(self.runtime.read(out, result), self.expected, plan.precision)

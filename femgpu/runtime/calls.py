@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -34,6 +35,19 @@ def library() -> ctypes.CDLL | None:
     except (OSError, AttributeError):
         return None
     return found
+
+
+@dataclass(frozen=True)
+class Command:
+    """What can be measured, as a `Launch` can.
+
+    Attributes:
+        enqueue: hands it over without an event.
+        event: hands it over and returns its event.
+    """
+
+    enqueue: Callable[[], Any]
+    event: Callable[[], cl.Event]
 
 
 class RawKernel:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -63,28 +62,3 @@ class Fills:
         for index, argument in enumerate((buffer, np.uint64(first // 16), np.uint64(num_bytes // 4))):
             check(self._calls.set_argument(self._kernel, index, argument), "an argument of zero")
         return self._kernel
-
-
-@dataclass(frozen=True)
-class Zeroing:
-    """A fill with zeros that is measured.
-
-    Args:
-        fills: of the device.
-        buffer: that is zeroed.
-        num_bytes: where it ends.
-        first: where it begins.
-    """
-
-    fills: Fills
-    buffer: Any
-    num_bytes: int
-    first: int
-
-    def enqueue(self) -> None:
-        """Without an event."""
-        self.fills.enqueue(self.buffer, self.num_bytes, self.first)
-
-    def event(self) -> cl.Event:
-        """With its event."""
-        return self.fills.event(self.buffer, self.num_bytes, self.first)

@@ -108,11 +108,13 @@ class Launch:
             check(code, self._what())
 
     def event(self) -> cl.Event:
-        """Enqueues the kernel and returns its event; for measuring, not counted.
+        """Enqueues the kernel and returns its event, for an empty index space that of a marker; for measuring, not counted.
 
         Raises:
             DeviceError: when the driver refuses.
         """
+        if self._enqueue is None:
+            return cl.enqueue_marker(self._runtime.queue)
         if self._watch is not None:
             self._watch.begin(self._runtime.queue)
         kernel = self._kernel.full if isinstance(self._kernel, RawKernel) else self._kernel

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
-from femgpu.runtime.calls import check
-from femgpu.runtime.launch import Kernel
+from femgpu.errors import DeviceError
+from femgpu.runtime.calls import Command
+from femgpu.runtime.launch import Kernel, Launch
 from femgpu.runtime.runtime import Runtime
 
-# What a timing takes at least: launches or batches that do not count, those that do, and seconds of more of these.
+# What a timing takes at least: launches or batches that do not count, those that do, and seconds of these.
 WARMUPS, REPETITIONS, SECONDS = 5, 15, 0.2
+# Launches that are waited for at most.
 _MOST = 10000
 # Groups of commands in a batch on a GPU at most, and about how long a batch of fewer takes.
 _GROUPS, _BATCH_SECONDS = 20, 4e-3
@@ -52,30 +54,24 @@ __kernel void read_local(__global double *d_out) {{
 """
 
 
-class Measured(Protocol):
-    """What can be measured: a `Launch`, a fill (`Runtime.zeroing`), a copy."""
-
-    def enqueue(self) -> None:
-        """Without an event; not counted."""
-
-    def event(self) -> cl.Event:
-        """With its event; not counted."""
-
-
-def launch_seconds(runtime: Runtime, launches: Sequence[Measured], seconds: float = SECONDS) -> npt.NDArray[np.float64]:
+def launch_seconds(runtime: Runtime, launches: Sequence[Launch | Command], seconds: float = SECONDS) -> npt.NDArray[np.float64]:
     """Times that launches which belong together take of the device, as one group of many that follow each other.
 
     By an event of its own a kernel without work takes 6 us on an H100, one of many that wait in the queue 2 us. So, on a GPU, a
     kernel holds the queue until a batch of groups stands in it; from that kernel's end to that of the last launch is the batch's
-    time. On a CPU each launch is waited for, and the times of their events are added.
+    time. On a CPU each launch is waited for, and the times of their events are added. Kernels that watch themselves (-femgpu_debug)
+    are timed with what that takes, and not looked after.
 
     Args:
         runtime: the device.
         launches: the group.
-        seconds: that batches are repeated for, beside `WARMUPS` and `REPETITIONS`.
+        seconds: that launches take at least, on a GPU with their holds, after `WARMUPS`; and `REPETITIONS` in any case.
 
     Returns:
         (batches,) seconds of a group; a single zero of an empty one.
+
+    Raises:
+        DeviceError: when the host is too slow to fill the queue.
     """
     if not launches:
         return np.zeros(1)
@@ -85,10 +81,12 @@ def launch_seconds(runtime: Runtime, launches: Sequence[Measured], seconds: floa
     with runtime.profiled():
         runtime.finish()
         batches = _Batches(runtime, launches, sum(runtime.seconds(event) for event in events))
-        times, start = [batches.seconds() for _ in range(WARMUPS + REPETITIONS)], time.perf_counter()
-        while time.perf_counter() - start < seconds:
+        for _ in range(WARMUPS):
+            batches.seconds()
+        times, start = list[float](), time.perf_counter()
+        while len(times) < REPETITIONS or time.perf_counter() - start < seconds:
             times.append(batches.seconds())
-    return np.array(times[WARMUPS:])
+    return np.array(times)
 
 
 _KNOWN: WeakKeyDictionary[Runtime, float] = WeakKeyDictionary()
@@ -104,7 +102,7 @@ def peak_bandwidth(runtime: Runtime) -> float:
         source, target = runtime.empty(size), runtime.empty(size)
         runtime.zero(source, size)
         runtime.zero(target, size)
-        _KNOWN[runtime] = 2 * size / float(launch_seconds(runtime, [_Copy(runtime, source, target, size)], 0.0).min())
+        _KNOWN[runtime] = 2 * size / float(_seconds(runtime, [_copy(runtime, source, target, size).event], 0.0).min())
     return _KNOWN[runtime]
 
 
@@ -113,25 +111,12 @@ def copy_bandwidth(runtime: Runtime, num_bytes: float) -> float:
     size = max(8, round(num_bytes / 2))
     source, target = runtime.empty(size), runtime.empty(size)
     runtime.zero(source, size)
-    return 2 * size / float(np.median(launch_seconds(runtime, [_Copy(runtime, source, target, size)])))
+    return 2 * size / float(np.median(launch_seconds(runtime, [_copy(runtime, source, target, size)])))
 
 
-@dataclass(frozen=True)
-class _Copy:
-    """A copy between buffers of the device that is measured."""
-
-    runtime: Runtime
-    source: Any
-    target: Any
-    num_bytes: int
-
-    def enqueue(self) -> None:
-        """Without an event."""
-        check(self.runtime.calls.copy(self.source, self.target, self.num_bytes), "a copy that is measured")
-
-    def event(self) -> cl.Event:
-        """With its event."""
-        return cl.enqueue_copy(self.runtime.queue, self.target, self.source, byte_count=self.num_bytes)
+def _copy(runtime: Runtime, source: Any, target: Any, size: int) -> Command:
+    enqueue = partial(runtime.copy, source, target, size)
+    return Command(enqueue, lambda: cl.enqueue_copy(runtime.queue, target, source, byte_count=size))
 
 
 def host_bandwidths(runtime: Runtime, num_bytes: int) -> tuple[float, float]:
@@ -178,7 +163,7 @@ class _Batches:
         holds: launches of the kernel that holds the queue.
     """
 
-    def __init__(self, runtime: Runtime, launches: Sequence[Measured], one: float):
+    def __init__(self, runtime: Runtime, launches: Sequence[Launch | Command], one: float):
         self.groups = max(1, min(_GROUPS, int(_BATCH_SECONDS / max(one, 1e-9))))
         self.holds = 1
         self._runtime, self._launches = runtime, [*launches] * self.groups
@@ -191,12 +176,20 @@ class _Batches:
             for _ in range(self.holds):
                 held = self._hold.event()
             self._runtime.queue.flush()
+            # Some devices finish here what they are given: nothing holds their queue.
+            waits = not _done(held)
             # With an event for each the device would stop after each.
             for launch in before:
                 launch.enqueue()
             end = last.event()
-            late = held.command_execution_status == cl.command_execution_status.COMPLETE
+            late = waits and _done(held)
             end.wait()
-            if not late or self.holds == _MOST_HOLDS:
+            if not late:
                 return 1e-9 * (end.profile.end - held.profile.end) / self.groups
+            if self.holds == _MOST_HOLDS:
+                raise DeviceError(f"the host takes longer to hand over {len(self._launches)} launches than the device can be held")
             self.holds *= 2
+
+
+def _done(event: cl.Event) -> bool:
+    return bool(event.command_execution_status == cl.command_execution_status.COMPLETE)

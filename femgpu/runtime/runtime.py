@@ -16,10 +16,10 @@ from femgpu import forks
 from femgpu.errors import DeviceError
 from femgpu.runtime.bindings import Bindings, Holds
 from femgpu.runtime.buffers import allocate
-from femgpu.runtime.calls import Calls, check, waiting
+from femgpu.runtime.calls import Calls, Command, check, waiting
 from femgpu.runtime.checks import checked
 from femgpu.runtime.device import Device
-from femgpu.runtime.fills import Fills, Zeroing
+from femgpu.runtime.fills import Fills
 from femgpu.runtime.guards import Guards
 from femgpu.runtime.host_copies import HostCopies
 from femgpu.runtime.programs import Programs
@@ -243,9 +243,10 @@ class Runtime:
             self._fills.enqueue(buffer, num_bytes, first // 16 * 16)
             self.num_fills += 1
 
-    def zeroing(self, buffer: Any, num_bytes: int, first: int = 0) -> list[Zeroing]:
-        """What `zero` enqueues, for measuring: one command, or none."""
-        return [Zeroing(self._fills, buffer, num_bytes, first // 16 * 16)] if num_bytes > first else []
+    def zeroing(self, buffer: Any, num_bytes: int, first: int = 0) -> list[Command]:
+        """What `zero` enqueues, for measuring, not counted: one command, or none."""
+        given = buffer, num_bytes, first // 16 * 16
+        return [Command(partial(self._fills.enqueue, *given), partial(self._fills.event, *given))] if num_bytes > first else []
 
     @waiting()
     def finish(self) -> None:

@@ -1,7 +1,8 @@
 """The OpenCL layer by itself: launches and their counts, bindings, queues with and without times, errors of the driver."""
 
 import gc
-import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyopencl as cl
@@ -9,7 +10,7 @@ import pytest
 
 from femgpu import runtime as package
 from femgpu.errors import DeviceError, KernelError
-from femgpu.runtime import Device, Kernel, Launch, Runtime, Scalars, calls, current, rates
+from femgpu.runtime import Device, Kernel, Runtime, Scalars, calls, current, rates
 from femgpu.runtime.host_copies import HostCopies
 from femgpu.runtime.rates import launch_seconds
 from femgpu.runtime.watch import Watch
@@ -293,21 +294,61 @@ def test_measuring_asks_for_times_and_leaves_the_queue_as_it_was(runtime, adopte
     assert runtime.profiling
 
 
-def test_times_of_launches_that_follow_each_other(runtime, monkeypatch):
-    """As on a GPU: groups are counted, none runs before the queue is let go, and a queue that ran empty is held for longer."""
+class Timed:
+    """A launch that does nothing: what is asked of it, and the events it gives, done when they are looked at so often."""
+
+    def __init__(self, calls, name, end, looks=()):
+        self.calls, self.name, self.looks = calls, name, iter(looks)
+        self.profile = SimpleNamespace(start=end - 500_000, end=end)
+
+    def enqueue(self):
+        self.calls.append(self.name)
+
+    def event(self):
+        self.calls.append(f"event of {self.name}")
+        return self
+
+    def wait(self):
+        self.calls.append("wait")
+
+    @property
+    def command_execution_status(self):
+        return cl.command_execution_status.COMPLETE if next(self.looks) else cl.command_execution_status.RUNNING
+
+
+def test_times_of_launches_that_follow_each_other(runtime):
+    """From the end of what holds the queue to that of the last launch, which alone has an event, over the groups."""
+    calls = []
+    batches = rates._Batches(runtime, [Timed(calls, "zeros", 0), Timed(calls, "action", 5_000_000)], one=2e-3)
+    assert batches.groups == 2
+    batches._hold = Timed(calls, "hold", 1_000_000, [False, False])
+    assert batches.seconds() == pytest.approx(2e-3) and batches.holds == 1
+    assert calls == ["event of hold", "zeros", "action", "zeros", "event of action", "wait"]
+    # Where the hold was over before the last launch came, once more, held for longer; not where it was over at once.
+    for looks, holds in (([False, True, False, False], 2), ([True], 2), ([False, True] * 6, 0)):
+        batches._hold = Timed(calls, "hold", 1_000_000, looks)
+        calls.clear()
+        if holds:
+            assert batches.seconds() > 0 and batches.holds == holds
+        else:
+            with pytest.raises(DeviceError, match="the host takes longer to hand over 4 launches"):
+                batches.seconds()
+            assert calls.count("event of hold") == 2 + 4 + 8 + 16 + 32 + 64
+    assert [rates._Batches(runtime, [], one).groups for one in (1.0, 1e-9)] == [1, 20]
+
+
+@pytest.mark.parametrize("is_gpu", [False, True])
+def test_what_is_measured_computes_and_does_not_count(runtime, monkeypatch, is_gpu):
     kernel, _, y = axpy(runtime)
-    with runtime.profiled():
-        launch, zeroing = kernel.build(), runtime.zeroing(y, 8 * N)
-        batches = rates._Batches(runtime, zeroing + [launch], one=1e-3)
-        assert batches.groups == 4 and batches.seconds() > 0
-        # The last of the groups is what there is to see: each begins with zeros.
-        assert kernel.launches == runtime.num_fills == 0 and np.array_equal(values(runtime, y), np.arange(1.0, N + 1))
-        assert rates._Batches(runtime, zeroing, one=1.0).groups == 1
-        monkeypatch.setattr(rates, "_HOLD_ROUNDS", 0)
-        slow = rates._Batches(runtime, [launch], one=1e-3)
-        monkeypatch.setattr(Launch, "enqueue", lambda launch: time.sleep(1e-3))
-        assert slow.seconds() > 0 and slow.holds > batches.holds
-    assert launch_seconds(runtime, []) == 0
+    made = []
+    monkeypatch.setattr(runtime, "device", replace(runtime.device, is_gpu=is_gpu))
+    monkeypatch.setattr(rates._Batches, "seconds", lambda batches, plain=rates._Batches.seconds: made.append(0) or plain(batches))
+    assert np.all(launch_seconds(runtime, [*runtime.zeroing(y, 8 * N), kernel.build()], 0) > 0)
+    # Each group begins with zeros.
+    assert kernel.launches == runtime.num_fills == 0 and np.array_equal(values(runtime, y), np.arange(1.0, N + 1))
+    assert len(made) == is_gpu * (rates.WARMUPS + rates.REPETITIONS)
+    empty = axpy(runtime, count=0)[0].build()
+    assert launch_seconds(runtime, []) == 0 and len(launch_seconds(runtime, [empty], 0)) == rates.REPETITIONS
 
 
 def test_switching_queues_keeps_the_order(runtime):

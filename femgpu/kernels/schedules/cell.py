@@ -16,9 +16,6 @@ from femgpu.model import Limits
 LANES = (1, 2, 4, 8)
 # Bytes of a work-group's private arrays there: the nearest cache, for PoCL gives every item arrays of its own.
 _CACHE_BYTES = 32768
-# Cells whose results a work-group adds up where nobody says how many, by cells.
-_SUMS = {"triangle": 256}
-_OTHER_SUMS = 128
 
 
 class Cell:
@@ -80,8 +77,9 @@ class Cell:
             raise PlanError(f"-femgpu_schedule cell:sums={sums}: the device allows work-groups of 1 to {limits.items} cells")
         plan = CellSumsPlan.wished(work, limits, wish)
         if plan.serves and (sums or (limits.native_atomics and not wish.parameters)):
-            usual = _SUMS.get(work.cell, _OTHER_SUMS)
-            sizes = (sums,) if sums else (usual, usual // 2, min(2 * usual, limits.items))
+            # As measured.
+            usual = 256 if work.cell == "triangle" else 128
+            sizes = (sums,) if sums else (usual, usual // 2, 2 * usual)
             found = dict.fromkeys(self._largest(replace(plan, group_size=size), limits) for size in sizes)
             yield from (plan for plan in found if plan is not None)
 

@@ -59,13 +59,19 @@ class CellSumsPlan(CellPlan):
         On affine cells whose continuous fields are of degree 1 or 2, where adding bounds and not arithmetic.
         """
         work = self.work
-        num_basis, flops = _MEASURED.get(work.cell, (0, 0))
-        if work.cell == "triangle" and work.num_comp == 1:
-            flops = _TRIANGLE_SCALARS if work.target == "action" and self.precision == "double" else 0
-        if work.target == "action" and work.num_comp >= work.dim:
-            flops = max(flops, _VECTORS.get(work.cell, 0))
+        num_basis, _ = _MEASURED.get(work.cell, (0, 0))
         low = all(row.continuous and row.num_basis <= num_basis for row in work.rows)
-        return self.serves and work.affine and low and self.flops <= flops * work.num_rows
+        return self.serves and work.affine and low and self.flops <= self._most_flops * work.num_rows
+
+    @property
+    def _most_flops(self) -> int:
+        """Operations for each result up to which it was measured to be faster."""
+        work = self.work
+        if work.cell == "triangle" and work.num_comp == 1:
+            return _TRIANGLE_SCALARS if work.target == "action" and self.precision == "double" else 0
+        _, flops = _MEASURED.get(work.cell, (0, 0))
+        vectors = work.target == "action" and work.num_comp >= work.dim
+        return max(flops, _VECTORS.get(work.cell, 0)) if vectors else flops
 
     def seconds(self, ceiling: Ceiling) -> float:
         """By bytes and operations; where it was not measured to be faster, longer than cell by cell: these do not bound it."""
