@@ -10,6 +10,7 @@ from femgpu.operators.character import (
     is_definite,
     is_symmetric,
     saddle,
+    uncoupled_fields,
 )
 from femgpu.operators.coarse_matrices import CoarseMatrices, Shown
 from femgpu.operators.columns import Columns, Groups
@@ -48,7 +49,8 @@ __all__ = [
     "integrate",
     "is_definite",
     "is_symmetric",
-    "saddle",
     "make_terms",
     "norm",
+    "saddle",
+    "uncoupled_fields",
 ]

@@ -144,6 +144,27 @@ def couples_components(form: Form) -> bool:
     return any(test != trial for test, trial in pairs)
 
 
+def uncoupled_fields(form: Form) -> tuple[list[str], list[str]]:
+    """Names of the fields without an equation, and of those in no equation: rows or columns of the Jacobian are zero.
+
+    Of functions given as C nothing is known, and none are named.
+    """
+    functions = [i.jacobian for i in form.integrals if i.jacobian is not None]
+    if not form.has_jacobian or any(function.evaluate is None for function in functions):
+        return [], []
+    num_comp = form.space.num_comp
+    pairs = [(test % num_comp, trial % num_comp) for function in functions for test, trial in function.couples]
+    names: tuple[list[str], list[str]] = ([], [])
+    first = 0
+    for field in form.space.fields:
+        comps = range(first, first + field.num_comp)
+        first += field.num_comp
+        for side, found in enumerate(names):
+            if not any(pair[side] in comps for pair in pairs):
+                found.append(field.name)
+    return names
+
+
 def _least(blocks: np.ndarray) -> float:
     """The least eigenvalue of symmetric parts, relative to the largest of the same block, among finite blocks (..., n, n)."""
     blocks = blocks.reshape(-1, *blocks.shape[-2:])

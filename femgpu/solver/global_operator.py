@@ -131,20 +131,23 @@ class GlobalOperator:
         if self.factor != 1.0:
             y.scale(self.factor)
 
-    def is_zero(self) -> bool:
-        """Whether the Jacobian maps vectors that are zero at prescribed dofs to zero, to judge by a random one; collective."""
+    def jacobian_size(self) -> float:
+        """The 1-norm of the Jacobian's product with a random vector that is zero at prescribed dofs; collective.
+
+        Not finite where the Jacobian is not, 1 before the first `linearise`.
+        """
         if not self.linearised:
-            return False
+            return 1.0
         w = PETSc.Vec().createMPI((self.transfer.num_owned, None), comm=self.local.space.comm)
         y = w.duplicate()
         rough = np.random.default_rng(1).uniform(1.0, 2.0, self.transfer.num_owned)
         rough[self.rows.owned] = 0
         w.setArray(rough)
         self.action(w, y)
-        size = y.norm(PETSc.NormType.INFINITY)
+        size = float(y.norm(PETSc.NormType.NORM_1))
         for vec in (w, y):
             vec.destroy()
-        return bool(size == 0.0)
+        return size
 
     def diagonal(self, d: PETSc.Vec) -> None:
         """D = diagonal of the Jacobian, likewise."""

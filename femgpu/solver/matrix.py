@@ -286,7 +286,10 @@ class AssembledJacobian:
             raise OptionError(f"-mat_type {kind}: PETSc 3.26 multiplies it with host vectors wrongly; expected aij")
         mat, sizes = Jacobian().create(comm=template.getComm()), template.getSizes()
         mat.setSizes((sizes, sizes), bsize=template.getBlockSize())
-        mat.setType(kind)
+        try:
+            mat.setType(kind)
+        except PETSc.Error:
+            raise OptionError(f"-mat_type {kind}: this PETSc has no such type; expected aij, baij or sbaij") from None
         if "sbaij" in kind:
             if not is_symmetric(self.operator.local.form):
                 raise OptionError(

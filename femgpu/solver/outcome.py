@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from petsc4py import PETSc
 
 from femgpu.forms import Form
-from femgpu.operators import Saddle, couples_components, couples_displacements, is_definite, is_symmetric, saddle
+from femgpu.operators import Saddle, couples_components, couples_displacements, is_definite, is_symmetric, saddle, uncoupled_fields
 from femgpu.solver.solver_types import type_remedy
 
 # Methods whose recurrences hold for symmetric matrices only.
@@ -39,22 +41,32 @@ def outcome(snes: PETSc.SNES) -> str:
     )
 
 
-def advice(snes: PETSc.SNES, form: Form, prescribed: bool, is_zero: bool, chosen: str = "") -> str:
+def advice(snes: PETSc.SNES, form: Form, prescribed: bool, size: float, chosen: str = "") -> str:
     """What to look at and to try after a solve that failed.
 
     Args:
         snes: the solver.
         form: what it solves.
         prescribed: whether any dof is.
-        is_zero: whether the Jacobian is, but for prescribed rows.
+        size: of the Jacobian, but for prescribed rows: zero and what is not finite need no other solver.
         chosen: the linear solver that nobody named, and why it was taken; empty where somebody did.
     """
-    if is_zero:
+    prefix, known = snes.getOptionsPrefix() or "", _knows_derivatives(form)
+    if lacking := _lacking_fields(form):
+        return f"{lacking}: the Jacobian is singular, give each field an equation"
+    if size == 0:
         return (
             "The Jacobian is zero at this state: the derivative of the form vanishes there, as that of u**2 does at u = 0; start "
             "from another initial guess (u.interpolate(1.0)), or look whether u stands in F"
+            + f"; -{prefix}snes_test_jacobian compares the g's given with differences of the residual"
+            * (not known)
         )
-    prefix = snes.getOptionsPrefix() or ""
+    if not math.isfinite(size):
+        return (
+            "The Jacobian is not finite at this state, as that of sqrt(u) or a power below 1 at u = 0, of a quotient or of "
+            "exp(u) where u is large: no solver helps; start from another initial guess (u.interpolate(1.0)), or keep away from "
+            "such arguments, by sqrt(u**2 + 1e-12) say"
+        )
     ksp = snes.getKSP()
     reason, pc = ksp.getConvergedReason(), ksp.getPC()
     reasons = PETSc.KSP.ConvergedReason
@@ -107,20 +119,33 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool, is_zero: bool, chosen
             f"-{prefix}snes_tr_fallback_type cauchy, a larger radius (-{prefix}snes_tr_delta0 100), or -{prefix}ksp_type gmres"
         )
     else:
-        parts.append("try a better initial guess, or load in steps")
-        if not _knows_derivatives(form):
+        more = f", or more iterations (-{prefix}snes_max_it)"
+        stopped = snes.getConvergedReason() == PETSc.SNES.ConvergedReason.DIVERGED_MAX_IT
+        parts.append("try a better initial guess, or load in steps" + more * stopped)
+        if not known:
             parts.append(f"-{prefix}snes_test_jacobian compares the g's given with differences of the residual")
     if _wants_symmetry(ksp) and form.has_jacobian and not is_symmetric(form):
         parts.append(
             f"{_name(ksp)} needs a symmetric Jacobian, and this form's is not"
-            + ("" if _knows_derivatives(form) else " known to be")
+            + ("" if known else " known to be")
             + f": take -{prefix}ksp_type gmres"
         )
     if chosen.startswith("femgpu."):
         parts.append(f"no option names the linear solver, which is {chosen}: name -{prefix}ksp_type and -{prefix}pc_type (lu, say)")
     if not prescribed:
-        parts.append("no dofs are prescribed: where the solution is known up to constants only, call problem.set_nullspace")
+        motions = couples_displacements(form)
+        parts.append(
+            f"no dofs are prescribed: where the solution is known up to {'rigid motions' if motions else 'constants'} only, call "
+            f"problem.set_nullspace(femgpu.{'rigid_body' if motions else 'constant'}_modes(V))"
+        )
     return f"Look at -{prefix}snes_monitor -{prefix}ksp_converged_reason. " + "; ".join(parts)
+
+
+def _lacking_fields(form: Form) -> str:
+    """The fields that have no equation or are in none, in words; empty where there are none."""
+    found = zip(uncoupled_fields(form), ("the test function of ", ""), strict=True)
+    said = [f"{which}{', '.join(names)}" for names, which in found if names]
+    return f"No term of the form that has the unknown has {', and none has '.join(said)}" if said else ""
 
 
 def _may_want_blocks(pc: PETSc.PC, form: Form) -> bool:

@@ -47,6 +47,11 @@ _REMEDIES = (
         "the matrix-free Jacobian does not do that; take -{p}femgpu_jacobian assembled, or another -{p}pc_type",
     ),
     (r"different mat and pmat|Matrix must be AIJ", "take -{p}femgpu_jacobian assembled, which makes both the same AIJ matrix"),
+    (
+        r"Grid adaptor \S+ not registered",
+        "-{p}pc_type mg wants coarser meshes of PETSc's making: take -{p}pc_type python -{p}pc_python_type femgpu.PMG, whose "
+        "levels are those of femgpu.mesh.refine and -dm_refine, or -{p}pc_type gamg",
+    ),
     (r"Only for single field problems", "-{p}pc_type exotic needs a structured grid: take -{p}pc_type gamg or asm"),
     (
         r"Python context not set",

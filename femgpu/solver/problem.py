@@ -287,8 +287,8 @@ class NonlinearProblem:
         self._pair.update(x, J, P, self._pair.watch.is_u(x))
 
     def _advice(self) -> str:
-        is_zero = self.form.has_jacobian and self.operator.is_zero()
-        return advice(self.snes, self.form, self.operator.any_rows, is_zero, self._pair.chosen)
+        size = self.operator.jacobian_size() if self.form.has_jacobian else 1.0
+        return advice(self.snes, self.form, self.operator.any_rows, size, self._pair.chosen)
 
     def _check_converged(self) -> None:
         if self.snes.getConvergedReason() < 0:

@@ -34,8 +34,8 @@ class TimeProblem(NonlinearProblem):
     """Find u(t) with F(t, u, du/dt; v) = 0 for all v, and u = value(t) on the prescribed parts of the boundary.
 
     PETSc's TS integrates: implicit methods, with its adaptivity, events and monitors. Without options that is BDF of order 2 with
-    steps of the given length; `-ts_type beuler | cn | theta | bdf | alpha | arkimex | dirk | rosw`, `-ts_adapt_type basic` and
-    the rest of TS's options rule. Every stage is solved by SNES, with Jacobian shift dF/d(du/dt) + dF/du.
+    steps of the given length; `-ts_type beuler | cn | theta | bdf | alpha | arkimex | dirk | rosw` and the rest of TS's options
+    rule; cn and rosw lose an order where the factor of du/dt depends on t or u. SNES solves each stage, J = shift dF/du_t + dF/du.
 
     Boundary conditions are algebraic equations, u = value at the time of each stage, evaluated anew there: values may be callables
     that read `t.value`, UFL expressions of t, or Functions that the program keeps up to date. du/dt at prescribed dofs is what the

@@ -115,6 +115,11 @@ def interpolate_between(local: npt.NDArray[np.float64], space: SingleSpace, sour
     origin = source.space
     if origin.value_shape != space.value_shape:
         raise DataError(f"values of {name} are {source.name} of shape {origin.value_shape}; expected {space.value_shape}")
+    if origin.mesh.dim != space.mesh.dim:
+        raise DataError(
+            f"values of {name} are {source.name} on a mesh in {origin.mesh.dim}D; expected one in {space.mesh.dim}D, or a "
+            f"callable of x that asks {source.name}.evaluate"
+        )
     positions, points = space.nodes()
     given = source.local_array()
 

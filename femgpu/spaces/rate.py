@@ -32,7 +32,10 @@ def time_derivative(u: Function | SubFunction) -> Function | SubFunction:
     if isinstance(u, SubFunction):
         return time_derivative(u.parent).sub(u.space.place.name)
     if not isinstance(u, Function):
-        raise DataError(f"time_derivative({u}) of type {type(u).__name__}; expected the unknown, a Function, or a field of it")
+        raise DataError(
+            f"time_derivative({u}) of type {type(u).__name__}; expected the unknown, a Function, or a field of it, w.sub('name'); "
+            "of what ufl.split(w) gives write ufl.split(femgpu.time_derivative(w))"
+        )
     if is_rate(u):
         raise DataError(
             f"time_derivative({u.name}) of a time derivative; expected an unknown: make the first derivative a field of its own"

@@ -7,8 +7,8 @@ from petsc4py import PETSc
 from small_problems import SELF, heat, poisson, stokes
 from ufl import dx, grad, inner
 
-from femgpu import DirichletBC, Function, FunctionSpace, NonlinearProblem, mesh
-from femgpu.errors import OptionError, SolverError
+from femgpu import DirichletBC, Function, FunctionSpace, LinearProblem, MixedSpace, NonlinearProblem, mesh, time_derivative
+from femgpu.errors import DataError, OptionError, SolverError
 from femgpu.operators import is_symmetric
 
 MULTIGRID = {"pc_type": "python", "pc_python_type": "femgpu.PMG"}
@@ -39,6 +39,7 @@ MULTIGRID = {"pc_type": "python", "pc_python_type": "femgpu.PMG"}
         ({"pc_type": "fieldsplit"}, SolverError, "femgpu.MixedSpace, or take another -pc_type"),
         ({"pc_type": "ilu", "femgpu_pmat": "none"}, SolverError, "-femgpu_pmat assembled"),
         ({"pc_type": "sor", "femgpu_pmat": "none"}, SolverError, "-femgpu_jacobian assembled"),
+        ({"pc_type": "gamg", "mat_type": "nonsense"}, OptionError, "^-mat_type nonsense: .* expected aij, baij or sbaij"),
         ({"pc_type": "eisenstat"}, SolverError, "-femgpu_jacobian assembled"),
         ({"pc_type": "lu", "pc_factor_mat_solver_type": "mumps"}, SolverError, "without mumps; leave -pc_factor_mat_solver_type"),
     ],
@@ -102,6 +103,60 @@ def test_a_jacobian_that_is_zero(set_options, kind):
         problem.solve()
     u.interpolate(1.0)
     assert abs(problem.solve().vec.array_r - 2.0).max() < 1e-6
+
+
+def test_a_jacobian_that_is_not_finite(set_options):
+    """No other solver is named, for none helps."""
+    u = poisson().u
+    v = ufl.TestFunction(u.space)
+    for kind in ("jacobi", "lu"):
+        set_options(pc_type=kind)
+        u.interpolate(0.0)
+        problem = NonlinearProblem((1 + ufl.sqrt(u)) * inner(grad(u), grad(v)) * dx + ufl.sqrt(u) * v * dx - v * dx, u)
+        with pytest.raises(
+            SolverError, match="The Jacobian is not finite at this state.*start from another initial guess"
+        ) as found:
+            problem.solve()
+        assert "-pc_type" not in str(found.value)
+
+
+@pytest.mark.parametrize("which", ["tested", "in the form"])
+def test_fields_without_equations(which):
+    """What is lacking is named, where a factorisation would be."""
+    V = FunctionSpace(mesh.box((3, 3), cell="triangle", comm=SELF), "Lagrange", 1)
+    W = MixedSpace({"a": V, "b": V})
+    (a, b), (p, q) = ufl.TrialFunctions(W), ufl.TestFunctions(W)
+    form = inner(grad(a), grad(p)) * dx + (b * p if which == "tested" else a * q) * dx
+    with pytest.raises(SolverError, match=f"has {'the test function of ' * (which == 'tested')}b: the Jacobian is singular"):
+        LinearProblem(form == p * dx + q * dx, bcs=DirichletBC(W.sub("a"), 0.0), petsc_options={"pc_type": "ilu"}).solve()
+
+
+def test_what_else_messages_name():
+    V = FunctionSpace(mesh.box((3, 3), cell="triangle", comm=SELF), "Lagrange", 1, shape=(2,))
+    u, v = Function(V), ufl.TestFunction(V)
+    F = inner(ufl.sym(grad(u)), grad(v)) * dx
+    with pytest.raises(SolverError, match="rigid motions only, call problem.set_nullspace.femgpu.rigid_body_modes"):
+        NonlinearProblem(F - v[0] * dx, u, petsc_options={"ksp_type": "cg", "pc_type": "jacobi"}).solve()
+    u.interpolate((0.0, 0.0))
+    F = (1 + inner(u, u)) * inner(grad(u), grad(v)) * dx - 10 * v[0] * dx
+    with pytest.raises(SolverError, match=r"more iterations \(-snes_max_it\)"):
+        NonlinearProblem(F, u, DirichletBC(V, (0.0, 0.0)), petsc_options={"snes_max_it": 1}).solve()
+    V = FunctionSpace(mesh.refine(mesh.box((2, 2), cell="triangle", comm=SELF)), "Lagrange", 1)
+    u, v = Function(V), ufl.TestFunction(V)
+    with pytest.raises(SolverError, match="-pc_type mg wants coarser meshes .*femgpu.PMG"):
+        given = {"pc_type": "mg", "pc_mg_levels": 2}
+        NonlinearProblem(inner(grad(u), grad(v)) * dx - v * dx, u, DirichletBC(V, 0.0), petsc_options=given).solve()
+
+
+def test_functions_that_do_not_fit():
+    """Of meshes in other dimensions, and parts of functions where their fields are meant."""
+    flat, solid = mesh.box((2, 2), cell="triangle", comm=SELF), mesh.box((2, 2, 2), cell="tetrahedron", comm=SELF)
+    u, other = (Function(FunctionSpace(dm, "Lagrange", 1)) for dm in (flat, solid))
+    with pytest.raises(DataError, match="on a mesh in 3D; expected one in 2D"):
+        u.interpolate(other)
+    w = Function(MixedSpace({"a": u.space, "b": u.space}))
+    with pytest.raises(DataError, match=r"w.sub\('name'\); of what ufl.split\(w\) gives write ufl.split"):
+        time_derivative(ufl.split(w)[0])
 
 
 def hill(comm=SELF, drift=0.0, **options):
