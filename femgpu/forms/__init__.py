@@ -1,8 +1,8 @@
 """Weak forms to pointwise functions: UFL or C bodies in, records with OpenCL C text out. No petsc4py, no device.
 
-Public: `lower_form`, `bilinear_form`, `functional`, `LinearSystem`, `lower_expression`, `ExpressionValues`, `pull_back`,
-`split_states`, `transposed_action`, `field_block`, `schur_form`, `join_parts`, `part_spaces`, `PointwiseForm` and the records.
-Functions take UFL expressions once this is imported.
+Public: `lower_form`, `bilinear_form`, `functional`, `derivative_reads`, `LinearSystem`, `lower_expression`, `ExpressionValues`,
+`pull_back`, `split_states`, `transposed_action`, `field_block`, `schur_form`, `join_parts`, `part_spaces`, `PointwiseForm` and the
+records. Functions take UFL expressions once this is imported.
 
 Folders: `ufl` the front end, `c` the user's bodies, `graph` the expression graph that both stand on, `state` the cut of a
 Jacobian action between state and direction. `pull_back` takes pointwise functions to reference coordinates, `transpose` turns an
@@ -18,7 +18,7 @@ from femgpu.forms.transpose import transposed_action
 from femgpu.forms.ufl.check import check_inputs, rank
 from femgpu.forms.ufl.expression import lower_expression
 from femgpu.forms.ufl.expression_values import ExpressionValues
-from femgpu.forms.ufl.form import bilinear_form, functional, lower_form
+from femgpu.forms.ufl.form import bilinear_form, derivative_reads, functional, lower_form
 from femgpu.forms.ufl.subfunctions import join_parts, part_spaces
 from femgpu.forms.ufl.system import LinearSystem, is_equation, residual_form
 from femgpu.spaces import expressions
@@ -34,6 +34,7 @@ __all__ = [
     "StateSplit",
     "bilinear_form",
     "check_inputs",
+    "derivative_reads",
     "field_block",
     "functional",
     "is_equation",

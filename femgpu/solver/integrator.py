@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
+import ufl
 from petsc4py import PETSc
 
 from femgpu import petsc_c
-from femgpu.errors import OptionError
+from femgpu.errors import OptionError, callers
+from femgpu.forms import derivative_reads
 from femgpu.mesh.garbage import attributes
 from femgpu.solver.jacobian_pair import JacobianPair
 from femgpu.solver.petsc_errors import petsc_errors
 from femgpu.solver.solver_types import TIME_METHODS, refuse_types
 from femgpu.solver.stage_operator import StageOperator
-from femgpu.spaces import Function
+from femgpu.spaces import Constant, Function, time_derivative
+
+# Methods whose formulas want a factor of du/dt that stays: by t and u, and by u.
+_LOSES = {PETSc.TS.Type.CN: "is of first order", PETSc.TS.Type.ROSW: "loses an order"}
 
 
 class Integrator:
@@ -32,6 +39,7 @@ class Integrator:
         self.ts = PETSc.TS().create(comm=u.space.comm)
         self.ts.setOptionsPrefix(prefix)
         self._kept = attributes(self.ts)
+        self._warned = False
         # Callbacks of TS live in its DM: one that is shared would mix them up with those of other solvers on the space.
         self.ts.setDM(_private_dm(u))
 
@@ -81,6 +89,17 @@ class Integrator:
         self.ts.setIJacobian(self._form_ijacobian, pair.amat, pair.pmat)
         self.ts.getSNES().setInitialGuess(self._form_guess)
         self._before_stages = petsc_c.before_stages(self.ts, self._stage.announce)
+
+    def warn_of_order(self, F: Any, u: Function, t: Constant) -> None:
+        """Warns of a method that loses an order with this form, once; of functions given as C nothing is known."""
+        kind, rate = self.ts.getType(), time_derivative(u)
+        reading = {u, rate} | ({t} if kind == PETSc.TS.Type.CN else set())
+        if self._warned or kind not in _LOSES or not isinstance(F, ufl.Form) or not reading & derivative_reads(F, rate):
+            return
+        self._warned = True
+        if u.space.mesh.mpi.rank == 0:
+            name, why = f"-{self.ts.getOptionsPrefix() or ''}ts_type", f"the factor of {rate.name} changes in time"
+            warnings.warn(f"{name} {kind} {_LOSES[kind]} here, for {why}: take {name} theta, bdf or dirk", stacklevel=callers())
 
     def recover(self) -> None:
         """Makes TS usable again after an exception inside TSSolve."""

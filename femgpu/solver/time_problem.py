@@ -212,6 +212,7 @@ class TimeProblem(NonlinearProblem):
         """
         ts = self.ts
         refuse_types(self.snes)
+        self._integrator.warn_of_order(self._form_given, self.u, self.t)
         with collective(self.u.space.mesh.mpi):
             check_finite(self.u.vec.array_r, f"the initial values {self.u.name}")
             self._span.set(t_end, dt)
@@ -246,9 +247,7 @@ class TimeProblem(NonlinearProblem):
         form = lower_form(F, u, rates={rate: self._shift})
         for other in form.coefficients:
             if is_rate(other) and other is not rate:
-                raise FormError(
-                    f"the form contains {other.name}, the time derivative of another function than the unknown {u.name}"
-                )
+                raise FormError(f"the form contains {other.name}, the time derivative of another function than {u.name}")
         if rate not in form.coefficients:
             raise FormError(f"the form does not contain time_derivative({u.name}) (u_t); take NonlinearProblem for what is steady")
         return form

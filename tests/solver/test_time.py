@@ -106,6 +106,36 @@ def test_order_of_a_nonlinear_problem(set_options):
     assert abs(math.log2(errors[0] / errors[1]) - 2) <= 0.15
 
 
+@pytest.mark.parametrize(
+    "method, factor, lost", [("cn", "t", 1), ("cn", "u", 1), ("cn", "", 0), ("rosw", "u", 1), ("rosw", "t", 0)]
+)
+def test_orders_that_are_lost(recwarn, method, factor, lost):
+    """PETSc's formulas for these want a factor of du/dt that stays: a warning says so, and only there."""
+    V = femgpu.FunctionSpace(femgpu.mesh.box((1, 1), cell="triangle", comm=MPI.COMM_SELF), "Lagrange", 1)
+    v, errors = ufl.TestFunction(V), []
+    for steps in (10, 20):
+        u, t = femgpu.Function(V), femgpu.Constant(V.dm, 0.0)
+        u.interpolate(1.0)
+        F = {"t": 1 + t, "u": 1 + u**2, "": 1}[factor] * (femgpu.time_derivative(u) + u) * v * dx
+        problem = femgpu.TimeProblem(F, u, t=t, petsc_options=DIRECT | {"ts_type": method})
+        problem.solve(t_end=0.5, dt=0.5 / steps)
+        problem.solve(t_end=1.0)
+        errors.append(abs(u.vec.array_r - math.exp(-1)).max())
+    order = {"cn": 2, "rosw": 3}[method]
+    rate = math.log2(errors[0] / errors[1])
+    assert order - lost - 0.2 < rate and (rate < order - 0.7) == bool(lost)
+    said = [str(warning.message) for warning in recwarn if "changes in time" in str(warning.message)]
+    assert (
+        said
+        == [
+            f"-ts_type {method} {'is of first order' if method == 'cn' else 'loses an order'} here, for the factor of u_t "
+            "changes in time: take -ts_type theta, bdf or dirk"
+        ]
+        * 2
+        * lost
+    )
+
+
 @pytest.mark.parametrize("degree", [1, 2])
 def test_order_in_space(set_options, degree):
     """Of degree + 1, with steps so small that their error does not show."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import ufl
+from ufl.algorithms import expand_derivatives
 
 from femgpu.errors import FormError
 from femgpu.forms.c.pointwise_form import PointwiseForm
@@ -29,6 +30,7 @@ from femgpu.forms.ufl.preprocessing import (
     differentiate,
     split,
     substitute,
+    ufl_errors,
 )
 from femgpu.forms.ufl.show import show
 from femgpu.forms.ufl.subfunctions import expand_parts, own_spaces
@@ -123,6 +125,14 @@ def functional(F: Any) -> Form:
     degrees = [polynomial_degree(entry.ufl_function_space()) for entry in F.coefficients()]
     form = lowering.form(work, _highest_degree(F), max(degrees, default=None))
     return replace(form, mesh=mesh_of(F.ufl_domains()[0]))
+
+
+@deep_recursion()
+def derivative_reads(F: Any, w: Any) -> set[Any]:
+    """The Functions and Constants that the derivative of a ufl.Form with respect to a Function depends on."""
+    with ufl_errors(F):
+        derivative = expand_derivatives(ufl.derivative(_whole(F), w))
+    return {*derivative.coefficients(), *derivative.constants()}
 
 
 def _whole(form: Any) -> Any:
