@@ -22,7 +22,7 @@ from femgpu.mesh.interior import InteriorFacets, interior_facets, labelled_inter
 from femgpu.mesh.locate_points import FoundPoints, PointFinder
 from femgpu.mesh.motion import Motion
 from femgpu.mesh.region_parts import find_parts
-from femgpu.mesh.topology import Topology, check_cells_once
+from femgpu.mesh.topology import Topology, check_topology
 from femgpu.mesh.user_dm import UserDM, check_dm
 
 _ATTRIBUTE = "__femgpu__"
@@ -90,8 +90,7 @@ class Mesh:
     def _read_blocks(self, cells: tuple[str, ...]) -> tuple[Block, ...]:
         topology = self.topology
         with collective(self.mpi):
-            for cell in cells:
-                check_cells_once(topology, cell, self.dm.getHeightStratum(0)[0])
+            check_topology(topology, cells, self.dm.getHeightStratum(0)[0])
         if self.has_petsc_elements and not is_straight(self.dm):
             element, coords, dofs = read_coordinates(self.dm, cells[0], self.mpi)
             return (Block.of(0, np.arange(self.num_cells, dtype=np.int32), element, coords, dofs),)

@@ -5,6 +5,8 @@ PETSc's own functions go point by point. Here everything is computed from the co
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +15,7 @@ from petsc4py import PETSc
 
 from femgpu import petsc_c
 from femgpu.element import reference_cell
-from femgpu.errors import MeshError
+from femgpu.errors import MeshError, callers
 
 _Ints = npt.NDArray[np.int32]
 
@@ -180,18 +182,32 @@ def first_repeated(rows: npt.NDArray[np.integer]) -> int | None:
     return int(order[same[0] + 1]) if len(same) else None
 
 
-def check_cells_once(topology: Topology, cell: str, first: int) -> None:
-    """Refuses cells of a type with the same facets, which would count twice.
+def check_topology(topology: Topology, cells: Sequence[str], first: int) -> None:
+    """Refuses cells of a type with the same facets, which would count twice, and warns of vertices without any.
 
     Args:
         topology: the points of the mesh.
-        cell: name of the type.
+        cells: names of its types.
         first: the first cell of the mesh.
 
     Raises:
         MeshError: naming such a cell.
     """
-    stratum = topology.stratum(cell)
+    for cell in cells:
+        _check_once(topology.stratum(cell), first)
+    used = np.zeros(len(topology.types), bool)
+    used[topology.cones - topology.start] = True
+    vertices = topology.of_type("point")
+    loose = vertices[~used[vertices - topology.start]]
+    if len(loose):
+        warnings.warn(
+            f"{len(loose)} of {len(vertices)} vertices of the mesh belong to no cell, the first is vertex {loose[0] - vertices[0]}: "
+            "no equation reaches their dofs; leave such nodes out of the list",
+            stacklevel=callers(),
+        )
+
+
+def _check_once(stratum: Stratum, first: int) -> None:
     # Those with the lowest facet of another cell, and the highest of another: few, but where cells are there twice.
     cones, suspects = stratum.cones, np.arange(len(stratum.cones))
     for extreme in (np.minimum, np.maximum):

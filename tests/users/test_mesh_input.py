@@ -143,6 +143,15 @@ def test_cells_listed_twice(tmp_path):
         Mesh.of(dm)
 
 
+def test_nodes_that_no_cell_has(recwarn):
+    """They are named; nothing else says a word."""
+    cells, points = np.array([[0, 1, 2], [2, 1, 3]], np.int32), np.array([[0, 0], [1, 0], [0, 1], [1, 1], [2, 2], [3, 3]], float)
+    Mesh.of(PETSc.DMPlex().createFromCellList(2, cells, points[:4], comm=PETSc.COMM_SELF))
+    assert not [warning for warning in recwarn if "vertices" in str(warning.message)]
+    with pytest.warns(UserWarning, match="2 of 6 vertices of the mesh belong to no cell, the first is vertex 4"):
+        Mesh.of(PETSc.DMPlex().createFromCellList(2, cells, points, comm=PETSc.COMM_SELF))
+
+
 @pytest.mark.parametrize("kind, said", [("1 2 2 1 1 1 2", "may be cut or malformed"), ("1 16 2 1 1 1 2 3", "elements of type 16")])
 def test_what_a_message_says(tmp_path, kind, said):
     path = tmp_path / "odd.msh"
