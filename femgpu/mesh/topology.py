@@ -200,8 +200,9 @@ def check_topology(topology: Topology, cells: Sequence[str], first: int) -> None
     vertices = topology.of_type("point")
     loose = vertices[~used[vertices - topology.start]]
     if len(loose):
+        first_loose = loose[0] - vertices[0]
         warnings.warn(
-            f"{len(loose)} of {len(vertices)} vertices of the mesh belong to no cell, the first is vertex {loose[0] - vertices[0]}: "
+            f"{len(loose)} of {len(vertices)} vertices of the mesh belong to no cell, the first is vertex {first_loose}: "
             "no equation reaches their dofs; leave such nodes out of the list",
             stacklevel=callers(),
         )
