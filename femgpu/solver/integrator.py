@@ -40,6 +40,8 @@ class Integrator:
         self.ts.setOptionsPrefix(prefix)
         self._kept = attributes(self.ts)
         self._warned = False
+        # The length that the shift of the last Jacobian belongs to, of rosw.
+        self._step: float | None = None
         # Callbacks of TS live in its DM: one that is shared would mix them up with those of other solvers on the space.
         self.ts.setDM(_private_dm(u))
 
@@ -122,9 +124,17 @@ class Integrator:
         )
 
     def _form_guess(self, snes: PETSc.SNES, x: PETSc.Vec) -> None:
+        kind = self.ts.getType()
+        if kind == PETSc.TS.Type.ROSW:
+            # The unknown is what a stage adds to the state: boundary values are none of it. Its one Newton step gives them to
+            # prescribed dofs, if the first residual knows the shift: another one than the last Jacobian's where the step is.
+            self._stage.announce(None)
+            if self.ts.getTimeStep() != self._step:
+                self._step = self.ts.getTimeStep()
+                snes.computeJacobian(x, *snes.getJacobian()[:2])
+            return
         # The unknown of alpha is the state at the end of the step.
-        is_alpha = self.ts.getType() == PETSc.TS.Type.ALPHA
-        self._stage.guess(x, self.ts.getAlphaParams()[1] if is_alpha else 1.0)
+        self._stage.guess(x, self.ts.getAlphaParams()[1] if kind == PETSc.TS.Type.ALPHA else 1.0)
 
     def _form_ifunction(self, ts: PETSc.TS, time: float, x: PETSc.Vec, rate: PETSc.Vec, f: PETSc.Vec) -> None:
         self._stage.residual(time, x, f, rate)

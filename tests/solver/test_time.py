@@ -94,6 +94,28 @@ def test_order_in_time(set_options, method):
     assert abs(math.log2(errors[0] / errors[1]) - order) <= 0.15
 
 
+@pytest.mark.parametrize("c", [1.0, 0.0])
+def test_rosw_with_boundary_values(c):
+    """The unknown of its stages is an increment, which no boundary value is; of values that change in time it has order 2.5."""
+    V = femgpu.FunctionSpace(femgpu.mesh.box((4, 4), cell="quadrilateral", comm=MPI.COMM_SELF), "Lagrange", 1)
+
+    def solved(**options):
+        u, v, t = femgpu.Function(V), ufl.TestFunction(V), femgpu.Constant(V.dm, 0.0)
+        value = c + (1 - c) * ufl.exp(-t) * ufl.cos(femgpu.coordinates(V.dm)[0])
+        F = (femgpu.time_derivative(u) * v + 0.1 * inner(grad(u), grad(v)) - ufl.sin(t) * v) * dx
+        u.interpolate(value)
+        problem = femgpu.TimeProblem(F, u, femgpu.DirichletBC(V, value, "boundary"), t, petsc_options=DIRECT | options)
+        problem.solve(0.2, 0.05)
+        return problem, femgpu.norm(u)
+
+    _, fine = solved(ts_type="arkimex", ts_time_step=0.005)
+    errors = [abs(solved(ts_type="rosw", ts_time_step=dt)[1] - fine) for dt in (0.05, 0.025)]
+    assert errors[0] < 3e-5 and math.log2(errors[0] / errors[1]) > 2.2
+    # Steps that change, so that the last Jacobian's shift is another one.
+    problem, found = solved(ts_type="rosw", ts_adapt_type="basic", ts_time_step=0.005)
+    assert found == pytest.approx(fine, abs=3e-5) and problem.step < 20 and problem.ts.getStepRejections() == 0
+
+
 def test_order_of_a_nonlinear_problem(set_options):
     """With a conductivity that depends on u, Newton needs a few iterations more."""
     set_options("n_", **DIRECT)
