@@ -131,6 +131,8 @@ class Integrator:
             self._stage.announce(None)
             if self.ts.getTimeStep() != self._step:
                 self._step = self.ts.getTimeStep()
+                # PETSc takes the state of a stage's Jacobian from the residual before it.
+                snes.computeFunction(x, self._residual_vec)
                 snes.computeJacobian(x, *snes.getJacobian()[:2])
             return
         # The unknown of alpha is the state at the end of the step.
