@@ -35,6 +35,7 @@ from petsc4py import PETSc
 from ufl import div, exp, grad, inner, ln
 
 import femgpu
+from femgpu.errors import OptionError
 
 
 def main():
@@ -44,6 +45,8 @@ def main():
     degree = common.number(options, "petscspace_degree", 1)
     power, eps = common.number(options, "p", 3.0), common.number(options, "eps", 0.1)
     steps = common.number(options, "steps", 1, minimum=1)
+    if power <= 1:
+        raise OptionError(f"-p {power}: expected a number larger than 1")
 
     problem, p, exact = discretise(femgpu.mesh.create(), degree, power, eps)
     error = common.error_norm(problem, exact)

@@ -70,7 +70,9 @@ def main():
 
 def set_solver(options):
     """What is left open of PETSc's solver by fields, where options ask for it."""
-    asked = any(name.startswith(("ksp_type", "pc_type", "pc_fieldsplit", "fieldsplit_")) for name in options.getAll())
+    # Those with femgpu in their name are of the solver that is taken without options.
+    names = [name for name in options.getAll() if "femgpu" not in name]
+    asked = any(name.startswith(("ksp_type", "pc_type", "pc_fieldsplit", "fieldsplit_")) for name in names)
     if not asked or options.getString("pc_type", "fieldsplit") != "fieldsplit":
         return
     usual = {

@@ -34,6 +34,7 @@ class FormMatrix:
 
     def __init__(self) -> None:
         self._bound: BoundForm | None = None
+        _begin_log()
         self._jacobian: JacobianContext | None = None
 
     def operator(self, mat: PETSc.Mat) -> GlobalOperator:
@@ -111,6 +112,7 @@ class AssembledPC:
         self._assembled: AssembledJacobian | None = None
         self._bound: BoundForm | None = None
         self._host: tuple[PETSc.Vec, PETSc.Vec] | None = None
+        _begin_log()
 
     def setUp(self, pc: PETSc.PC) -> None:  # noqa: N802
         """Fills the matrix at the state and sets the inner PC up."""
@@ -207,3 +209,9 @@ def _dm(mat: PETSc.Mat) -> PETSc.DM:
     if not dm.handle:
         raise DataError("a Mat of type femgpu.FormMatrix has no DM; call MatSetDM(mat, dm) before its first use")
     return dm
+
+
+def _begin_log() -> None:
+    """Has PETSc time its events where a view is asked for: later this may be inside of one, which then cannot end."""
+    if any(name.endswith("femgpu_view") for name in PETSc.Options().getAll()):
+        PETSc.Log.begin()

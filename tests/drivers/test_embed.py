@@ -101,6 +101,13 @@ def test_assembled_pc_alone(program):
     options = f"{SQUARE} -nonlinear -snes_mf -femgpu_form poisson_form.py:linear -ksp_monitor {ASSEMBLED} -assembled_pc_type lu"
     code, text = run(program, options)
     assert code == 0, text
+    # The same where differences cost a linear problem a step more.
+    assert solved(program, f"{SQUARE} -snes_mf_operator -femgpu_form poisson_form.py:linear {ASSEMBLED}")[0] <= 2
+
+
+def test_a_view_does_not_end_the_program(program):
+    """PETSc's log begins before an event is open that it would not know."""
+    assert solved(program, f"{SQUARE} -femgpu_form poisson_form.py:linear -pc_type jacobi -femgpu_view")[0] == 1
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,16 @@ def test_interior_penalty(set_options, cell, degree, solution):
     assert math.log(errors[0] / errors[1]) / math.log(counts[1] / counts[0]) > degree + 0.85
 
 
+@pytest.mark.parametrize(("method", "penalty", "degree", "error"), [("iipg", 20.0, 1, 7e-3), ("nipg", 0.0, 2, 1.2e-2)])
+def test_other_penalties(set_options, method, penalty, degree, error):
+    """Where a factor is zero, too, of which UFL makes no integral."""
+    set_options(ksp_type="preonly", pc_type="lu", femgpu_jacobian="assembled")
+    dm = femgpu.mesh.box((8, 8), "quadrilateral", comm=PETSc.COMM_SELF)
+    problem, exact = dg_poisson.discretise(dm, degree, method=method, penalty=penalty)
+    problem.solve()
+    assert femgpu.error_norm(problem.u, exact) < error
+
+
 @pytest.mark.parallel([3])
 def test_interior_penalty_on_ranks(set_options):
     """Methods that know no ranks take the same steps to the same error."""
