@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import ufl
 from petsc4py import PETSc
 
 from femgpu import petsc_c
@@ -96,7 +95,7 @@ class Integrator:
         """Warns of a method that loses an order with this form, once; of functions given as C nothing is known."""
         kind, rate = self.ts.getType(), time_derivative(u)
         reading = {u, rate} | ({t} if kind == PETSc.TS.Type.CN else set())
-        if self._warned or kind not in _LOSES or not isinstance(F, ufl.Form) or not reading & derivative_reads(F, rate):
+        if self._warned or kind not in _LOSES or not reading & derivative_reads(F, rate):
             return
         self._warned = True
         if u.space.mesh.mpi.rank == 0:

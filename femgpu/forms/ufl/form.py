@@ -129,7 +129,9 @@ def functional(F: Any) -> Form:
 
 @deep_recursion()
 def derivative_reads(F: Any, w: Any) -> set[Any]:
-    """The Functions and Constants that the derivative of a ufl.Form with respect to a Function depends on."""
+    """The Functions and Constants that the derivative of a ufl.Form with respect to a Function depends on; none of other things."""
+    if not isinstance(F, ufl.Form):
+        return set()
     with ufl_errors(F):
         derivative = expand_derivatives(ufl.derivative(_whole(F), w))
     return {*derivative.coefficients(), *derivative.constants()}
