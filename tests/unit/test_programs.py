@@ -172,7 +172,7 @@ def test_processes_compile_what_they_have_while_this_one_holds_pythons_lock(help
     made.programs.processes = 2
     made.build_ahead([(SOURCE % number, f"held{number}") for number in range(5)])
     # As PETSc holds it.
-    ctypes.PyDLL(None).sleep(4)
+    ctypes.PyDLL(None).sleep(8)
     asked = [answer for _, answer in made.programs._ahead.values()]
     time.sleep(0.2)
     assert all(answer.done() for answer in asked) and not here
