@@ -17,7 +17,7 @@ MOST_RESULTS, MOST_SLOTS = 16, 4096
 # stored together.
 SLICE, SLICE_ROW, SLICE_STEP = 32, 33, 11
 # Of local memory, as numbers of double precision see them.
-_BANKS = 16
+BANKS = 16
 # The same as kernels know them.
 LIST_CONSTANTS = {
     "MOST_RESULTS": MOST_RESULTS,
@@ -25,6 +25,7 @@ LIST_CONSTANTS = {
     "SLICE": SLICE,
     "SLICE_ROW": SLICE_ROW,
     "SLICE_STEP": SLICE_STEP,
+    "BANKS": BANKS,
 }
 # Work-items that make the list of a work-group.
 LISTING_ITEMS = 256
@@ -78,11 +79,11 @@ class NodeList:
     def comp_step(self) -> int:
         """Words from a component's results to those of the next.
 
-        Items add up components of `_BANKS // num_comp` nodes at a time, side by side: a step of as many nodes backwards takes each
+        Items add up components of `BANKS // num_comp` nodes at a time, side by side: a step of as many nodes backwards takes each
         component to banks of its own.
         """
-        nodes = _BANKS // self.num_comp if self.num_comp > 1 else 0
-        return self.num_places + (-SLICE_STEP * nodes - self.num_places) % _BANKS * (nodes > 0)
+        nodes = BANKS // self.num_comp if self.num_comp > 1 else 0
+        return self.num_places + (-SLICE_STEP * nodes - self.num_places) % BANKS * (nodes > 0)
 
     @property
     def num_keys(self) -> int:

@@ -19,7 +19,7 @@ from femgpu.solver.solver_types import TIME_METHODS, refuse_types
 from femgpu.solver.stage_operator import StageOperator
 from femgpu.spaces import Constant, Function, time_derivative
 
-# Methods whose formulas want a factor of du/dt that stays: by t and u, and by u.
+# Methods whose formulas want a factor of du/dt that stays: rosw one without u, cn one without t as well.
 _LOSES = {PETSc.TS.Type.CN: "is of first order", PETSc.TS.Type.ROSW: "loses an order"}
 
 
@@ -39,8 +39,6 @@ class Integrator:
         self.ts.setOptionsPrefix(prefix)
         self._kept = attributes(self.ts)
         self._warned = False
-        # The length that the shift of the last Jacobian belongs to, of rosw.
-        self._step: float | None = None
         # Callbacks of TS live in its DM: one that is shared would mix them up with those of other solvers on the space.
         self.ts.setDM(_private_dm(u))
 
@@ -125,14 +123,9 @@ class Integrator:
     def _form_guess(self, snes: PETSc.SNES, x: PETSc.Vec) -> None:
         kind = self.ts.getType()
         if kind == PETSc.TS.Type.ROSW:
-            # The unknown is what a stage adds to the state: boundary values are none of it. Its one Newton step gives them to
-            # prescribed dofs, if the first residual knows the shift: another one than the last Jacobian's where the step is.
+            # The unknown is what a stage adds to the state: boundary values are none of it, its one Newton step leads to them. The
+            # first stage of a step stands at them, so that the last Jacobian's shift does not matter there.
             self._stage.announce(None)
-            if self.ts.getTimeStep() != self._step:
-                self._step = self.ts.getTimeStep()
-                # PETSc takes the state of a stage's Jacobian from the residual before it.
-                snes.computeFunction(x, self._residual_vec)
-                snes.computeJacobian(x, *snes.getJacobian()[:2])
             return
         # The unknown of alpha is the state at the end of the step.
         self._stage.guess(x, self.ts.getAlphaParams()[1] if kind == PETSc.TS.Type.ALPHA else 1.0)

@@ -12,8 +12,6 @@
 #define FIRST_KEY(order) ((int)((order) & 0xfff))
 #define NUM_RESULTS(order) (MOST_RESULTS - (int)((order) >> 24))
 #define NO_NODE 0xffffffffu
-// Of local memory, as numbers of double precision see them.
-#define BANKS 16
 // In one word, as long as rows are handed out, stand a slot's free rows and the bank of its first one, and the slot of a pair.
 #define FREE_ROWS(word) ((word) >> 16)
 #define FIRST_BANK(word) ((word) >> 12 & 0xf)
