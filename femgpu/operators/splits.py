@@ -12,7 +12,8 @@ from femgpu.operators.term import FieldData, Term
 
 # Prices of a stored scalar, in operations, for which the graph is cut; the plans that result are compared by their time.
 PRICES = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-STORE = 4.0
+# The usual one; and that for who asks to store, and for what comes from the cell's map.
+USUAL, STORE = 16.0, 4.0
 # Arrays that come from the cell's map.
 _GEOMETRY = ("x", "n", "K", "det")
 # Splits kept: those of some forms. The same form in another precision, on a like mesh or in a new problem has the same ones.
@@ -27,7 +28,8 @@ def splits(term: Term, action: Pointwise, qdata: str) -> dict[StateSplit, bool]:
     state takes more numbers then than without geometry, its cut in physical coordinates is the better one.
     """
     pulled = pull_back(action, term.dim, term.affine) if qdata != "recompute" and term.other is None else None
-    prices = {"store": (STORE,), "recompute": (math.inf,), "auto": (math.inf, STORE, *PRICES)}[qdata]
+    worth = {"store": (USUAL, STORE), "recompute": (math.inf,), "auto": (math.inf, USUAL)}[qdata]
+    prices = (*worth, *PRICES) if qdata == "auto" else worth
     found: dict[str, StateSplit] = {}
     marked = set()
     for given, its_prices in ((action, prices), (pulled, (STORE,))):
@@ -36,7 +38,7 @@ def splits(term: Term, action: Pointwise, qdata: str) -> dict[StateSplit, bool]:
         for price, split in zip(its_prices, _cut(term, given, its_prices), strict=False):
             if qdata != "store" or split.state is not None or given is action:
                 found.setdefault(split.action.body, split)
-                marked |= {split.action.body} if price in (STORE, math.inf) else set()
+                marked |= {split.action.body} if given is pulled or price in worth else set()
     storing = [split for split in found.values() if split.state is not None]
     chosen = storing if qdata == "store" and storing else found.values()
     return {split: split.action.body in marked for split in chosen}

@@ -195,6 +195,7 @@ MUTANTS = {
     "a group's last components are not added": of_sums(text("k < 2 * ", "k < "), num_comp=2),
     "a group's direction where prescribed": of_sums(text("offset < 0 ? R(0) : (real)d_w", "(real)d_w"), masked=True),
     "a group's vertices are those of slots": of_sums(text("s_x[d * ", "s_x[0 * "), element=("triangle", 1)),
+    "a group's first nodes are read for all": of_sums(text("min(begin + k * GROUP_SIZE, ", "min(begin, "), element=("triangle", 2)),
     "a node's results without bound": of_sums(text("past %= MOST_RESULTS;", "")),
     "lists of the first cells for all": of_sums(text("(first + (int)get_group_id(0) * CELLS)", "((int)get_group_id(0) * CELLS)")),
     "slots of the slice before": of_sums(text("rows += NUM_RESULTS", "rows += i == 0 ? 0 : NUM_RESULTS"), element=("triangle", 2)),

@@ -201,7 +201,7 @@ def check_sums(runtime, sample, rng):
     for task in make_tasks(runtime, [cell], sample, term, problem, rng):
         work = make_work(term, task.target, task.pointwise, task.prescribed is not None, rounded=task.rounded, shift=task.shift)
         if work.sums and not cell.refuses(work, limits):
-            plan, *others = cell.plans(work, limits, make_wish(sample, [("sums", int(rng.integers(1, 150)))]))
+            plan, *others = cell.plans(work, limits, make_wish(sample, [("sums", int(rng.integers(1, rng.choice([12, 150]))))]))
             assert isinstance(plan, CellSumsPlan) and not others
             check_plan(runtime, task, plan, rng)
             tried(plan, sample, f"{task.target} {sample.kind}")

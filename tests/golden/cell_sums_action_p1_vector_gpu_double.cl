@@ -327,6 +327,8 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define RESULT(place) ((place) / 4096)
 // A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
 #define FEW _Pragma("unroll 1") for
+// Loads that wait for other loads are asked for together, for some nodes at a time.
+#define EACH_READ(n) _Pragma("unroll") for (int k = 0; k < n; ++k)
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void action(const int first, const int count, __global const scalar *restrict d_w, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_coords, __global const real *restrict d_constants, __global const ushort *restrict d_places0, const int slices0, __global const ushort *restrict d_bases0, __global const int *restrict d_nodes0, __global const uchar *restrict d_counts0, __global const int *restrict d_vertices0, __global const uchar *restrict d_prescribed, __global scalar *restrict d_out, __global double *restrict d_dots) {
   __local real s_words[1392];
@@ -343,13 +345,24 @@ void action(const int first, const int count, __global const scalar *restrict d_
   ushort r_places0[3];
   UNROLL
   for (int b = 0; b < 3; ++b) r_places0[b] = d_places0[AT_d_places0(cell, b)];
-  FEW (int i = item; i < 32 * slices0; i += GROUP_SIZE) {
-    const int slot = 32 * slices0 * group + i, offset = d_nodes0[slot];
-    s_firsts0[i] = d_bases0[group * slices0 + (uint)i / 32] + (uint)i * 11 % 32;
-    s_counts0[i] = d_counts0[slot];
-    s_nodes0[i] = offset;
-    for (int d = 0; d < DIM; ++d) s_x[d * 192 + i] = d_coords[d_vertices0[slot] + d];
-    for (int c = 0; c < 2; ++c) s_w[c * 192 + i] = IS_PRESCRIBED(offset, c) ? R(0) : (real)d_w[NODE(offset) + c];
+  FEW (int begin = item; begin < 32 * slices0; begin += 1 * GROUP_SIZE) {
+    int r_slots[1], r_nodes[1];
+    EACH_READ(1) {
+      r_slots[k] = begin;
+      r_nodes[k] = d_nodes0[32 * slices0 * group + r_slots[k]];
+    }
+    real r_x[1 * DIM];
+    EACH_READ(1) for (int d = 0; d < DIM; ++d) r_x[k * DIM + d] = d_coords[d_vertices0[32 * slices0 * group + r_slots[k]] + d];
+    real r_w[2];
+    EACH_READ(1) for (int c = 0, offset = r_nodes[k]; c < 2; ++c) r_w[k * 2 + c] = IS_PRESCRIBED(offset, c) ? R(0) : (real)d_w[NODE(offset) + c];
+    EACH_READ(1) {
+      const int i = r_slots[k];
+      s_firsts0[i] = d_bases0[group * slices0 + (uint)i / 32] + (uint)i * 11 % 32;
+      s_counts0[i] = d_counts0[32 * slices0 * group + i];
+      s_nodes0[i] = r_nodes[k];
+      for (int d = 0; d < DIM; ++d) s_x[d * 192 + i] = r_x[k * DIM + d];
+      for (int c = 0; c < 2; ++c) s_w[c * 192 + i] = r_w[k * 2 + c];
+    }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   real r_w_e[6];

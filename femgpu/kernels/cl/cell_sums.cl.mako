@@ -8,6 +8,8 @@
 #define RESULT(place) ((place) / ${most_slots})
 // A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
 #define FEW _Pragma("unroll 1") for
+// Loads that wait for other loads are asked for together, for some nodes at a time.
+#define EACH_READ(n) _Pragma("unroll") for (int k = 0; k < n; ++k)
 <% fields = {field.name: field for field in work.fields} %>\
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
@@ -28,18 +30,36 @@ void ${step.name}(${arguments}) {
   for (int b = 0; b < ${entry.num_basis}; ++b) r_places${n}[b] = d_places${n}[AT_d_places${n}(cell, b)];
 % endfor
 % for entry in plan.lists:
-<% n = entry.number %>\
-  FEW (int i = item; i < ${slice} * slices${n}; i += GROUP_SIZE) {
-    const int slot = ${slice} * slices${n} * group + i, offset = d_nodes${n}[slot];
-    s_firsts${n}[i] = d_bases${n}[group * slices${n} + (uint)i / ${slice}] + (uint)i * ${slice_step} % ${slice};
-    s_counts${n}[i] = d_counts${n}[slot];
-    s_nodes${n}[i] = offset;
+<%
+n, reads, slots = entry.number, plan.reads(entry), f"{slice} * slices{entry.number}"
+its_fields = [fields[name] for name in entry.fields]
+%>\
+  FEW (int begin = item; begin < ${slots}; begin += ${reads} * GROUP_SIZE) {
+    int r_slots[${reads}], r_nodes[${reads}];
+    EACH_READ(${reads}) {
+      r_slots[k] = ${f"min(begin + k * GROUP_SIZE, {slots} - 1)" if reads > 1 else "begin"};
+      r_nodes[k] = d_nodes${n}[${slots} * group + r_slots[k]];
+    }
 % if entry.coords:
-    for (int d = 0; d < DIM; ++d) s_x[d * ${entry.num_slots} + i] = d_coords[d_vertices${n}[slot] + d];
+    real r_x[${reads} * DIM];
+    EACH_READ(${reads}) for (int d = 0; d < DIM; ++d) r_x[k * DIM + d] = d_coords[d_vertices${n}[${slots} * group + r_slots[k]] + d];
 % endif
-% for field in (fields[name] for name in entry.fields):
-    for (int c = 0; c < ${field.num_comp}; ++c) s_${field.name}[c * ${entry.num_slots} + i] = ${at_node(field, entry)};
+% for field in its_fields:
+    real r_${field.name}[${reads * field.num_comp}];
+    EACH_READ(${reads}) for (int c = 0, offset = r_nodes[k]; c < ${field.num_comp}; ++c) r_${field.name}[k * ${field.num_comp} + c] = ${at_node(field, entry)};
 % endfor
+    EACH_READ(${reads}) {
+      const int i = r_slots[k];
+      s_firsts${n}[i] = d_bases${n}[group * slices${n} + (uint)i / ${slice}] + (uint)i * ${slice_step} % ${slice};
+      s_counts${n}[i] = d_counts${n}[${slots} * group + i];
+      s_nodes${n}[i] = r_nodes[k];
+% if entry.coords:
+      for (int d = 0; d < DIM; ++d) s_x[d * ${entry.num_slots} + i] = r_x[k * DIM + d];
+% endif
+% for field in its_fields:
+      for (int c = 0; c < ${field.num_comp}; ++c) s_${field.name}[c * ${entry.num_slots} + i] = r_${field.name}[k * ${field.num_comp} + c];
+% endfor
+    }
   }
 % endfor
   barrier(CLK_LOCAL_MEM_FENCE);

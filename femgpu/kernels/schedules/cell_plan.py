@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from femgpu.kernels.plan import CONSTANT_TABLE_BYTES, Plan
 from femgpu.kernels.step import Step
-from femgpu.kernels.triangular import triangular
+from femgpu.model import Ceiling
 
-# Loops over points are unrolled as long as points times rows are at most this many, where all of them are short enough.
-_UNROLLED_POINTS = 64
-# How much longer all points may be than one whose basis functions are unrolled.
-_POINTS_UNROLL = 1.5
+# How much longer all points may be, unrolled, than one whose basis functions are; of residuals and actions as long as a GPU's
+# multiprocessor keeps instructions at hand, and their pointwise functions, which gain nothing by it, a part of that.
+_POINTS_UNROLL, _OFTEN_UNROLL, _POINTWISE_UNROLL = 1.5, 5, 2
 
 
 @dataclass(frozen=True)
@@ -43,12 +42,20 @@ class CellPlan(Plan):
 
     @property
     def unrolls_points(self) -> bool:
-        """Whether the loop over points is unrolled; of functionals and states, which run once, it never is."""
-        points, rows = self.work.num_qpts, self.work.num_rows
-        if points * self.point_size > _POINTS_UNROLL * self.unroll:
-            return False
-        # Numbers in the program's text are literals then, and those that are zero are left out.
-        return 0 < points * rows <= _UNROLLED_POINTS or (triangular(self.work) and self.table_space == "__constant")
+        """Whether the loop over points is unrolled; of functionals and states, which run once, it never is.
+
+        Tables are literals then, or at constant addresses, and zeros of triangular ones are left out.
+        """
+        work = self.work
+        often = work.target in ("residual", "action") and self.table_space == "__constant"
+        short = work.num_qpts * work.pointwise_size <= _POINTWISE_UNROLL * self.unroll
+        most = (_OFTEN_UNROLL if often and short else _POINTS_UNROLL) * self.unroll
+        return work.num_rows > 0 and self.unrolls_basis and work.num_qpts * self.point_size <= most
+
+    def seconds(self, ceiling: Ceiling) -> float:
+        """By bytes and operations, of which twice as many are done in a time where points are unrolled."""
+        twice = replace(ceiling, double=2 * ceiling.double, single=2 * ceiling.single)
+        return super().seconds(twice if self.unrolls_points else ceiling)
 
     @property
     def shape(self) -> str:

@@ -12,11 +12,18 @@ from femgpu.kernels.step import Step
 from femgpu.model import Ceiling, Limits
 
 # Where it was measured to take less time, by cells: most basis functions of a field, most operations for each result. A vertex has
-# some 24 tetrahedra and 6 triangles: scalars on these have a bound of their own, and in single precision add as fast one by one.
+# some 24 tetrahedra and 6 triangles, whose scalars are fast to add one by one.
 _MEASURED = {"triangle": (6, 60), "tetrahedron": (10, 128)}
-_TRIANGLE_SCALARS = 30
-# Operations for each result of actions with a component for each direction or more (a neo-Hookean body of degree 2 has 295).
-_VECTORS = {"tetrahedron": 300}
+# The same of actions, by components, up to one for each direction; of scalars in double precision. A St. Venant-Kirchhoff body of
+# degree 2, linearised, has 321 operations for each result.
+_ACTIONS = {
+    ("triangle", 1): ((6, 30),),
+    ("triangle", 2): ((10, 70),),
+    ("tetrahedron", 1): ((10, 220),),
+    ("tetrahedron", 3): ((10, 350),),
+}
+# Most nodes that an item reads at a time.
+_READS = 3
 # How much longer it is taken to be elsewhere.
 _BEHIND = 1.2
 
@@ -56,22 +63,24 @@ class CellSumsPlan(CellPlan):
     def beats_cells(self) -> bool:
         """Whether adding up a work-group's results was measured to take less time than adding those of each cell.
 
-        On affine cells whose continuous fields are of degree 1 or 2, where adding bounds and not arithmetic.
+        On affine cells whose fields are continuous and of low degree, where adding bounds and not arithmetic.
         """
         work = self.work
-        num_basis, _ = _MEASURED.get(work.cell, (0, 0))
-        low = all(row.continuous and row.num_basis <= num_basis for row in work.rows)
-        return self.serves and work.affine and low and self.flops <= self._most_flops * work.num_rows
+        if not (self.serves and work.affine and all(row.continuous for row in work.rows)):
+            return False
+        num_basis = max(row.num_basis for row in work.rows)
+        return any(num_basis <= most and self.flops <= flops * work.num_rows for most, flops in self._measured)
 
     @property
-    def _most_flops(self) -> int:
-        """Operations for each result up to which it was measured to be faster."""
+    def _measured(self) -> list[tuple[int, int]]:
+        """What `_MEASURED` and `_ACTIONS` have about works like this one."""
         work = self.work
-        if work.cell == "triangle" and work.num_comp == 1:
-            return _TRIANGLE_SCALARS if work.target == "action" and self.precision == "double" else 0
-        _, flops = _MEASURED.get(work.cell, (0, 0))
-        vectors = work.target == "action" and work.num_comp >= work.dim
-        return max(flops, _VECTORS.get(work.cell, 0)) if vectors else flops
+        scalar, found = work.num_comp == 1, []
+        if work.cell in _MEASURED and not (scalar and work.cell == "triangle"):
+            found.append(_MEASURED[work.cell])
+        if work.target == "action" and not (scalar and self.precision != "double"):
+            found += _ACTIONS.get((work.cell, min(work.num_comp, work.dim)), ())
+        return found
 
     def seconds(self, ceiling: Ceiling) -> float:
         """By bytes and operations; where it was not measured to be faster, longer than cell by cell: these do not bound it."""
@@ -92,6 +101,10 @@ class CellSumsPlan(CellPlan):
             coords = self.needs_coords and row.table == work.coord_table and not any(entry.coords for entry in found)
             found.append(NodeList(number, self.group_size, row.num_basis, row.num_comp, row.masked, tuple(same), coords))
         return tuple(found)
+
+    def reads(self, entry: NodeList) -> int:
+        """Nodes of a list that an item reads at a time: as many as it has of them, up to `_READS`."""
+        return min(max(1, round(entry.nodes_per_cell(self.work))), _READS)
 
     @property
     def local(self) -> tuple[Array, ...]:

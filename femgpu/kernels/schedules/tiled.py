@@ -15,9 +15,11 @@ from femgpu.kernels.work import Work
 from femgpu.model import Limits
 
 # Basis functions of an element, and numbers of a cell, from which on it is faster than schedule cell. On a CPU basis functions
-# count alone. On an H200 numbers do, too: by matrix instructions (on tetrahedra mass and diffusion of degree 3 have 43 and 56), and
-# without (of degree 4: 73 and 86); with fewer basis functions (hyperelasticity of degree 2: 127) only where registers lack room.
+# count alone. On a GPU numbers do, too: by matrix instructions (triangles of degree 5 have 49 and more but for a mass), up to a
+# tetrahedron of degree 3 from a higher number on (scalars have 52 to 58 there, elasticity 148, on triangles of degree 4 73), and
+# without (of degree 4: 73 and 86); with fewer basis functions (hyperelasticity of degree 2: 103) only where registers lack room.
 _BASIS, _NUMBERS, _NUMBERS_ALONE, _REGISTERS = 15, 48, 80, 160
+_LOW_BASIS, _LOW_NUMBERS = 20, 60
 # Plans that are offered, the default first, and after those by matrix instructions without them.
 _PLANS, _ALONE = 8, 4
 
@@ -48,10 +50,14 @@ class Tiled:
         """Where an item of schedule cell has more numbers than it keeps in registers; on a CPU from some degree on."""
         if self.refuses(work, limits):
             return False
-        many = max(table.num_basis for table in work.tables) >= _BASIS
+        num_basis = max(table.num_basis for table in work.tables)
         if not limits.unroll:
-            return many
-        least = (_NUMBERS if limits.mma else _NUMBERS_ALONE) if many else _REGISTERS
+            return num_basis >= _BASIS
+        least = _NUMBERS if limits.mma else _NUMBERS_ALONE
+        if num_basis < _BASIS:
+            least = _REGISTERS
+        elif num_basis <= _LOW_BASIS and work.affine:
+            least = max(least, _LOW_NUMBERS)
         return TiledPlan(work, geometry="recomputed").cell_numbers >= least
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[TiledPlan]:
