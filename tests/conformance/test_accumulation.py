@@ -10,6 +10,7 @@ from conformance.samples import Problem
 from conformance.table import MUST
 from conformance.trial import Trial, make_task
 
+from femgpu import runtime
 from femgpu.kernels import SCHEDULES, Wish
 from femgpu.operators import FormOperator, make_terms
 from femgpu.operators.work import make_work
@@ -21,7 +22,7 @@ TARGETS = ("residual", "action", "diagonal", "matrix")
 
 def ratios(probe, schedule, targets, scatter="gather"):
     """The largest error of each target in units of its bound."""
-    arithmetic, space = Arithmetic("mixed"), probe.form.space
+    arithmetic, space = Arithmetic("mixed", lines=MUST[schedule].lines), probe.form.space
     settings = Settings(schedule=schedule, precision="mixed", scatter=scatter, geometry="stored")
     operator = FormOperator(probe.form, settings, for_comm("", space.mesh.mpi))
     operator.update()
@@ -57,8 +58,10 @@ def test_points_are_added_in_double_precision(cell, kind, rng, monkeypatch):
         found = ratios(probe, schedule, targets)
         assert all(ratio <= 1 for ratio in found.values()), found
     replace_text(monkeypatch.setattr, "typedef ACCUM accum;", "typedef REAL accum;")
-    # gemm sums ten points along one direction, then ten such sums: what is lost so is no more than the bounds allow.
-    for schedule, targets in (case for case in cases.items() if case[0] != "gemm"):
+    # gemm sums ten points along one direction, then ten such sums, and so do pencils, sumfact's plan on a GPU: what is lost so is no more
+    # than the bounds allow.
+    blind = ("gemm", "sumfact") if runtime.current().device.limits.unroll else ("gemm",)
+    for schedule, targets in (case for case in cases.items() if case[0] not in blind):
         found = ratios(probe, schedule, targets)
         assert not any(ratio <= 1 for ratio in found.values()), found
 

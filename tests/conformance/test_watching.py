@@ -1,5 +1,6 @@
 """Kernels that watch themselves (`-femgpu_debug`) tell of each fault that is planted, whatever the family, and of nothing else."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -62,7 +63,8 @@ def trial_of(runtime, family, scatter="atomic"):
     (term,) = make_terms(problem.form, make_settings(sample))
     kind = "matrix" if family == "matrix" else "residual"
     task = make_task(kind, term, problem, Arithmetic("double", lines=MUST[name].lines))
-    work, limits = make_work(term, kind, task.pointwise), runtime.device.limits
+    # Plans are those of a CPU, on a GPU, too.
+    work, limits = make_work(term, kind, task.pointwise), replace(runtime.device.limits, unroll=0, mma=0, block=1, group=64)
     (schedule,) = (schedule for schedule in SCHEDULES if schedule.name == name)
     plan = next(iter(schedule.plans(work, limits, Wish(scatter=scatter, parameters=tuple(parameters.items())))))
     assert text in str(plan)
