@@ -58,8 +58,8 @@ def test_points_are_added_in_double_precision(cell, kind, rng, monkeypatch):
         found = ratios(probe, schedule, targets)
         assert all(ratio <= 1 for ratio in found.values()), found
     replace_text(monkeypatch.setattr, "typedef ACCUM accum;", "typedef REAL accum;")
-    # gemm sums ten points along one direction, then ten such sums, and so do pencils, sumfact's plan on a GPU: what is lost so is no more
-    # than the bounds allow.
+    # gemm sums ten points along one direction, then ten such sums, and so do the pencils of sumfact on a GPU: what is lost so is no
+    # more than the bounds allow.
     blind = ("gemm", "sumfact") if runtime.current().device.limits.unroll else ("gemm",)
     for schedule, targets in (case for case in cases.items() if case[0] not in blind):
         found = ratios(probe, schedule, targets)
