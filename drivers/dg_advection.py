@@ -60,6 +60,9 @@ def main():
         common.integrate(problem, options, 1.0, 0.02)
         u = problem.u
     else:
+        for name in ("series", "checkpoint", "restart"):
+            if options.hasName(name):
+                raise common.OptionError(f"-{name}: -stepping explicit writes and reads none; expected -stepping implicit")
         ts, u, exact = explicit(dm, degree, solution, courant)
         ts.solve(u.vec)
         common.say(f"{ts.getType()}: {ts.getStepNumber()} steps to t = {ts.getSolveTime():.6g}")

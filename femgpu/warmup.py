@@ -82,10 +82,11 @@ def tune(script: str, arguments: Sequence[str], taken: str = "", export: str = "
         FemgpuError: what the script raises.
     """
     comm, path = MPI.COMM_WORLD, Path(script)
+    settings = options.read()  # options that nobody has read PETSc would report after an error
     if script and not path.is_file():
         raise DataError(f"tune {script!r}: no such file; expected a Python script that uses femgpu")
     if taken:
-        device = for_comm(options.read().device, comm).device
+        device = for_comm(settings.device, comm).device
         yield f"{_by_first(comm, lambda: import_winners(Path(taken), device.kind))} plans taken from {taken} for {device}"
     if script:
         with running(path, arguments):

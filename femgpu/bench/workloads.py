@@ -22,6 +22,20 @@ DOFS = ((1e4,), (1e6, 1e7))
 _CG_DOFS = (1e5, 4e6)
 # Cells of a mesh of the workloads ufl and ex12 on a CPU.
 _UFL_CELLS, _EX12_CELLS = 1e3, 1e4
+# What each workload takes besides --out; the bake-off problems have two kinds.
+_BAKEOFF, _EVECTOR = "degrees dofs schedules plans ways precision", "degrees cells schedules plans precision"
+_TAKES = {
+    "ex12": "cell cells problems precision blocks",
+    "qdata": "cells precision",
+    "assembly": "cells precision",
+    "launch": "",
+    "build": "scripts cell degrees",
+    "cg": "cell degrees dofs problems",
+    "solve": "cell degrees dofs problems solvers",
+    "tets": _BAKEOFF,
+    "ufl": "cell cells degrees problems precision tuned exhaustive",
+    "petsc": "cells",
+} | {name: _EVECTOR if problem.evector else _BAKEOFF for name, problem in PROBLEMS.items()}
 # Degrees of kernels that a CPU runs in seconds.
 _CPU_DEGREES = (1, 2, 3)
 
@@ -41,6 +55,11 @@ def run(arguments: Namespace) -> tuple[Result, Device]:
     name = arguments.workload
     if MPI.COMM_WORLD.size > 1 and name not in ("build", "petsc"):
         raise FemgpuError(f"bench {name} on {MPI.COMM_WORLD.size} ranks: expected one; it times single kernels")
+    takes = _TAKES[name].split()
+    for word in sorted({word for words in _TAKES.values() for word in words.split()} - {*takes}):
+        if getattr(arguments, word, None):
+            expected = ", ".join(f"--{known}" for known in ("out", *takes))
+            raise FemgpuError(f"bench {name} takes no --{word}; expected {expected}")
     if name == "launch":
         # Vectors of the type that -dm_vec_type names come before anything else makes a context of its own.
         problems = launch.problems()

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import CHILD_ENVIRONMENT
-from driver_modules import FOLDER, PROBLEMS, advection_diffusion, bratu, common, elasticity, hyperelasticity, stokes
+from driver_modules import FOLDER, PROBLEMS, advection_diffusion, bratu, common, dg_advection, elasticity, hyperelasticity, stokes
 from petsc4py import PETSc
 
 import femgpu
@@ -142,6 +142,13 @@ def test_options_of_drivers(set_options, call, text, message):
     set_options(p=text)
     with pytest.raises(OptionError, match=message):
         call(PETSc.Options())
+
+
+@pytest.mark.parametrize("name", ["series", "checkpoint", "restart"])
+def test_explicit_steps_refuse_files(set_options, name):
+    set_options(stepping="explicit", dm_plex_box_faces="2,2", **{name: "flow.pvd"})
+    with pytest.raises(OptionError, match=f"-{name}: -stepping explicit writes and reads none"):
+        dg_advection.main()
 
 
 def test_a_solver_that_diverges_ends_the_program():

@@ -204,6 +204,20 @@ def test_bench_of_assembly(capsys, tmp_path, monkeypatch):
     assert all(timing[name] > 0 for name in timing if name.endswith("Mcells") or name.endswith("_s"))
 
 
+@pytest.mark.parametrize(
+    ("workload", "given", "takes"),
+    [
+        ("assembly", ["--degrees", "2"], "--out, --cells, --precision"),
+        ("bp30", ["--dofs", "1e3"], "--out, --degrees, --cells, --schedules, --plans, --precision"),
+        ("cg", ["--tuned"], "--out, --cell, --degrees, --dofs, --problems"),
+    ],
+)
+def test_what_a_workload_does_not_take(capsys, tmp_path, workload, given, takes):
+    assert main(["bench", workload, *given, "--out", str(tmp_path)]) == 1
+    assert f"bench {workload} takes no {given[0]}; expected {takes}" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_bench_of_cg(capsys, tmp_path):
     """One operator; the solution is compared with PETSc's in the same run."""
     given = ["--cell", "tetrahedron", "--degrees", "1", "--dofs", "300", "--out", str(tmp_path)]
