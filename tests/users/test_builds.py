@@ -73,3 +73,10 @@ def test_the_users_own_text_counts():
         (term,) = make_terms(form, Settings())
         sizes.append(plan_and_source(term, "residual", term.integral.residual)[0].point_size)
     assert sizes[1] - sizes[0] > 399
+
+
+def test_functions_in_the_users_own_text_count_as_what_they_become():
+    space = function("triangle", 1)[1].space
+    form = femgpu.PointwiseForm(space, f0="f0[0] = sin(u[0]) * pow (x[0], 2.5) + cosine(x[1]);").lower(femgpu.Function(space))
+    size = form.integrals[0].residual.size
+    assert 80 + 250 < size < 80 + 250 + 15

@@ -24,6 +24,7 @@ import ufl
 from femgpu.errors import FormError, MeshError, told
 from femgpu.forms.c.bodies import F_NAMES, G_NAMES, Body, Part, read_bodies
 from femgpu.forms.c.context import Context, action_reads, action_writes, couples, writes
+from femgpu.forms.graph.operations import length
 from femgpu.forms.records import Form, Integral, Kind, Pointwise, Read, Write, components
 from femgpu.forms.ufl.check import check_space, simple_elements
 from femgpu.forms.ufl.show import show
@@ -295,6 +296,5 @@ def _action(context: Context, bodies: list[Body], transposed: bool = False) -> P
 
 
 def _counted(kind: Kind, body: str, reads: frozenset[Read], written: frozenset[Write], constants: frozenset[int]) -> Pointwise:
-    """The record of C text, whose operators say how long its program becomes."""
-    size = sum(body.count(operator) for operator in "+-*/<>?(")
-    return Pointwise(kind, body, reads, written, flops=0, size=size, constants=constants)
+    """The record of C text, whose operators and functions say how long its program becomes."""
+    return Pointwise(kind, body, reads, written, flops=0, size=length(body), constants=constants)

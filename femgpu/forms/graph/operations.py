@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -102,3 +103,9 @@ LENGTH = {
     "rcp": 8, "sqrt": 10, "exp": 45, "log": 70, "pow": 250, "sin": 80, "cos": 80, "tan": 90, "asin": 65,
     "acos": 80, "atan": 45, "atan2": 75, "sinh": 65, "cosh": 40, "tanh": 70, "erf": 70,
 }  # fmt: skip
+_CALLS = re.compile(rf"\b({'|'.join(LENGTH)})\s*\(")
+
+
+def length(text: str) -> int:
+    """Instructions that C text becomes, about: its operators, and what functions are in place of their calls."""
+    return sum(text.count(operator) for operator in "+-*/<>?(") + sum(LENGTH[name] for name in _CALLS.findall(text))
