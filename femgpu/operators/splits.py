@@ -12,7 +12,7 @@ from femgpu.operators.term import FieldData, Term
 
 # Prices of a stored scalar, in operations, for which the graph is cut; the plans that result are compared by their time.
 PRICES = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-# The usual one; and that for who asks to store, and for what comes from the cell's map.
+# Of what is measured: the usual price, and one at which more is stored, for who asks to store and for actions pulled back.
 USUAL, STORE = 16.0, 4.0
 # Arrays that come from the cell's map.
 _GEOMETRY = ("x", "n", "K", "det")
@@ -29,7 +29,7 @@ def splits(term: Term, action: Pointwise, qdata: str) -> dict[StateSplit, bool]:
     """
     pulled = pull_back(action, term.dim, term.affine) if qdata != "recompute" and term.other is None else None
     worth = {"store": (USUAL, STORE), "recompute": (math.inf,), "auto": (math.inf, USUAL)}[qdata]
-    prices = (*worth, *PRICES) if qdata == "auto" else worth
+    prices = (math.inf, *PRICES) if qdata == "auto" else worth
     found: dict[str, StateSplit] = {}
     marked = set()
     for given, its_prices in ((action, prices), (pulled, (STORE,))):
@@ -38,7 +38,8 @@ def splits(term: Term, action: Pointwise, qdata: str) -> dict[StateSplit, bool]:
         for price, split in zip(its_prices, _cut(term, given, its_prices), strict=False):
             if qdata != "store" or split.state is not None or given is action:
                 found.setdefault(split.action.body, split)
-                marked |= {split.action.body} if given is pulled or price in worth else set()
+                if given is pulled or price in worth:
+                    marked.add(split.action.body)
     storing = [split for split in found.values() if split.state is not None]
     chosen = storing if qdata == "store" and storing else found.values()
     return {split: split.action.body in marked for split in chosen}

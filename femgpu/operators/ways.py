@@ -184,21 +184,17 @@ def candidates(term: Term, found: list[tuple[Candidate, bool]], settings: Settin
 
     Returns:
         The one that takes the least time by the model: of all for `auto`, of those that store something for `store` and `single`.
-        On a GPU those that store at the usual price, in physical and in reference coordinates, and for `auto` the one that stores
-        nothing besides, among which a measurement decides: what a kernel spills when it holds too much is beyond the model. `auto`
-        leaves out what the device's memory does not hold.
+        On a GPU those besides that are worth measuring (`splits`), among which a measurement decides: what a kernel spills when it
+        holds too much is beyond the model. Those that the device's memory does not hold are left out, unless it holds none.
     """
     if len(found) < 2:
         return [entry for entry, _ in found]
     room = runtime.available_bytes / len(found)  # several ways that store may be compared
     sizes = [sum(state_bytes(term, entry.choice.plan).values()) for entry, _ in found]
-    # Asked to store, it stores, whether there is room or not: the error then says so.
-    must = settings.stores
-    seconds = [
-        entry.choice.plan.seconds(runtime.device.limits.ceiling) if must or size <= room else math.inf
-        for (entry, _), size in zip(found, sizes, strict=True)
-    ]
-    seconds = _slowest(seconds, mpi)
+    every = [entry.choice.plan.seconds(runtime.device.limits.ceiling) for entry, _ in found]
+    seconds = _slowest([taken if size <= room else math.inf for taken, size in zip(every, sizes, strict=True)], mpi)
+    if not any(map(math.isfinite, seconds)):
+        seconds = _slowest(every, mpi)  # asked to store, it stores; the error then says that there is no room
     best = int(np.argmin(seconds))
     if not runtime.device.is_gpu or settings.deterministic:
         return [found[best][0]]

@@ -58,6 +58,8 @@ SUMS_AXES = AXES | dict(
     source=("lvector",),
 )
 NUM_SUMS = 16
+UNROLLED_SUMS_AXES = SUMS_AXES | dict(element=SMALL, points=("few",), limits=("unrolled",))
+NUM_UNROLLED_SUMS = 6
 MODES_AXES = AXES | dict(
     element=[(cell, degree) for cell in ("triangle", "tetrahedron") for degree in range(2, 6)],
     kind=("action", "pulled"),
@@ -121,6 +123,12 @@ def test_coefficients_for_points_are_right(seed, rng, runtime, number):
 def test_sums_of_groups_are_right(seed, rng, runtime, number):
     """Of schedule cell, which offers them on GPUs only; nodes that many cells of a group have stand in its list several times."""
     check_sums(runtime, draw(np.random.default_rng([seed, 8]), NUM_SUMS, **SUMS_AXES)[number], rng)
+
+
+@pytest.mark.parametrize("number", range(NUM_UNROLLED_SUMS))
+def test_sums_of_unrolled_points_are_right(seed, rng, runtime, number):
+    """As a GPU has them."""
+    check_sums(runtime, draw(np.random.default_rng([seed, 10]), NUM_UNROLLED_SUMS, **UNROLLED_SUMS_AXES)[number], rng)
 
 
 @pytest.mark.parametrize("element", [("tetrahedron", 3), ("hexahedron", 3)])

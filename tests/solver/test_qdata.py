@@ -23,8 +23,17 @@ def p_laplace(factor=1.0):
     return factor * (0.1 + inner(grad(u), grad(u))) ** 1.25 * inner(grad(u), grad(v)) * dx(degree=4), u
 
 
-def candidates(settings, gpu=True, room=1 << 40):
-    F, u = p_laplace()
+def elastic_body():
+    """St. Venant-Kirchhoff's, of degree 2."""
+    V = FunctionSpace(mesh.box((1, 1, 1), cell="tetrahedron"), "Lagrange", 2, shape=(3,))
+    F = ufl.Identity(3) + grad(u := Function(V))
+    E = ufl.variable((F.T * F - ufl.Identity(3)) / 2)
+    stresses = ufl.diff(0.6 * ufl.tr(E) ** 2 + 0.8 * ufl.tr(E * E), E)
+    return inner(F * stresses, grad(ufl.TestFunction(V))) * dx, u
+
+
+def candidates(settings, gpu=True, room=1 << 40, form=p_laplace):
+    F, u = form()
     runtime = for_comm("", u.space.mesh.mpi)
     stand_in = SimpleNamespace(device=replace(runtime.device, is_gpu=gpu), available_bytes=room)
     (term,) = make_terms(lower_form(F, u), settings)
@@ -41,6 +50,30 @@ def test_ways_to_be_measured():
     assert len(candidates(Settings(), gpu=False)) == len(candidates(Settings(deterministic=True))) == 1
     assert candidates(Settings(qdata="recompute")) == [0]
     assert candidates(Settings(qdata="store"))[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("qdata", "wanted"),
+    [
+        ("auto", [(0, False, True), (15, False, False), (12, False, False), (9, False, True), (15, True, True)]),
+        ("store", [(9, False, True), (15, False, True), (15, True, True)]),
+        ("recompute", [(0, False, True)]),
+    ],
+)
+def test_what_is_worth_measuring(qdata, wanted):
+    """The state's gradient, with stresses or without, and pulled back: numbers per point, whether pulled back, whether measured."""
+    F, u = elastic_body()
+    (term,) = make_terms(lower_form(F, u), Settings())
+    found = splits.splits(term, term.integral.action, qdata)
+    assert [(split.num_scalars, split.action.reference, mark) for split, mark in found.items()] == wanted
+
+
+def test_ways_that_store_have_room():
+    """Those that have none are left out while one has it; where none has, all are there, and the error says so."""
+    settings, points = Settings(qdata="store"), 32 * 14  # a block of cells
+    assert candidates(settings, form=elastic_body) == candidates(settings, form=elastic_body, room=0) == [9, 15, 15]
+    for numbers, wanted in ((15 * points, [9, 15]), (15 * points - 1, [9])):
+        assert candidates(settings, form=elastic_body, room=3 * 8 * numbers) == wanted
 
 
 def test_an_action_is_cut_once(monkeypatch):

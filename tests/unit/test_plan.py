@@ -351,6 +351,29 @@ def test_long_pointwise_functions_are_compiled_once():
     assert replace(longer, work=replace(longer.work, fields=(*longer.work.fields, second))).point_words == 9 + 12
 
 
+@pytest.mark.parametrize(
+    ("num_basis", "num_qpts", "extra", "taken"),
+    [
+        # Scalars and their gradients: an item keeps twice the basis functions and ten numbers more.
+        (20, 10, 0, False),
+        (20, 10, 3, False),
+        (20, 10, 4, True),
+        # More points than are unrolled; more basis functions.
+        (20, 60, 0, True),
+        (21, 10, 0, True),
+        (19, 10, 0, False),
+        # Fewer numbers than either bound.
+        (15, 10, 0, False),
+    ],
+)
+def test_tiled_leaves_unrolled_points_alone(num_basis, num_qpts, extra, taken):
+    gpu, entry = Limits(items=1024, local_bytes=200 << 10, mma=16, unroll=2048, block=32, group=128), schedule_named("tiled")
+    rows, fields = (RowsWork(0, 0, num_basis, 1, value=False),), (field("w", "w", num_basis, value=False),)
+    work = replace(diffusion(1, num_qpts, tables=(Table(num_basis), Table(4)), num_state=extra), rows=rows, fields=fields)
+    numbers = TiledPlan(work, geometry="recomputed").cell_numbers
+    assert entry.volunteers(work, gpu) == taken, numbers
+
+
 def test_tiled_is_taken_where_registers_do_not_hold_a_cell():
     gpu, entry = Limits(items=1024, local_bytes=200 << 10, mma=16, unroll=2048, block=32, group=128), schedule_named("tiled")
     for degree, num_qpts, num_comp, taken in (
@@ -417,14 +440,63 @@ def test_points_are_unrolled_as_long_as_instructions_stay_at_hand():
     others = [
         plan(diffusion(3, 45)),
         # Long functions at the points, which compilers take a time for; tables that are arguments; seldom used.
-        plan(replace(work, pointwise_size=180)),
+        plan(replace(diffusion(2, 24), pointwise_size=180)),
         plan(replace(work, facet=True)),
-        plan(replace(work, target="diagonal")),
-        plan(replace(work, rows=(), target="functional")),
+        plan(replace(diffusion(2, 14), target="diagonal")),
+        plan(replace(diffusion(1, 4), rows=(), target="functional")),
         plan(work, Limits()),
+        plan(work, replace(gpu, unroll=work.point_size - 1)),
+        CellLanesPlan.wished(diffusion(2, 14), gpu, Wish("double", scatter="atomic"), lanes=4),
     ]
     assert not any(other.unrolls_points for other in others)
+    assert plan(replace(diffusion(2, 24), pointwise_size=160)).unrolls_points
     assert plan(replace(work, target="residual")).unrolls_points and plan(diffusion(1, 1, facet=True)).unrolls_points
+    # As long as they are few with few rows.
+    facets = [plan(diffusion(2, points, facet=True)).unrolls_points for points in (6, 7)]
+    assert facets == [True, False]
+    times = [replace(other, precision="single").seconds(gpu.ceiling) for other in (rolled, plan(work))]
+    assert times[0] > 1.3 * times[1]
+
+
+@pytest.mark.parametrize(
+    ("cell", "num_basis", "num_comp", "more", "most"),
+    [
+        ("triangle", 6, 1, {}, 30),
+        ("triangle", 6, 1, dict(precision="single"), 0),
+        ("triangle", 6, 1, dict(target="residual"), 0),
+        ("triangle", 10, 1, {}, 0),
+        ("triangle", 10, 2, {}, 70),
+        ("triangle", 15, 2, {}, 0),
+        ("triangle", 6, 3, {}, 70),
+        ("triangle", 6, 2, dict(target="residual"), 60),
+        ("triangle", 10, 2, dict(target="residual"), 0),
+        ("tetrahedron", 10, 1, {}, 220),
+        ("tetrahedron", 10, 1, dict(precision="single"), 128),
+        ("tetrahedron", 20, 1, {}, 0),
+        ("tetrahedron", 10, 2, {}, 128),
+        ("tetrahedron", 10, 3, dict(precision="single"), 350),
+        ("tetrahedron", 10, 4, {}, 350),
+        ("tetrahedron", 20, 3, {}, 0),
+        ("tetrahedron", 10, 3, dict(target="residual"), 128),
+    ],
+)
+def test_operations_of_groups_that_add_up(cell, num_basis, num_comp, more, most):
+    """Up to how many for each result they are the default."""
+    gpu = Limits(native_atomics=True, unroll=2048, block=32, group=128, local_bytes=200 << 10)
+    wish = Wish(more.get("precision", "double"), scatter="atomic")
+    dim = 2 if cell == "triangle" else 3
+    rows, fields = (RowsWork(0, 0, num_basis, num_comp),), (field("w", "w", num_basis, num_comp),)
+    sizes = dict(cell=cell, dim=dim, tables=(Table(num_basis), Table(dim + 1)), target=more.get("target", "action"))
+    work = replace(diffusion(1, 1, num_comp, **sizes), rows=rows, fields=fields)
+    base = next(iter(schedule_named("cell").plans(work, gpu, wish))).flops
+
+    def first(flops):
+        plan = next(iter(schedule_named("cell").plans(replace(work, pointwise_flops=flops - base), gpu, wish)))
+        assert plan.flops == flops
+        return type(plan)
+
+    most *= work.num_rows
+    assert (first(max(most, base)), first(max(most, base) + 1)) == (CellSumsPlan if most else CellPlan, CellPlan)
 
 
 def test_groups_add_up_where_that_was_faster():

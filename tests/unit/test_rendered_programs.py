@@ -65,9 +65,9 @@ CASES = {
         ),
         _VECTOR,
     ),
-    "cell_sums_action_p1_vector_gpu_double": (
+    "cell_sums_action_p2_vector_gpu_double": (
         cell(
-            3,
+            6,
             2,
             target="action",
             plan=CellSumsPlan,
@@ -78,9 +78,10 @@ CASES = {
             atomics="ptx",
             geometry="recomputed",
             num_aux=1,
-            tables=(Table(3), Table(1)),
-            fields=(replace(field("w", "w", 3, 2, masked=True), nodes=0), field("a0", "a", 1, table=1, gradient=False)),
-            rows=(RowsWork(0, 0, 3, 2, masked=True, nodes=0),),
+            tables=(Table(6), Table(3)),
+            coord_table=1,
+            fields=(replace(field("w", "w", 6, 2, masked=True), nodes=0), field("a0", "a", 3, table=1, gradient=False)),
+            rows=(RowsWork(0, 0, 6, 2, masked=True, nodes=0),),
         ),
         _VECTOR,
     ),

@@ -8,7 +8,7 @@
 #define RESULT(place) ((place) / ${most_slots})
 // A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
 #define FEW _Pragma("unroll 1") for
-// Loads that wait for other loads are asked for together, for some nodes at a time.
+// Loads that wait for other loads are asked for together, for some nodes at a time; past the last node items write what stands there.
 #define EACH_READ(n) _Pragma("unroll") for (int k = 0; k < n; ++k)
 <% fields = {field.name: field for field in work.fields} %>\
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
@@ -37,7 +37,7 @@ its_fields = [fields[name] for name in entry.fields]
   FEW (int begin = item; begin < ${slots}; begin += ${reads} * GROUP_SIZE) {
     int r_slots[${reads}], r_nodes[${reads}];
     EACH_READ(${reads}) {
-      r_slots[k] = ${f"min(begin + k * GROUP_SIZE, {slots} - 1)" if reads > 1 else "begin"};
+      r_slots[k] = min(begin + k * GROUP_SIZE, ${slots} - 1);
       r_nodes[k] = d_nodes${n}[${slots} * group + r_slots[k]];
     }
 % if entry.coords:

@@ -78,7 +78,7 @@ class Cell:
         plan = CellSumsPlan.wished(work, limits, wish)
         if plan.serves and (sums or (limits.native_atomics and not wish.parameters)):
             # As measured, on triangles of degree 1 and 2, and elsewhere.
-            usual = 256 if work.cell == "triangle" and work.num_rows <= 12 else 128
+            usual = 256 if work.cell == "triangle" and max(row.num_basis for row in work.rows) <= 6 else 128
             sizes = (sums,) if sums else (usual, usual // 2, 2 * usual)
             found = dict.fromkeys(self._largest(replace(plan, group_size=size), limits) for size in sizes)
             yield from (plan for plan in found if plan is not None)

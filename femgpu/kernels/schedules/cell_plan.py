@@ -10,9 +10,11 @@ from femgpu.kernels.plan import CONSTANT_TABLE_BYTES, Plan
 from femgpu.kernels.step import Step
 from femgpu.model import Ceiling
 
-# How much longer all points may be, unrolled, than one whose basis functions are; of residuals and actions as long as a GPU's
-# multiprocessor keeps instructions at hand, and their pointwise functions, which gain nothing by it, a part of that.
-_POINTS_UNROLL, _OFTEN_UNROLL, _POINTWISE_UNROLL = 1.5, 5, 2
+# How much longer all points of residuals and actions may be, unrolled, than one whose basis functions are: what a GPU's instruction
+# cache holds. Their pointwise functions, which gain nothing by it, may be a part of that.
+_POINTS_UNROLL, _POINTWISE_UNROLL = 5, 2
+# The same of others, and of tables that are arguments all the same, where points times rows are no more than so many.
+_SHORT_UNROLL, _SHORT_POINTS = 1.5, 64
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,15 @@ class CellPlan(Plan):
     def unrolls_points(self) -> bool:
         """Whether the loop over points is unrolled; of functionals and states, which run once, it never is.
 
-        Tables are literals then, or at constant addresses, and zeros of triangular ones are left out.
+        Tables in constant memory are read at constant addresses then, and zeros of triangular ones are left out.
         """
-        work = self.work
+        work, points = self.work, self.work.num_qpts
+        if not (work.rows and self.unrolls_basis):
+            return False
         often = work.target in ("residual", "action") and self.table_space == "__constant"
-        short = work.num_qpts * work.pointwise_size <= _POINTWISE_UNROLL * self.unroll
-        most = (_OFTEN_UNROLL if often and short else _POINTS_UNROLL) * self.unroll
-        return work.num_rows > 0 and self.unrolls_basis and work.num_qpts * self.point_size <= most
+        if often and points * work.pointwise_size <= _POINTWISE_UNROLL * self.unroll:
+            return points * self.point_size <= _POINTS_UNROLL * self.unroll
+        return points * work.num_rows <= _SHORT_POINTS and points * self.point_size <= _SHORT_UNROLL * self.unroll
 
     def seconds(self, ceiling: Ceiling) -> float:
         """By bytes and operations, of which twice as many are done in a time where points are unrolled."""
@@ -101,6 +105,11 @@ class CellLanesPlan(CellPlan):
     pointwise: ClassVar[str] = "pointwise_lanes"
 
     lanes: int = 4
+
+    @property
+    def unrolls_points(self) -> bool:
+        """Never."""
+        return False
 
     def steps(self) -> tuple[Step, ...]:
         """One launch."""

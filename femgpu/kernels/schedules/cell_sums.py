@@ -14,14 +14,9 @@ from femgpu.model import Ceiling, Limits
 # Where it was measured to take less time, by cells: most basis functions of a field, most operations for each result. A vertex has
 # some 24 tetrahedra and 6 triangles, whose scalars are fast to add one by one.
 _MEASURED = {"triangle": (6, 60), "tetrahedron": (10, 128)}
-# The same of actions, by components, up to one for each direction; of scalars in double precision. A St. Venant-Kirchhoff body of
-# degree 2, linearised, has 321 operations for each result.
-_ACTIONS = {
-    ("triangle", 1): ((6, 30),),
-    ("triangle", 2): ((10, 70),),
-    ("tetrahedron", 1): ((10, 220),),
-    ("tetrahedron", 3): ((10, 350),),
-}
+# The same of actions of scalars, in double precision, and of vectors: by cells and components, where more than directions count as
+# these. A St. Venant-Kirchhoff body of degree 2, linearised, has 321 operations for each result.
+_ACTIONS = {("triangle", 1): (6, 30), ("triangle", 2): (10, 70), ("tetrahedron", 1): (10, 220), ("tetrahedron", 3): (10, 350)}
 # Most nodes that an item reads at a time.
 _READS = 3
 # How much longer it is taken to be elsewhere.
@@ -69,17 +64,17 @@ class CellSumsPlan(CellPlan):
         if not (self.serves and work.affine and all(row.continuous for row in work.rows)):
             return False
         num_basis = max(row.num_basis for row in work.rows)
-        return any(num_basis <= most and self.flops <= flops * work.num_rows for most, flops in self._measured)
+        return any(num_basis <= most and self.flops <= flops * work.num_rows for most, flops in self._bounds)
 
     @property
-    def _measured(self) -> list[tuple[int, int]]:
+    def _bounds(self) -> list[tuple[int, int]]:
         """What `_MEASURED` and `_ACTIONS` have about works like this one."""
-        work = self.work
-        scalar, found = work.num_comp == 1, []
+        work, found = self.work, []
+        scalar, key = work.num_comp == 1, (work.cell, min(work.num_comp, work.dim))
         if work.cell in _MEASURED and not (scalar and work.cell == "triangle"):
             found.append(_MEASURED[work.cell])
-        if work.target == "action" and not (scalar and self.precision != "double"):
-            found += _ACTIONS.get((work.cell, min(work.num_comp, work.dim)), ())
+        if work.target == "action" and key in _ACTIONS and not (scalar and self.precision != "double"):
+            found.append(_ACTIONS[key])
         return found
 
     def seconds(self, ceiling: Ceiling) -> float:

@@ -8,6 +8,7 @@ from itertools import islice
 
 from femgpu.errors import PlanError
 from femgpu.kernels.plan import GEOMETRIES
+from femgpu.kernels.schedules.cell_plan import CellPlan
 from femgpu.kernels.schedules.tiled_choice import ranked
 from femgpu.kernels.schedules.tiled_plan import LANES, TiledPlan
 from femgpu.kernels.step import Wish
@@ -15,11 +16,12 @@ from femgpu.kernels.work import Work
 from femgpu.model import Limits
 
 # Basis functions of an element, and numbers of a cell, from which on it is faster than schedule cell. On a CPU basis functions
-# count alone. On a GPU numbers do, too: by matrix instructions (triangles of degree 5 have 49 and more but for a mass), up to a
-# tetrahedron of degree 3 from a higher number on (scalars have 52 to 58 there, elasticity 148, on triangles of degree 4 73), and
-# without (of degree 4: 73 and 86); with fewer basis functions (hyperelasticity of degree 2: 103) only where registers lack room.
+# count alone. On a GPU numbers do, too: by matrix instructions (triangles of degree 5 have 49 and more but for a mass), and without
+# (tetrahedra of degree 4: 73 and 86); with fewer basis functions (hyperelasticity of degree 2: 97) only where registers lack room.
 _BASIS, _NUMBERS, _NUMBERS_ALONE, _REGISTERS = 15, 48, 80, 160
-_LOW_BASIS, _LOW_NUMBERS = 20, 60
+# Numbers from which on it is faster where cell unrolls its points, up to so many basis functions: scalars on tetrahedra of degree 3
+# have 52 to 58, elasticity 148, on triangles of degree 4 73.
+_UNROLLED_BASIS, _UNROLLED_NUMBERS = 20, 60
 # Plans that are offered, the default first, and after those by matrix instructions without them.
 _PLANS, _ALONE = 8, 4
 
@@ -56,8 +58,8 @@ class Tiled:
         least = _NUMBERS if limits.mma else _NUMBERS_ALONE
         if num_basis < _BASIS:
             least = _REGISTERS
-        elif num_basis <= _LOW_BASIS and work.affine:
-            least = max(least, _LOW_NUMBERS)
+        elif num_basis <= _UNROLLED_BASIS and CellPlan(work, geometry="recomputed", unroll=limits.unroll).unrolls_points:
+            least = max(least, _UNROLLED_NUMBERS)
         return TiledPlan(work, geometry="recomputed").cell_numbers >= least
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[TiledPlan]:

@@ -4,12 +4,13 @@
 #define DIM 2
 #define NUM_QPTS 1
 #define NUM_COMP 2
-#define NUM_ROWS 6
+#define NUM_ROWS 12
 #define NUM_COORD_BASIS 3
 #define NUM_STATE 0
 #define NUM_CELL_STATE 0
-#define AT_d_a0_offsets(cell, i) ((size_t)((cell) / 32) * 32 + (i) * 32 + (cell) % 32)
-#define AT_d_places0(cell, i) ((size_t)(((cell) - first) / 32) * 96 + (i) * 32 + ((cell) - first) % 32)
+#define AT_d_a0_offsets(cell, i) ((size_t)((cell) / 32) * 96 + (i) * 32 + (cell) % 32)
+#define AT_d_coord_offsets(cell, i) ((size_t)((cell) / 32) * 96 + (i) * 32 + (cell) % 32)
+#define AT_d_places0(cell, i) ((size_t)(((cell) - first) / 32) * 192 + (i) * 32 + ((cell) - first) % 32)
 #define UNROLLED
 #define ATOMIC_PTX64
 #define RECIPROCAL_PTX64
@@ -91,12 +92,12 @@ inline void add_dot(__global double *d_slots, double share) {
 }
 
 #define TABLE __constant
-__constant real d_tables[13] = {R(0x0.0p+0), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3)};
+__constant real d_tables[28] = {R(0x0.0p+0), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.a000000000000p-3), R(0x1.c000000000000p-3), R(0x1.e000000000000p-3), R(0x1.0000000000000p-2), R(0x1.1000000000000p-2), R(0x1.2000000000000p-2), R(0x1.3000000000000p-2), R(0x1.4000000000000p-2), R(0x1.5000000000000p-2), R(0x1.6000000000000p-2), R(0x1.7000000000000p-2), R(0x1.8000000000000p-2), R(0x1.9000000000000p-2), R(0x1.a000000000000p-2), R(0x1.b000000000000p-2)};
 #define TABLE_W(q) d_tables[q]
-#define TABLE_B0(q) (d_tables + 1 + (q) * 3)
-#define TABLE_D0(q) (d_tables + 4 + (q) * 6)
-#define TABLE_B1(q) (d_tables + 10 + (q) * 1)
-#define TABLE_D1(q) (d_tables + 11 + (q) * 2)
+#define TABLE_B0(q) (d_tables + 1 + (q) * 6)
+#define TABLE_D0(q) (d_tables + 7 + (q) * 12)
+#define TABLE_B1(q) (d_tables + 19 + (q) * 3)
+#define TABLE_D1(q) (d_tables + 22 + (q) * 6)
 #define TABLE_B(i, q) TABLE_B##i(q)
 #define TABLE_D(i, q) TABLE_D##i(q)
 #define TABLE_H(i, q) TABLE_H##i(q)
@@ -327,65 +328,61 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define RESULT(place) ((place) / 4096)
 // A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
 #define FEW _Pragma("unroll 1") for
-// Loads that wait for other loads are asked for together, for some nodes at a time.
+// Loads that wait for other loads are asked for together, for some nodes at a time; past the last node items write what stands there.
 #define EACH_READ(n) _Pragma("unroll") for (int k = 0; k < n; ++k)
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void action(const int first, const int count, __global const scalar *restrict d_w, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_coords, __global const real *restrict d_constants, __global const ushort *restrict d_places0, const int slices0, __global const ushort *restrict d_bases0, __global const int *restrict d_nodes0, __global const uchar *restrict d_counts0, __global const int *restrict d_vertices0, __global const uchar *restrict d_prescribed, __global scalar *restrict d_out, __global double *restrict d_dots) {
-  __local real s_words[1392];
-  __local int s_nodes0[192];
-  __local uchar s_counts0[192];
-  __local ushort s_firsts0[192];
+void action(const int first, const int count, __global const scalar *restrict d_w, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const ushort *restrict d_places0, const int slices0, __global const ushort *restrict d_bases0, __global const int *restrict d_nodes0, __global const uchar *restrict d_counts0, __global const uchar *restrict d_prescribed, __global scalar *restrict d_out, __global double *restrict d_dots) {
+  __local real s_words[1808];
+  __local int s_nodes0[384];
+  __local uchar s_counts0[384];
+  __local ushort s_firsts0[384];
   __local real *s_w = s_words + 0;
-  __local real *s_x = s_words + 384;
   __local real *s_sums0 = s_words + 0;
   const int group = (int)get_group_id(0), item = (int)get_local_id(0);
   const int cell = first + min(group * GROUP_SIZE + item, count - 1);
 
   // gather
-  ushort r_places0[3];
+  ushort r_places0[6];
   UNROLL
-  for (int b = 0; b < 3; ++b) r_places0[b] = d_places0[AT_d_places0(cell, b)];
-  FEW (int begin = item; begin < 32 * slices0; begin += 1 * GROUP_SIZE) {
-    int r_slots[1], r_nodes[1];
-    EACH_READ(1) {
-      r_slots[k] = begin;
+  for (int b = 0; b < 6; ++b) r_places0[b] = d_places0[AT_d_places0(cell, b)];
+  FEW (int begin = item; begin < 32 * slices0; begin += 3 * GROUP_SIZE) {
+    int r_slots[3], r_nodes[3];
+    EACH_READ(3) {
+      r_slots[k] = min(begin + k * GROUP_SIZE, 32 * slices0 - 1);
       r_nodes[k] = d_nodes0[32 * slices0 * group + r_slots[k]];
     }
-    real r_x[1 * DIM];
-    EACH_READ(1) for (int d = 0; d < DIM; ++d) r_x[k * DIM + d] = d_coords[d_vertices0[32 * slices0 * group + r_slots[k]] + d];
-    real r_w[2];
-    EACH_READ(1) for (int c = 0, offset = r_nodes[k]; c < 2; ++c) r_w[k * 2 + c] = IS_PRESCRIBED(offset, c) ? R(0) : (real)d_w[NODE(offset) + c];
-    EACH_READ(1) {
+    real r_w[6];
+    EACH_READ(3) for (int c = 0, offset = r_nodes[k]; c < 2; ++c) r_w[k * 2 + c] = IS_PRESCRIBED(offset, c) ? R(0) : (real)d_w[NODE(offset) + c];
+    EACH_READ(3) {
       const int i = r_slots[k];
       s_firsts0[i] = d_bases0[group * slices0 + (uint)i / 32] + (uint)i * 11 % 32;
       s_counts0[i] = d_counts0[32 * slices0 * group + i];
       s_nodes0[i] = r_nodes[k];
-      for (int d = 0; d < DIM; ++d) s_x[d * 192 + i] = r_x[k * DIM + d];
-      for (int c = 0; c < 2; ++c) s_w[c * 192 + i] = r_w[k * 2 + c];
+      for (int c = 0; c < 2; ++c) s_w[c * 384 + i] = r_w[k * 2 + c];
     }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
-  real r_w_e[6];
-  real r_a0_e[1];
+  real r_w_e[12];
+  real r_a0_e[3];
   real r_x_e[NUM_COORD_BASIS * DIM];
   UNROLL
-  for (int b = 0; b < 3; ++b)
-    for (int c = 0; c < 2; ++c) r_w_e[b * 2 + c] = s_w[c * 192 + SLOT(r_places0[b])];
+  for (int b = 0; b < 6; ++b)
+    for (int c = 0; c < 2; ++c) r_w_e[b * 2 + c] = s_w[c * 384 + SLOT(r_places0[b])];
   UNROLL
-  for (int b = 0; b < 1; ++b) {
+  for (int b = 0; b < 3; ++b) {
     const int offset = d_a0_offsets[AT_d_a0_offsets(cell, b)];
     for (int c = 0; c < 1; ++c) r_a0_e[b * 1 + c] = (real)d_a0[offset + c];
   }
   UNROLL
   for (int b = 0; b < NUM_COORD_BASIS; ++b)
-    for (int d = 0; d < DIM; ++d) r_x_e[b * 2 + d] = s_x[d * 192 + SLOT(r_places0[b])];
+    for (int d = 0; d < DIM; ++d) r_x_e[b * 2 + d] = d_coords[d_coord_offsets[AT_d_coord_offsets(cell, b)] + d];
 
   real J_inv[DIM * DIM], det_J;
-  det_J = rebuild(NUM_COORD_BASIS, TABLE_D(0, 0), r_x_e, J_inv);
+  det_J = rebuild(NUM_COORD_BASIS, TABLE_D(1, 0), r_x_e, J_inv);
 
-  accum r_f0_e[6];
+  accum r_f0_e[12];
   UNROLL
-  for (int i = 0; i < 6; ++i) r_f0_e[i] = 0;
+  for (int i = 0; i < 12; ++i) r_f0_e[i] = 0;
 
   POINTS_UNROLL
   for (int q = 0; q < NUM_QPTS; ++q) {
@@ -403,9 +400,9 @@ void action(const int first, const int count, __global const scalar *restrict d_
     real r_x[2];
     real r_n[2];
     real r_s[1];
-    interpolate_value(3, 2, TABLE_B(0, q), r_w_e, r_w + 0);
-    interpolate_gradient(3, 2, TABLE_D(0, q), r_w_e, J_inv, r_w_x + 0 * DIM);
-    interpolate_value(1, 1, TABLE_B(1, q), r_a0_e, r_a + 0);
+    interpolate_value(6, 2, TABLE_B(0, q), r_w_e, r_w + 0);
+    interpolate_gradient(6, 2, TABLE_D(0, q), r_w_e, J_inv, r_w_x + 0 * DIM);
+    interpolate_value(3, 1, TABLE_B(1, q), r_a0_e, r_a + 0);
     const real measure = det_J;
     const real weight = TABLE_W(q) * measure;
 
@@ -416,16 +413,16 @@ void action(const int first, const int count, __global const scalar *restrict d_
     pointwise(r_u, r_u_x, r_u_xx, r_w, r_w_x, r_w_xx, r_a, r_a_x, r_a_xx, r_x, r_n, r_s, d_constants, f0, f1);
 
     // integrate
-    integrate_value(3, 2, TABLE_B(0, q), weight, f0 + 0, r_f0_e);
-    integrate_gradient(3, 2, TABLE_D(0, q), weight, J_inv, f1 + 0 * DIM, r_f0_e);
+    integrate_value(6, 2, TABLE_B(0, q), weight, f0 + 0, r_f0_e);
+    integrate_gradient(6, 2, TABLE_D(0, q), weight, J_inv, f1 + 0 * DIM, r_f0_e);
 
   }
   barrier(CLK_LOCAL_MEM_FENCE);
 
   UNROLL
-  for (int b = 0; b < 3; ++b) {
+  for (int b = 0; b < 6; ++b) {
     const int place = s_firsts0[SLOT(r_places0[b])] + RESULT(r_places0[b]) * 33;
-    for (int c = 0; c < 2; ++c) s_sums0[c * 696 + place] = r_f0_e[b * 2 + c];
+    for (int c = 0; c < 2; ++c) s_sums0[c * 904 + place] = r_f0_e[b * 2 + c];
   }
   barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -437,7 +434,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     const int results = s_counts0[i], offset = s_nodes0[i], place = s_firsts0[i];
     if (!results || IS_PRESCRIBED(offset, c)) continue;
     accum sum = 0;
-    FEW (int result = 0; result < results; ++result) sum += s_sums0[c * 696 + place + result * 33];
+    FEW (int result = 0; result < results; ++result) sum += s_sums0[c * 904 + place + result * 33];
     atomic_add_scalar(d_out + NODE(offset) + c, (scalar)sum * r_scale);
     if (d_dots) r_dot += (double)sum * d_w[NODE(offset) + c];
   }
