@@ -44,6 +44,12 @@ def check_gmsh(path: Path) -> list[tuple[int, int, str]]:
                 f"read; save it with order {_HIGHEST[kind.name]} or less, first-order cells are always read"
             )
     dim = max(kind.dim for kind, _ in file.elements)
+    names = sorted({kind.name for kind, _ in file.elements if kind.dim == dim})
+    if len(names) > 1 and any(kind.order > 1 for kind, _ in file.elements if kind.dim == dim):
+        raise MeshError(
+            f"mesh file '{path}' has {' and '.join(names)} cells of order 2 or more, and PETSc reads curved cells of one type "
+            "only; save it with first-order cells, or as one type of cells"
+        )
     _check_once(file, dim, path)
     if dim < 3:
         _check_flat(file, dim, path)

@@ -14,7 +14,7 @@ from femgpu.forms import Form
 from femgpu.mesh import Mesh
 from femgpu.operators.arrays import real_type, scalar_type
 from femgpu.runtime import Runtime
-from femgpu.spaces import Function, Storage, rate_of
+from femgpu.spaces import Function, Storage, rate_of, version
 
 
 class Inputs:
@@ -57,7 +57,7 @@ class Inputs:
     def forget(self) -> None:
         """Takes everything for changed at the next `update`."""
         self._constants[:] = np.nan
-        self._states: list[int | None] = [None] * len(self.form.coefficients)
+        self._states: list[tuple[int, int] | None] = [None] * len(self.form.coefficients)
 
     def at_base(self) -> dict[tuple, Any]:
         """The buffers as the Jacobian reads them."""
@@ -80,7 +80,7 @@ class Inputs:
         if fresh:
             self._constants[: len(constants)] = constants
             self.runtime.write(self.buffers["constants",], self._constants.astype(self._real))
-        states = [function.vec.stateGet() for function in self.form.coefficients]
+        states = [version(function.vec) for function in self.form.coefficients]
         changed = np.array([state != old for state, old in zip(states, self._states, strict=True)], bool)
         if self.mpi.size > 1 and len(changed):
             # A vector that was written on one rank only must be exchanged by all.

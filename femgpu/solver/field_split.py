@@ -21,6 +21,7 @@ from femgpu.solver.device_vec import load, store
 from femgpu.solver.field_block import FieldBlock
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian, create_matfree
+from femgpu.solver.solver_types import shifted_factors
 from femgpu.solver.zero_guess import ZeroGuess
 
 _FILE = "fields.cl"
@@ -143,7 +144,7 @@ class FieldSplit(ZeroGuess, Ahead):
         if not isinstance(found, Saddle):
             prefix = pc.getOptionsPrefix() or ""
             raise FormError(
-                f"femgpu.FieldSplit on {space}: {found}; take another: -{prefix}pc_type lu -{prefix}pc_factor_shift_type nonzero, "
+                f"femgpu.FieldSplit on {space}: {found}; take another: {shifted_factors(prefix, pc.comm)}, "
                 f"or -{prefix}pc_type fieldsplit -{prefix}pc_fieldsplit_type schur -{prefix}pc_fieldsplit_schur_precondition selfp"
             )
         self._operator, self._bends, self._names = operator, operator.local.bends, (found.elliptic, found.constraint)

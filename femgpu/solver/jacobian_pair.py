@@ -14,6 +14,7 @@ from femgpu.solver import default_solver
 from femgpu.solver.ahead import build_ahead, prepare
 from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.matrix import AssembledJacobian, create_difference, create_matfree
+from femgpu.solver.nullspace import try_nullspace
 from femgpu.solver.petsc_errors import petsc_errors
 from femgpu.solver.state_watch import StateWatch
 from femgpu.spaces import Function
@@ -24,6 +25,8 @@ _NO_ENTRIES = ("none", "jacobi", "pbjacobi", "shell", "python", "ksp", "mat")
 _ASSEMBLED_PC = "femgpu.AssembledPC"
 # What PCJacobi makes of rows, not of the diagonal: rowmax, rowl1, rowsum.
 _ROWS = (("jacobi", "rowm"), ("jacobi", "rowl"), ("jacobi", "rows"))
+# What a Jacobian leaves of a mode that it maps to zero, relative to what it makes of a random vector.
+_ZERO, _ZERO_SINGLE = 1e-6, 1e-3
 
 
 class JacobianPair:
@@ -57,6 +60,7 @@ class JacobianPair:
         self._known = operator.local.form.has_jacobian
         self._settings = operator.local.settings
         self._assembled: AssembledJacobian | None = None
+        self._tried = 0
         self.targets = ["residual"]
         if self._known:
             self.amat = create_matfree(operator, template, self.watch)
@@ -165,6 +169,9 @@ class JacobianPair:
         for mat in {J.handle: J, P.handle: P}.values():
             mat.assemble()
         self.watch.note(at_u)
+        if self._known:
+            double = self._settings.precision == "double"
+            self._tried = try_nullspace(self.amat, self._tried, _ZERO if double else _ZERO_SINGLE)
 
     def follow(self, linearise: Callable[[PETSc.Vec], None]) -> None:
         """Brings the matrices to u, where they are to be there, and to mesh, coefficients and constants as they are; collective.

@@ -81,7 +81,7 @@ class LinearProblem(NonlinearProblem):
         super()._attach()
 
     def _form_jacobian(self, snes: PETSc.SNES, x: PETSc.Vec, J: PETSc.Mat, P: PETSc.Mat) -> None:
-        if self._pair.watch.changed():
+        if self._pair.watch.changed() or self.operator.factor != 1.0:  # that somebody scaled
             super()._form_jacobian(snes, x, J, P)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,6 +44,39 @@ def give_near_nullspace(mats: Sequence[PETSc.Mat], nullspace: PETSc.NullSpace) -
     _check(mats, nullspace)
     for mat in mats:
         mat.setNearNullSpace(nullspace)
+
+
+def try_nullspace(mat: PETSc.Mat, tested: int, tolerance: float) -> int:
+    """Warns of modes that a matrix does not map to zero, once for each null space that it is given; collective.
+
+    Args:
+        mat: the matrix.
+        tested: what this gave before; 0: nothing.
+        tolerance: the least that is not zero, relative to what becomes of a random vector.
+
+    Returns:
+        PETSc's number of the null space.
+    """
+    nullspace = mat.getNullSpace()
+    if not nullspace.handle or nullspace.id == tested:
+        return tested
+    x, y = mat.createVecs()
+    x.setRandom()
+    mat.mult(x, y)
+    size, modes = y.norm() / (x.norm() or 1.0), nullspace.getVecs()
+    if nullspace.hasConstant():
+        x.set(1.0)
+        modes = [x, *modes]
+    for number, mode in enumerate(modes):
+        mat.mult(mode, y)
+        if (left := y.norm() / (mode.norm() or 1.0)) > tolerance * size:
+            warnings.warn(
+                f"the null space that the Jacobian was given is none: of mode {number} it leaves {left / size:.1e} of what it "
+                "makes of a random vector. Solutions lose their part in it: leave out set_nullspace, or give the modes that the "
+                "form and its boundary conditions map to zero",
+                stacklevel=2,
+            )
+    return int(nullspace.id)
 
 
 def _check(mats: Sequence[PETSc.Mat], nullspace: Any) -> None:

@@ -8,7 +8,7 @@ from petsc4py import PETSc
 
 from femgpu.forms import Form
 from femgpu.operators import Saddle, couples_components, couples_displacements, is_definite, is_symmetric, saddle, uncoupled_fields
-from femgpu.solver.solver_types import type_remedy
+from femgpu.solver.solver_types import shifted_factors, type_remedy
 
 # Methods whose recurrences hold for symmetric matrices only.
 _SYMMETRIC = (
@@ -17,6 +17,7 @@ _SYMMETRIC = (
 )
 # Methods for A^T A.
 _NORMAL = ("lsqr", "cgls", "cgne")
+_RESIDUAL_NAN = PETSc.SNES.ConvergedReason.DIVERGED_FUNCTION_NANORINF
 _FAILURES = PETSc.PC.FailedReason
 _PC_FAILURES = {
     _FAILURES.FACTOR_STRUCT_ZEROPIVOT: "a row of the matrix has no diagonal entry",
@@ -30,8 +31,9 @@ _PC_FAILURES = {
 def outcome(snes: PETSc.SNES) -> str:
     """How the last nonlinear and linear solve ended."""
     ksp = snes.getKSP()
-    # SNES of type ksponly computes no norm.
-    norm = "" if snes.getType() == PETSc.SNES.Type.KSPONLY else f", residual norm {snes.getFunctionNorm():.6e}"
+    # SNES of type ksponly computes no norm, and keeps none that is not finite.
+    no_norm = snes.getType() == PETSc.SNES.Type.KSPONLY or snes.getConvergedReason() == _RESIDUAL_NAN
+    norm = "" if no_norm else f", residual norm {snes.getFunctionNorm():.6e}"
     said = f"{reason_name(snes)} after {snes.getIterationNumber()} iterations{norm}"
     if ksp.getConvergedReason() == PETSc.KSP.ConvergedReason.ITERATING:
         return said  # there was none
@@ -61,11 +63,13 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool, size: float, chosen: 
             + f"; -{prefix}snes_test_jacobian compares the g's given with differences of the residual"
             * (not known)
         )
-    if not math.isfinite(size):
+    residual = snes.getConvergedReason() == _RESIDUAL_NAN
+    if residual or not math.isfinite(size):
+        what, where = ("residual", "where u is negative") if residual else ("Jacobian", "or a power below 1 at u = 0")
         return (
-            "The Jacobian is not finite at this state, as that of sqrt(u) or a power below 1 at u = 0, of a quotient or of "
-            "exp(u) where u is large: no solver helps; start from another initial guess (u.interpolate(1.0)), or keep away from "
-            "such arguments, by sqrt(u**2 + 1e-12) say"
+            f"The {what} is not finite at this state, as that of sqrt(u) {where}, of a quotient or of exp(u) where u is large: no "
+            "solver helps; start from another initial guess (u.interpolate(1.0)), or keep away from such arguments, by "
+            "sqrt(u**2 + 1e-12) say"
         )
     ksp = snes.getKSP()
     reason, pc = ksp.getConvergedReason(), ksp.getPC()
@@ -79,9 +83,9 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool, size: float, chosen: 
         if len(form.space.fields) > 1:
             own = f"-{prefix}pc_type python -{prefix}pc_python_type femgpu.FieldSplit, " * isinstance(saddle(form), Saddle)
             parts.append(
-                f"the zeros on the diagonal of a saddle point need {own}-{prefix}pc_type lu -{prefix}pc_factor_shift_type "
-                f"nonzero, -{prefix}pc_type fieldsplit -{prefix}pc_fieldsplit_type schur "
-                f"-{prefix}pc_fieldsplit_schur_precondition selfp, or -{prefix}pc_type jacobi with many iterations"
+                f"the zeros on the diagonal of a saddle point need {own}{shifted_factors(prefix, snes.comm)}, -{prefix}pc_type "
+                f"fieldsplit -{prefix}pc_fieldsplit_type schur -{prefix}pc_fieldsplit_schur_precondition selfp, or "
+                f"-{prefix}pc_type jacobi with many iterations"
             )
         else:
             parts.append(f"an indefinite matrix may want -{prefix}pc_factor_shift_type nonzero, or -{prefix}pc_type jacobi or gamg")

@@ -87,6 +87,12 @@ def type_remedy(snes: PETSc.SNES) -> str:
     return ""
 
 
+def shifted_factors(prefix: str, comm: PETSc.Comm) -> str:
+    """Options of factors of a matrix with zeros on its diagonal: on several ranks PETSc has them of all rows on each."""
+    kind, inner = ("redundant", "redundant_") if comm.size > 1 else ("lu", "")
+    return f"-{prefix}pc_type {kind} -{prefix}{inner}pc_factor_shift_type nonzero"
+
+
 def _types(snes: PETSc.SNES) -> Iterator[tuple[str, str]]:
     ksp = snes.getKSP()
     yield "snes", snes.getType() or ""

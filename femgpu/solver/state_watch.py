@@ -12,7 +12,7 @@ from petsc4py import PETSc
 from femgpu.errors import SolverError, meet
 from femgpu.forms import Form
 from femgpu.operators import FormOperator
-from femgpu.spaces import Constant, Function
+from femgpu.spaces import Constant, Function, version
 
 # Arrays that hold the unknown, and those that hold coefficients, with their derivatives.
 _UNKNOWN, _COEFFICIENTS = ("u", "u_x", "u_xx"), ("a", "a_x", "a_xx")
@@ -74,8 +74,10 @@ class StateWatch:
         if self._seen is None or self.iterating() or not self.changed():
             return
         states, seen = self._now()[0], self._seen[0]
-        if meet(self._local.mpi, states != seen):
-            names = [function.name for function, now, old in zip(self._vectors, states, seen, strict=True) if now != old]
+        # A view that somebody has since then may be there to read.
+        written = [now[0] != old[0] or (old[1] > 0 and now[1] != old[1]) for now, old in zip(states, seen, strict=True)]
+        if meet(self._local.mpi, any(written)):
+            names = [function.name for function, wrote in zip(self._vectors, written, strict=True) if wrote]
             raise SolverError(
                 f"{' and '.join(names) or 'a function'} changed after the Jacobian was evaluated, with which a solver now "
                 "multiplies; take problem.jacobian again before each solve. A solver that itself writes to the unknown wants a "
@@ -87,9 +89,10 @@ class StateWatch:
     def _vectors(self) -> list[Function]:
         return [self._u, *self._coefficients] if self.at_u and self._reads_u else self._coefficients
 
-    def _now(self) -> tuple[list[int], list[list[float]], int]:
+    def _now(self) -> tuple[list[tuple[int, int]], list[list[float]], int]:
         constants = [constant.flat.tolist() for constant in self._constants]
-        return [function.vec.stateGet() for function in self._vectors], constants, self._local.mesh.motion.moves
+        states = [(f.vec.stateGet(), 0) if f is self._u else version(f.vec) for f in self._vectors]  # solvers hold the unknown
+        return states, constants, self._local.mesh.motion.moves
 
 
 def _inputs(form: Form) -> tuple[bool, list[Function], list[Constant]]:

@@ -13,6 +13,7 @@ from femgpu.spaces.numbering import Numbering
 from femgpu.spaces.rate import is_rate, rate_of, time_derivative, time_shift
 from femgpu.spaces.space import SingleSpace, Space, coordinates, mesh_of, ufl_mesh
 from femgpu.spaces.storage import Storage
+from femgpu.spaces.version import version
 
 __all__ = [
     "CELL_MAPS",
@@ -46,4 +47,5 @@ __all__ = [
     "time_derivative",
     "time_shift",
     "ufl_mesh",
+    "version",
 ]

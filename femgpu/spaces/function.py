@@ -57,8 +57,9 @@ class Function(AtPoints, ufl.Coefficient):
     def vec(self) -> PETSc.Vec:
         """The T-vector, on the host unless the space's DM says otherwise.
 
-        Kernels see what is written by `u.vec.array[:] = ...` or `u.vec.setArray(...)`; after writing through a view that was kept
-        from before, call `u.vec.stateIncrease()`: PETSc cannot notice that. To set it copies: u keeps the vector that solvers know.
+        Kernels see what is written by `u.vec.array[:] = ...` or `u.vec.setArray(...)`, and through a view that was kept from before
+        (`version`), but for the unknown in a solver of your own: call `u.vec.stateIncrease()`, for PETSc cannot notice that. To set
+        it copies: u keeps the vector that solvers know.
 
         Raises:
             DataError: when it was destroyed, or is set to something else than a vector of its sizes.

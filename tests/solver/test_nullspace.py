@@ -1,5 +1,7 @@
 """Rigid-body modes, and null spaces given to a problem's matrices."""
 
+import warnings
+
 import numpy as np
 import pytest
 import ufl
@@ -112,3 +114,38 @@ def test_nullspace_of_a_transpose():
     assert not problem.jacobian.getTransposeNullSpace().handle
     problem.set_nullspace(constants, transpose=constants)
     assert problem.jacobian.getTransposeNullSpace().handle == constants.handle
+
+
+@pytest.mark.parallel([1, 3])
+@pytest.mark.parametrize("kind", ["constants", "vectors"])
+def test_a_null_space_that_is_none(kind):
+    """Said once, for the modes that are none."""
+    dm = femgpu.mesh.box((6, 6))
+    V = femgpu.FunctionSpace(dm, "Lagrange", 1)
+    w, v = ufl.TrialFunction(V), ufl.TestFunction(V)
+    modes = femgpu.constant_modes(V)
+    if kind == "vectors":
+        mode = modes.getVecs()[0].duplicate() if modes.getVecs() else femgpu.Function(V).vec.duplicate()
+        mode.set(1.0)
+        mode.normalize()
+        modes = PETSc.NullSpace().create(vectors=[mode], comm=dm.comm)
+    problem = femgpu.LinearProblem((inner(grad(w), grad(v)) + w * v) * dx, v * dx)
+    problem.set_nullspace(modes)
+    with pytest.warns(UserWarning, match="the null space that the Jacobian was given is none: of mode 0 it leaves") as found:
+        problem.solve()
+        problem.solve()
+    assert len(found) == 1
+    right = femgpu.LinearProblem(inner(grad(w), grad(v)) * dx, femgpu.Constant(dm, 0.0) * v * dx)
+    right.set_nullspace(femgpu.constant_modes(V))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        right.solve()
+
+
+def test_a_scaled_jacobian_is_evaluated_anew():
+    dm = femgpu.mesh.box((4, 4))
+    V = femgpu.FunctionSpace(dm, "Lagrange", 1)
+    w, v = ufl.TrialFunction(V), ufl.TestFunction(V)
+    problem = femgpu.LinearProblem((inner(grad(w), grad(v)) + w * v) * dx, v * dx)
+    problem.jacobian.scale(2.0)
+    assert abs(problem.solve().vec.array_r - 1).max() < 1e-8

@@ -99,6 +99,27 @@ def test_flipped_bytes(tmp_path, version, binary, rng):
     assert refused > 40
 
 
+def test_curved_cells_of_several_types_are_refused(tmp_path):
+    """With what to do, for PETSc has no such meshes; straight ones are read."""
+    gmsh = pytest.importorskip("gmsh")
+    for order in (1, 2):
+        gmsh.initialize()
+        gmsh.option.setNumber("General.Terminal", 0)
+        gmsh.option.setNumber("Mesh.MeshSizeMax", 0.5)
+        for x in (0, 1):
+            gmsh.model.occ.addRectangle(x, 0, 0, 1, 1)
+        gmsh.model.occ.fragment([(2, 1)], [(2, 2)])
+        gmsh.model.occ.synchronize()
+        gmsh.model.mesh.setRecombine(2, 2)
+        gmsh.model.mesh.generate(2)
+        gmsh.model.mesh.setOrder(order)
+        gmsh.write(str(tmp_path / f"order{order}.msh"))
+        gmsh.finalize()
+    assert len(Mesh.of(read(tmp_path / "order1.msh")).blocks) == 2
+    with pytest.raises(MeshError, match="quadrilateral and triangle cells of order 2 or more, .* with first-order cells"):
+        read(tmp_path / "order2.msh")
+
+
 @ranks
 def test_surfaces_in_space_are_refused(tmp_path):
     path = Path(WORLD.bcast(str(tmp_path))) / "tilted.msh"
