@@ -54,6 +54,7 @@ class JacobianPair:
 
     def __init__(self, snes: PETSc.SNES, operator: GlobalOperator, u: Function, own: bool = True):
         self._operator = operator
+        u.unknown = True
         self._template = template = u.vec
         self.watch = StateWatch(operator.local, u, snes)
         self._prefix = snes.getOptionsPrefix() or ""

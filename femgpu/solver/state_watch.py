@@ -91,8 +91,7 @@ class StateWatch:
 
     def _now(self) -> tuple[list[tuple[int, int]], list[list[float]], int]:
         constants = [constant.flat.tolist() for constant in self._constants]
-        states = [(f.vec.stateGet(), 0) if f is self._u else version(f.vec) for f in self._vectors]  # solvers hold the unknown
-        return states, constants, self._local.mesh.motion.moves
+        return list(map(version, self._vectors)), constants, self._local.mesh.motion.moves
 
 
 def _inputs(form: Form) -> tuple[bool, list[Function], list[Constant]]:

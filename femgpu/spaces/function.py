@@ -29,7 +29,10 @@ class Function(AtPoints, ufl.Coefficient):
     Attributes:
         name: for output.
         has_name: whether the name was given.
+        unknown: whether a problem solves for it, whose solvers hold its vector.
     """
+
+    unknown = False
 
     def __init__(self, space: Space, name: str | None = None):
         if not isinstance(space, Space) or space.root is not space:
@@ -58,7 +61,7 @@ class Function(AtPoints, ufl.Coefficient):
         """The T-vector, on the host unless the space's DM says otherwise.
 
         Kernels see what is written by `u.vec.array[:] = ...` or `u.vec.setArray(...)`, and through a view that was kept from before
-        (`version`), but for the unknown in a solver of your own: call `u.vec.stateIncrease()`, for PETSc cannot notice that. To set
+        (`version`), but for functions that a problem solves for: call `u.vec.stateIncrease()`, for PETSc cannot notice that. To set
         it copies: u keeps the vector that solvers know.
 
         Raises:

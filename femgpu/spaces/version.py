@@ -1,15 +1,17 @@
-"""Whether a vector has been written to."""
+"""Whether a function has been written to."""
 
 from __future__ import annotations
 
 import zlib
 
-from petsc4py import PETSc
+from femgpu.spaces.function import Function
 
 
-def version(vec: PETSc.Vec) -> tuple[int, int]:
-    """What changes when a vector is written to on this rank: PETSc's state and, while others hold the vector, a sum of its numbers.
+def version(function: Function) -> tuple[int, int]:
+    """What changes when a function is written to on this rank: PETSc's state and, while others hold its vector, a checksum.
 
-    A view of its array holds it, and PETSc does not notice what is written there.
+    A view of the vector's array holds it, and PETSc does not notice what is written there. Solvers hold vectors, too: of unknowns
+    (`Function.unknown`) there is the state alone.
     """
-    return vec.stateGet(), zlib.crc32(vec.getArray(readonly=True)) if vec.refcount > 1 else 0
+    vec = function.vec
+    return vec.stateGet(), 0 if function.unknown or vec.refcount < 2 else zlib.crc32(vec.getArray(readonly=True))
