@@ -178,7 +178,10 @@ def _add_elements(found: GmshFile, number: int, nodes: _Ints) -> None:
 
 def _num_nodes(number: int) -> int:
     if number not in TYPES:
-        raise Malformed(f"it has elements of type {number}, which PETSc does not read; expected complete elements of order 1 to 10")
+        raise Malformed(
+            f"it has elements of type {number}, which PETSc does not read; expected complete elements of order 1 to 10 "
+            "(Mesh.SecondOrderIncomplete = 0 in gmsh)"
+        )
     return TYPES[number].num_nodes
 
 
