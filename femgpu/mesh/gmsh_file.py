@@ -178,10 +178,8 @@ def _add_elements(found: GmshFile, number: int, nodes: _Ints) -> None:
 
 def _num_nodes(number: int) -> int:
     if number not in TYPES:
-        raise Malformed(
-            f"it has elements of type {number}, which PETSc does not read; expected complete elements of order 1 to 10 "
-            "(Mesh.SecondOrderIncomplete = 0 in gmsh)"
-        )
+        what = f"it has elements of type {number}, which PETSc does not read"
+        raise Malformed(f"{what}; expected complete ones of order 1 to 10 (Mesh.SecondOrderIncomplete=0)")
     return TYPES[number].num_nodes
 
 
