@@ -14,7 +14,7 @@ from femgpu.forms import Form
 from femgpu.mesh import Mesh
 from femgpu.operators.arrays import real_type, scalar_type
 from femgpu.runtime import Runtime
-from femgpu.spaces import Function, Storage, rate_of, version
+from femgpu.spaces import Function, Storage, rate_of, vector_state
 
 
 class Inputs:
@@ -80,7 +80,7 @@ class Inputs:
         if fresh:
             self._constants[: len(constants)] = constants
             self.runtime.write(self.buffers["constants",], self._constants.astype(self._real))
-        states = [version(function) for function in self.form.coefficients]
+        states = [vector_state(function) for function in self.form.coefficients]
         changed = np.array([state != old for state, old in zip(states, self._states, strict=True)], bool)
         if self.mpi.size > 1 and len(changed):
             # A vector that was written on one rank only must be exchanged by all.

@@ -180,7 +180,7 @@ class NonlinearProblem:
         self.operator.insert_values(x)
 
     def set_nullspace(self, nullspace: PETSc.NullSpace, transpose: PETSc.NullSpace | None = None) -> None:
-        """Says what the Jacobian maps to zero: boundary rows of its vectors are zero.
+        """Says what the Jacobian maps to zero: boundary rows of its vectors are zero. A mode that it does not is warned of, once.
 
         Args:
             nullspace: the null space.

@@ -12,7 +12,7 @@ from petsc4py import PETSc
 from femgpu.errors import SolverError, meet
 from femgpu.forms import Form
 from femgpu.operators import FormOperator
-from femgpu.spaces import Constant, Function, version
+from femgpu.spaces import Constant, Function, vector_state
 
 # Arrays that hold the unknown, and those that hold coefficients, with their derivatives.
 _UNKNOWN, _COEFFICIENTS = ("u", "u_x", "u_xx"), ("a", "a_x", "a_xx")
@@ -91,7 +91,7 @@ class StateWatch:
 
     def _now(self) -> tuple[list[tuple[int, int]], list[list[float]], int]:
         constants = [constant.flat.tolist() for constant in self._constants]
-        return list(map(version, self._vectors)), constants, self._local.mesh.motion.moves
+        return list(map(vector_state, self._vectors)), constants, self._local.mesh.motion.moves
 
 
 def _inputs(form: Form) -> tuple[bool, list[Function], list[Constant]]:

@@ -13,7 +13,7 @@ from femgpu.errors import DataError
 from femgpu.forms import join_parts, part_spaces
 from femgpu.solver.arguments import check_unknown
 from femgpu.solver.conditions import Conditions, as_tuple
-from femgpu.spaces import DirichletBC, Function, MixedSpace, version
+from femgpu.spaces import DirichletBC, Function, MixedSpace, vector_state
 from femgpu.spaces.field import copy_nodes
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -96,7 +96,7 @@ class Unknowns:
 
     def read(self) -> Function:
         """The Function of all, with the numbers of those that have been written to."""
-        states = [version(part) for part in self.parts]
+        states = [vector_state(part) for part in self.parts]
         if states != self._seen:
             values = self.whole.vec.getArray(readonly=True).copy()
             for part, places in zip(self.parts, self._places, strict=True):
@@ -109,7 +109,7 @@ class Unknowns:
         """Gives several unknowns their numbers. Ranks do not wait for each other: one may be here after an error of its own."""
         for part, places in zip(self.parts, self._places, strict=True):
             part.vec.setArray(self.whole.vec.array_r[places])
-        self._seen = [version(part) for part in self.parts]
+        self._seen = [vector_state(part) for part in self.parts]
 
 
 def _places(whole: Function, number: int, part: Function) -> npt.NDArray[np.int64]:

@@ -13,7 +13,7 @@ from femgpu.spaces.numbering import Numbering
 from femgpu.spaces.rate import is_rate, rate_of, time_derivative, time_shift
 from femgpu.spaces.space import SingleSpace, Space, coordinates, mesh_of, ufl_mesh
 from femgpu.spaces.storage import Storage
-from femgpu.spaces.version import version
+from femgpu.spaces.vector_state import vector_state
 
 __all__ = [
     "CELL_MAPS",
@@ -47,5 +47,5 @@ __all__ = [
     "time_derivative",
     "time_shift",
     "ufl_mesh",
-    "version",
+    "vector_state",
 ]

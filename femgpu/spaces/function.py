@@ -61,8 +61,8 @@ class Function(AtPoints, ufl.Coefficient):
         """The T-vector, on the host unless the space's DM says otherwise.
 
         Kernels see what is written by `u.vec.array[:] = ...` or `u.vec.setArray(...)`, and through a view that was kept from before
-        (`version`), but for functions that a problem solves for: call `u.vec.stateIncrease()`, for PETSc cannot notice that. To set
-        it copies: u keeps the vector that solvers know.
+        (`vector_state`), but for functions that a problem solves for: call `u.vec.stateIncrease()`, for PETSc cannot notice that.
+        To set it copies: u keeps the vector that solvers know.
 
         Raises:
             DataError: when it was destroyed, or is set to something else than a vector of its sizes.

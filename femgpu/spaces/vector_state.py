@@ -7,7 +7,7 @@ import zlib
 from femgpu.spaces.function import Function
 
 
-def version(function: Function) -> tuple[int, int]:
+def vector_state(function: Function) -> tuple[int, int]:
     """What changes when a function is written to on this rank: PETSc's state and, while others hold its vector, a checksum.
 
     A view of the vector's array holds it, and PETSc does not notice what is written there. Solvers hold vectors, too: of unknowns

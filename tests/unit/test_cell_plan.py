@@ -1,0 +1,196 @@
+"""Plans of schedule cell: cells side by side, points that are unrolled, groups that add up."""
+
+from dataclasses import replace
+
+import pytest
+from plan_works import cell, diffusion, field, residual
+
+from femgpu.errors import PlanError
+from femgpu.kernels import RowsWork, Table, Wish, schedule_named
+from femgpu.kernels.node_lists import MOST_SLOTS
+from femgpu.kernels.schedules import CellLanesPlan, CellPlan, CellSumsPlan
+from femgpu.model import Limits
+
+GPU = Limits(native_atomics=True, unroll=2048, block=32, group=128, local_bytes=200 << 10)
+
+
+def test_cells_stand_side_by_side_on_cpus():
+    """Of residuals and actions over cells; elsewhere, and with one lane, each item has a cell."""
+    schedule, cpu = schedule_named("cell"), Limits(lanes=4, stack_bytes=1 << 20)
+
+    def first(work, limits=cpu, **wish):
+        return next(iter(schedule.plans(work, limits, Wish(**wish))))
+
+    plan = first(residual())
+    assert isinstance(plan, CellLanesPlan) and plan.steps()[0].group_cells == 4 * plan.group_size
+    assert plan.group_size * plan.private_bytes <= 32768 and plan.table_space == "__global"
+    assert first(residual(), parameters=(("lanes", 8), ("group_size", 3))).steps()[0].group_cells == 24
+    others = [
+        first(residual(), parameters=(("lanes", 1),)),
+        first(residual(), Limits()),
+        first(residual(facet=True)),
+        first(residual(), precision="mixed"),
+        first(residual(target="functional", rows=(), writes=frozenset({"f0"})), parameters=(("lanes", 4),)),
+    ]
+    assert [type(other) for other in others] == [CellPlan] * 5
+    with pytest.raises(PlanError, match="cell:lanes=3: expected one of 1, 2, 4, 8"):
+        first(residual(), parameters=(("lanes", 3),))
+
+
+def test_points_are_unrolled_as_long_as_instructions_stay_at_hand():
+    def plan(work, limits=GPU):
+        return CellPlan.wished(work, limits, Wish("double", scatter="atomic"))
+
+    work = diffusion(3, 24)
+    assert 1.5 < work.num_qpts * work.point_size / GPU.unroll < 5 and plan(work).unrolls_points
+    # Where they reach twice as much of what the device does.
+    rolled = replace(plan(work), unroll=work.point_size)
+    assert rolled.unrolls_basis and not rolled.unrolls_points
+    assert 1.5 < rolled.seconds(GPU.ceiling) / plan(work).seconds(GPU.ceiling) <= 2
+    others = [
+        plan(diffusion(3, 45)),
+        # Long functions at the points, which compilers take a time for; tables that are arguments; seldom used.
+        plan(replace(diffusion(2, 24), pointwise_size=180)),
+        plan(replace(work, facet=True)),
+        plan(replace(diffusion(2, 14), target="diagonal")),
+        plan(replace(diffusion(1, 4), rows=(), target="functional")),
+        plan(work, Limits()),
+        plan(work, replace(GPU, unroll=work.point_size - 1)),
+        CellLanesPlan.wished(diffusion(2, 14), GPU, Wish("double", scatter="atomic"), lanes=4),
+    ]
+    assert not any(other.unrolls_points for other in others)
+    assert plan(replace(diffusion(2, 24), pointwise_size=160)).unrolls_points
+    assert plan(replace(work, target="residual")).unrolls_points and plan(diffusion(1, 1, facet=True)).unrolls_points
+    # As long as they are few with few rows.
+    facets = [plan(diffusion(2, points, facet=True)).unrolls_points for points in (6, 7)]
+    assert facets == [True, False]
+    times = [replace(other, precision="single").seconds(GPU.ceiling) for other in (rolled, plan(work))]
+    assert times[0] > 1.3 * times[1]
+
+
+@pytest.mark.parametrize(
+    ("cell", "num_basis", "num_comp", "more", "most"),
+    [
+        ("triangle", 6, 1, {}, 30),
+        ("triangle", 6, 1, dict(precision="single"), 0),
+        ("triangle", 6, 1, dict(target="residual"), 0),
+        ("triangle", 10, 1, {}, 0),
+        ("triangle", 10, 2, {}, 70),
+        ("triangle", 15, 2, {}, 0),
+        ("triangle", 6, 3, {}, 70),
+        ("triangle", 6, 2, dict(target="residual"), 60),
+        ("triangle", 10, 2, dict(target="residual"), 0),
+        ("tetrahedron", 10, 1, {}, 220),
+        ("tetrahedron", 10, 1, dict(precision="single"), 128),
+        ("tetrahedron", 20, 1, {}, 0),
+        ("tetrahedron", 10, 2, {}, 128),
+        ("tetrahedron", 10, 3, dict(precision="single"), 350),
+        ("tetrahedron", 10, 4, {}, 350),
+        ("tetrahedron", 20, 3, {}, 0),
+        ("tetrahedron", 10, 3, dict(target="residual"), 128),
+    ],
+)
+def test_operations_of_groups_that_add_up(cell, num_basis, num_comp, more, most):
+    """Up to how many for each result they are the default."""
+    wish = Wish(more.get("precision", "double"), scatter="atomic")
+    dim = 2 if cell == "triangle" else 3
+    rows, fields = (RowsWork(0, 0, num_basis, num_comp),), (field("w", "w", num_basis, num_comp),)
+    sizes = dict(cell=cell, dim=dim, tables=(Table(num_basis), Table(dim + 1)), target=more.get("target", "action"))
+    work = replace(diffusion(1, 1, num_comp, **sizes), rows=rows, fields=fields)
+    base = next(iter(schedule_named("cell").plans(work, GPU, wish))).flops
+
+    def first(flops):
+        plan = next(iter(schedule_named("cell").plans(replace(work, pointwise_flops=flops - base), GPU, wish)))
+        assert plan.flops == flops
+        return type(plan)
+
+    most *= work.num_rows
+    assert (first(max(most, base)), first(max(most, base) + 1)) == (CellSumsPlan if most else CellPlan, CellPlan)
+
+
+def test_groups_add_up_where_that_was_faster():
+    """Functions of low degree on simplices, where adding to memory is fast and bounds them, and wherever they are asked for."""
+    schedule = schedule_named("cell")
+
+    def plans(work, limits=GPU, scatter="atomic", precision="double", **parameters):
+        return list(schedule.plans(work, limits, Wish(precision, scatter=scatter, parameters=tuple(parameters.items()))))
+
+    def linear(**changes):
+        work = diffusion(1, 1, **changes)
+        return replace(work, rows=(replace(work.rows[0], nodes=0),), fields=(replace(work.fields[0], nodes=0),))
+
+    first = plans(linear())[0]
+    assert isinstance(first, CellSumsPlan) and first.group_size == 128 and first.lists[0].fields == ("w",)
+    # 512 entries: sums in (512 + 31 * 16) / 32 rows, more than values at as many nodes; a node, a count and a place of each.
+    assert first.local_bytes == 8 * 33 * 31 + 7 * 512
+    (asked,) = plans(linear(), Limits(), sums=100)
+    assert asked.steps()[0].group_cells == asked.group_size == 100
+    # As many as fit, and none where there is no room.
+    assert plans(linear(), Limits(local_bytes=8192), sums=128)[0].group_size == 64
+    assert not isinstance(plans(linear(), Limits(local_bytes=128), sums=128)[0], CellSumsPlan)
+    assert plans(diffusion(4, 24), sums=256)[0].lists[0].num_slots <= MOST_SLOTS
+    # Fewer bytes than each cell by itself, of which as much passes for each cell.
+    plain = plans(linear(), group_size=128)[0]
+    assert type(plain) is CellPlan and first.bytes < plain.bytes
+    others = [
+        plans(linear(), Limits())[0],
+        plans(linear(), sums=0)[0],
+        plans(linear(), scatter="evector", sums=128)[0],
+        plans(linear(), precision="mixed", sums=128)[0],
+        plans(linear(facet=True), sums=128)[0],
+        plans(linear(affine=False))[0],
+        plans(diffusion(3, 14))[0],
+        plans(diffusion(2, 45, pointwise_flops=100))[0],
+        plans(replace(linear(), rows=(replace(linear().rows[0], continuous=False),)))[0],
+        plans(linear(), replace(GPU, items=128))[0],
+    ]
+    assert [type(other) for other in others] == [CellPlan] * 10
+    # Actions on vectors, of more operations.
+    vector = diffusion(2, 18)
+    vector = replace(vector, rows=(replace(vector.rows[0], num_comp=3),), fields=(replace(vector.fields[0], num_comp=3),))
+    (action, other), busy = (
+        (plans(replace(vector, target=target))[0] for target in ("action", "residual")),
+        replace(vector, num_qpts=45),
+    )
+    assert 220 < action.flops / vector.num_rows <= 350
+    assert (type(action), type(other), type(plans(busy)[0])) == (CellSumsPlan, CellPlan, CellPlan)
+    # By a model, too, only where it was measured.
+    assert first.seconds(GPU.ceiling) < plain.seconds(GPU.ceiling)
+    many = next(plan for plan in plans(diffusion(2, 45)) if isinstance(plan, CellSumsPlan))
+    assert many.seconds(GPU.ceiling) > plans(diffusion(2, 45))[0].seconds(GPU.ceiling)
+    # Vectors, and in single precision; on triangles, in larger groups, actions of scalars only if they are short and double.
+    assert all(isinstance(plans(diffusion(1, 1, 3), precision=precision)[0], CellSumsPlan) for precision in ("double", "single"))
+    flat = [diffusion(1, 1, num_comp, cell="triangle", dim=2) for num_comp in (1, 2)]
+    assert [(type(plan), plan.group_size) for plan in (plans(work)[0] for work in flat)] == [(CellSumsPlan, 256)] * 2
+    assert isinstance(plans(flat[1], precision="single")[0], CellSumsPlan)
+    others = [
+        plans(flat[0], precision="single")[0],
+        plans(replace(flat[0], target="residual"))[0],
+        plans(replace(flat[0], pointwise_flops=200))[0],
+        plans(diffusion(2, 14), precision="single")[0],
+        plans(diffusion(2, 24))[0],
+    ]
+    assert [type(other) for other in others] == [CellPlan] * 5
+    # Of degree 2 also scalars on tetrahedra with more of them; each item reads three nodes at a time there, of a vertex one.
+    scalar = plans(diffusion(2, 14))[0]
+    assert isinstance(scalar, CellSumsPlan) and 128 < scalar.flops / scalar.work.num_rows <= 220
+    assert (scalar.reads(scalar.lists[0]), first.reads(first.lists[0])) == (3, 1)
+    # Vectors of degree 3 on triangles, in groups of 128.
+    cubic, fluxes = RowsWork(0, 0, 10, 2, value=False), field("w", "w", 10, 2, value=False)
+    flat = replace(diffusion(1, 6, 2, cell="triangle", dim=2, tables=(Table(10), Table(3))), rows=(cubic,), fields=(fluxes,))
+    assert (type(plans(flat)[0]), plans(flat)[0].group_size) == (CellSumsPlan, 128)
+    # A measurement may take what is no default.
+    assert any(isinstance(plan, CellSumsPlan) for plan in plans(diffusion(3, 14)))
+    for wrong in (-1, 1025):
+        with pytest.raises(PlanError, match=f"cell:sums={wrong}: the device allows work-groups of 1 to 1024 cells"):
+            plans(linear(), sums=wrong)
+
+
+def test_functions_of_a_cell_become_those_of_vectors():
+    plan = cell(plan=CellLanesPlan, lanes=2, precision="single")
+    assert plan.adapted("real f(TABLE const real *B, accum *e)") == "float2 f(TABLE const real *B, float2 *e)"
+    gathered = "(float2)(d_geometry[AT_d_geometry(cell0, (q) + 1)], d_geometry[AT_d_geometry(cell1, (q) + 1)])"
+    assert plan.word("d_geometry", "(q) + 1") == gathered
+    assert plan.adapted("for (int c = 0;") == '_Pragma("clang loop unroll(full)") for (int c = 0;'
+    assert plan.adapted("UNROLL\n  for (int b = 0;") == '_Pragma("unroll 1") for (int b = 0;'
+    assert plan.adapted("for (int q = 0;") == "for (int q = 0;"
