@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import ClassVar, Self
 
 from femgpu.errors import PlanError
-from femgpu.kernels.arguments import input_arrays, result_arrays, shared_arrays
+from femgpu.kernels.arguments import input_arrays, result_arrays, shared_arrays, state_word
 from femgpu.kernels.array import CTYPE_BYTES, Array, Layout
 from femgpu.kernels.node_lists import NodeList
 from femgpu.kernels.plan_words import in_words
@@ -22,8 +22,6 @@ PRECISIONS = ("double", "single", "mixed")
 GEOMETRIES, SCATTERS = ("stored", "recomputed"), ("atomic", "evector")
 # C types of numbers in arithmetic, in vectors, and in sums over points; `double` and `int` stand for themselves.
 TYPES = {"double": ("double",) * 3, "single": ("float",) * 3, "mixed": ("float", "double", "double")}
-# Tables up to this size stand in the program as __constant data (a program may hold 64 KB of it).
-CONSTANT_TABLE_BYTES = 32768
 # Slots that an action's direction times result is summed into, and numbers of their buffer: the last two's quotient scales both.
 DOT_SLOTS, DOT_WORDS = 1024, 1026
 # Numbers that compilers keep for an item between two loops over the items of a work-group: places, ends of loops, sums.
@@ -86,10 +84,7 @@ class Plan(ABC):
 
     @property
     def private_bytes(self) -> int:
-        """Bytes of an item's private arrays and of what a compiler keeps beside them, about.
-
-        PoCL gives every item of a work-group arrays of its own, all of them on the stack of the thread that runs the group.
-        """
+        """Bytes of an item's arrays and of what compilers keep beside them, about; PoCL has a group's on one thread's stack."""
         work = self.work
         words = sum(field.size + field.num_comp * (1 + work.dim + work.dim**2 * field.hessian) for field in work.fields)
         words += 2 * work.num_comp * (1 + work.dim + work.dim**2 * work.second)
@@ -151,13 +146,17 @@ class Plan(ABC):
         """Where component c of basis function b stands among a cell's private coefficients, in C."""
         return b if (num_comp, c) == (1, "0") else f"{b} * {num_comp} + {c}"
 
-    def place_of_node(self, b: str, d: str) -> str:
-        """The same for the coordinates of node b."""
-        return self.place(self.work.num_coord_basis, self.work.dim, b, d)
-
     def word(self, array: str, i: str) -> str:
         """Word i of the cell, or of each of an item's cells, in an array over cells, in C."""
         return f"{array}[AT_{array}(cell, {i})]"
+
+    def state_word(self, i: str) -> str:
+        """Number i of what is stored at point q, as a word of its cell, in C; in planes for a GPU's items that share a cell."""
+        return state_word(self.work, i, planes=self.block == 1 and self.unroll > 0)
+
+    def state(self, i: str) -> str:
+        """The same, as a kernel reads it."""
+        return self.word("d_state", self.state_word(i))
 
     @property
     def keeps_coefficients(self) -> bool:

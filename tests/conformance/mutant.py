@@ -125,5 +125,5 @@ def of_operators(plant, **sample):
     return Mutant(plant, operators, OPERATOR | sample)
 
 
-def of_grids(plant, schedule, name="bp3", limits="device", degree=2):
-    return Mutant(plant, grids, dict(name=name, degree=degree, schedule=schedule, limits=limits))
+def of_grids(plant, schedule, name="bp3", limits="device", degree=2, qdata="recompute"):
+    return Mutant(plant, grids, dict(name=name, degree=degree, schedule=schedule, limits=limits, qdata=qdata))

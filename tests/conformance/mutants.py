@@ -286,6 +286,24 @@ MUTANTS = {
     "what is to be added is stored": of_grids(text("const int stores = d_stores &&", "const int stores ="), "sumfact:pencils=3"),
     "odd parts of a line are forgotten": of_grids(text("sum + difference;", "sum;"), "sumfact:pencils=3"),
     "middle of a line is forgotten": of_grids(text("even[1] = values[1];", "even[1] = 0;"), "sumfact:pencils=3", "bp5"),
+    "a line's values are those of its first point": of_grids(
+        text("= value_w[0 + n];", "= value_w[0];"), "sumfact:pencils=3", "bp1", "unrolled"
+    ),
+    "a line's slopes are those of its first component": of_grids(
+        text("= slope_w[4 + n];", "= slope_w[0 + n];"), "sumfact:pencils=2", "bp6", "unrolled", degree=3
+    ),
+    "fluxes along a line are forgotten": of_grids(
+        text("slope_f0[0 + n] =", "slope_f0[0] ="), "sumfact:pencils=2", "bp5", "unrolled", degree=3
+    ),
+    "what is loaded ahead is the first point's": of_grids(
+        text("= ahead[n * NUM_STATE + i];", "= ahead[i];"), "sumfact:pencils=3", "bp1", "unrolled", qdata="store"
+    ),
+    "what is loaded for the next point is this one's": of_grids(
+        text("const int q = place + 16;", "const int q = place;"), "sumfact:pencils=3", "bp3", "unrolled", qdata="store"
+    ),
+    "planes of stored numbers overlap": of_grids(
+        text("q / 16 * 96", "q / 16 * 80"), "sumfact:pencils=2", "bp5", "unrolled", degree=3, qdata="store"
+    ),
     "coefficients of the map along the wrong axes": of_grids(text("yr[d] = map[6]", "yr[d] = map[5]"), "sumfact:planes=3"),
     "determinant along a row lacks its square": of_grids(text("out[2] += normal_r * c_r[d];", ""), "sumfact:planes=3", "bp1"),
     "columns of the determinant in the wrong order": of_grids(

@@ -40,10 +40,18 @@ AXES = dict(
 )
 NUM_SAMPLES = 12
 # Plans of bake-off problems: lines of even and of odd length by their parts, axes in another order; as a GPU has them, where items
-# that are neighbours belong to other cells.
+# that are neighbours belong to other cells; with lines that items keep, and with factors stored at the points.
 GRIDS = [
     ("bp3", 2, "sumfact:pencils=3"),
     ("bp5", 2, "sumfact:pencils=3"),
+    ("bp2", 2, "sumfact:pencils=3", "unrolled"),
+    ("bp5", 3, "sumfact:pencils=2", "unrolled"),
+    ("bp1", 2, "sumfact:pencils=3", "unrolled", "store"),
+    ("bp1", 3, "sumfact:pencils=2", "unrolled", "store"),
+    ("bp3", 2, "sumfact:pencils=3", "unrolled", "store"),
+    ("bp3", 3, "sumfact:pencils=2", "unrolled", "store"),
+    ("bp6", 3, "sumfact:pencils=2", "unrolled", "store"),
+    ("bp5", 3, "sumfact:planes=2", "unrolled", "store"),
     ("bp2", 2, "sumfact:planes=3"),
     ("bp3", 2, "sumfact:planes=3"),
     ("bp5", 2, "sumfact:planes=3"),
@@ -102,15 +110,15 @@ def check_operator(sample, rng):
 
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: "-".join(map(str, grid)))
 def test_cells_of_a_group_share_nodes(grid, rng):
-    name, degree, schedule, limits = (*grid, "device")[:4]
-    check_grid(SimpleNamespace(name=name, degree=degree, schedule=schedule, limits=limits), rng)
+    name, degree, schedule, limits, qdata = (*grid, *("device", "recompute")[len(grid) - 3 :])
+    check_grid(SimpleNamespace(name=name, degree=degree, schedule=schedule, limits=limits, qdata=qdata), rng)
 
 
 def check_grid(sample, rng):
     """The action of a bake-off problem on a bent box."""
     problem = PROBLEMS[sample.name]
     form = bilinear_form(weak_form(problem, GridSpace(Grid((4, 2, 2)), sample.degree, problem.num_comp)))
-    check_action(form, sample.schedule, sample.limits, rng)
+    check_action(form, sample.schedule, sample.limits, rng, sample.qdata)
 
 
 @pytest.mark.parametrize("schedule", ["tiled", "cell"])
@@ -122,12 +130,12 @@ def test_terms_of_one_of_two_fields(schedule, rng):
     check_action(bilinear_form(a * v * ufl.dx(degree=5) + b * q * ufl.dx(degree=4)), schedule, "unrolled", rng)
 
 
-def check_action(form, schedule, limits, rng):
+def check_action(form, schedule, limits, rng, qdata="recompute"):
     """The action of a form, over NaN and then added once more, is that of schedule cell as the device has it."""
     direction, results = rng.uniform(-1, 1, form.space.num_local), []
     plain = for_comm("", PETSc.COMM_SELF.tompi4py())
-    for name, kind in (("cell", "device"), (schedule, limits)):
-        settings = replace(options.read(), schedule=name, geometry="recomputed", qdata="recompute", scatter="atomic")
+    for name, kind, stored in (("cell", "device", "recompute"), (schedule, limits, qdata)):
+        settings = replace(options.read(), schedule=name, geometry="recomputed", qdata=stored, scatter="atomic")
         operator = FormOperator(form, settings, Guarded(plain, limits_of(plain, kind)))
         operator.update()
         operator.runtime.write(operator.w, direction)

@@ -314,6 +314,9 @@ void action(const int first, const int count, __global const scalar *restrict d_
   __local real *l_x = s_x + own * 25;
   __local accum *l_fields = l_slots, *l_rows = l_slots;
 
+
+  const int inside = g < 4 && h < 4; // has a line of points
+
   // gather
   int x_offsets[1];
   SHORT for (int turn = 0; turn < 1; ++turn)
@@ -358,7 +361,6 @@ void action(const int first, const int count, __global const scalar *restrict d_
     }
   barrier(CLK_LOCAL_MEM_FENCE);
   const int at = g * 1 + h * ROW;
-  const int inside = g < 4 && h < 4;
   if (inside)
     COMPONENTS for (int c = 0; c < 1; ++c) {
       real before[3];
@@ -435,8 +437,10 @@ void action(const int first, const int count, __global const scalar *restrict d_
     LONG for (int n = 0; n < 4; ++n) {
       const int place = g * 1 + h * 4 + n * 16, q = place;
       real r_w_e[4];
-      SHORT for (int i = 0; i < 4; ++i)
-        r_w_e[i] = l_fields[(0 + i) * SLAB + at + n * PLANE];
+      r_w_e[0] = l_fields[0 * SLAB + at + n * PLANE];
+      r_w_e[1] = l_fields[1 * SLAB + at + n * PLANE];
+      r_w_e[2] = l_fields[2 * SLAB + at + n * PLANE];
+      r_w_e[3] = l_fields[3 * SLAB + at + n * PLANE];
       real r_x_e[DIM * (1 + DIM)];
       SHORT for (int d = 0; d < DIM; ++d) {
         real sum0 = 0;
@@ -489,8 +493,10 @@ void action(const int first, const int count, __global const scalar *restrict d_
     integrate_value(27, 1, TABLE_B(0, q), weight, f0 + 0, r_f0_e);
     integrate_gradient(27, 1, TABLE_D(0, q), TABLE_W(q), J_inv, f1 + 0 * DIM, r_f0_e);
 
-      SHORT for (int i = 0; i < 4; ++i)
-        l_rows[(0 + i) * SLAB + at + n * PLANE] = r_f0_e[i];
+      l_rows[0 * SLAB + at + n * PLANE] = r_f0_e[0];
+      l_rows[1 * SLAB + at + n * PLANE] = r_f0_e[1];
+      l_rows[2 * SLAB + at + n * PLANE] = r_f0_e[2];
+      l_rows[3 * SLAB + at + n * PLANE] = r_f0_e[3];
     }
   }
 

@@ -71,6 +71,10 @@ def test_barriers_and_local_memory_of_sum_factorisation():
     # Numbers that cross local memory: of derivatives, and where points are nodes of an interpolation, too.
     assert pencils.local_traffic == 3 * 8 * (19 + 8) * 64 and planes.local_traffic == 3 * 8 * (8 + 4) * 64
     assert planes.beats_pencils and not SumfactPlanePlan(sumfact(3, 8, 7).work).beats_pencils
+    # Where memory bounds both, and of several components from 4 points per direction on, pencils take less time.
+    for works, kind in ((dict(source="evector"), SumfactPlanePlan), (dict(num_state=6), SumfactPlanePlan)):
+        assert not kind(replace(planes.work, **works), derivatives=2).beats_pencils
+        assert not SumfactSlicePlan(replace(sumfact(3, 6, 6).work, **works), derivatives=2).beats_pencils
     with pytest.raises(
         PlanError, match="sumfact:lanes=N,items=N: an item has cells, or cells have items, pencils, planes or slices; give one"
     ):
@@ -78,7 +82,7 @@ def test_barriers_and_local_memory_of_sum_factorisation():
     wish = Wish(parameters=(("items", 16), ("cells", 100)))
     plans = schedule_named("sumfact").plans(plan.work, Limits(local_bytes=plan.needed_bytes * 3), wish)
     assert next(plans).cells == 3
-    gpu = Limits(unroll=2048, group=128, local_bytes=1 << 17)
+    gpu = Limits(unroll=2048, group=128, local_bytes=227 << 10)
     (default, *_) = schedule_named("sumfact").plans(pencils.work, gpu, Wish())
     assert type(default) is SumfactPencilPlan and (default.items, default.cells) == (16, 2)
     # As many items of a warp as possible have something to do, but a warp less is worth some idle items; groups fill the registers.
@@ -86,6 +90,13 @@ def test_barriers_and_local_memory_of_sum_factorisation():
         offered = schedule_named("sumfact").plans(sumfact(3, q1d, q1d).work, gpu, Wish())
         first = next(plan for plan in offered if type(plan) is SumfactPencilPlan)
         assert (first.items, first.cells) == (q1d**2, cells)
+    # What is stored at the points arrives sooner for small groups; three components leave room for four groups.
+    stored = replace(sumfact(3, 6, 6).work, num_state=6)
+    (default, *_) = schedule_named("sumfact").plans(stored, gpu, Wish())
+    assert (default.items, default.cells, default.loads_next) == (36, 1, True)
+    vector = replace(sumfact(3, 7, 6).work, fields=(field("w", "w", 216, 3),), rows=(RowsWork(0, 0, 216, 3),))
+    (default, *_) = schedule_named("sumfact").plans(vector, gpu, Wish())
+    assert (default.items, default.cells) == (49, 1) and 2 * default.needed_bytes > gpu.local_bytes // 4
     # A warp of slices, whose lattices are little larger than their numbers.
     for q1d, p1d, cells in ((6, 6, 5), (6, 5, 5), (7, 6, 4)):
         (default, *_) = schedule_named("sumfact").plans(sumfact(3, q1d, p1d).work, gpu, Wish())

@@ -28,12 +28,12 @@
 % for joined in (entry for entry in plan.lists if entry.coords):
   UNROLL
   ${plan.each("b", "NUM_COORD_BASIS")}
-    for (int d = 0; d < DIM; ++d) r_x_e[${plan.place_of_node("b", "d")}] = ${listed(joined, "s_x", "d")};
+    for (int d = 0; d < DIM; ++d) r_x_e[${plan.place(work.num_coord_basis, work.dim, "b", "d")}] = ${listed(joined, "s_x", "d")};
 % endfor
 % for side in () if any(entry.coords for entry in plan.lists) else work.sides:
 <% offsets = side.name("d_coord_offsets") %>\
   UNROLL
   ${plan.each("b", side.name("NUM_COORD_BASIS"))}
-    for (int d = 0; d < DIM; ++d) ${side.name("r_x_e")}[${plan.place_of_node("b", "d")}] = d_coords[${offsets}[AT_${offsets}(cell, b)] + d];
+    for (int d = 0; d < DIM; ++d) ${side.name("r_x_e")}[${plan.place(work.num_coord_basis, work.dim, "b", "d")}] = d_coords[${offsets}[AT_${offsets}(cell, b)] + d];
 % endfor
 % endif

@@ -3,7 +3,7 @@
 <%include file="point_geometry.mako"/>
 <%include file="point_values.mako"/>
 % if work.num_state and work.target != "state":
-    for (int i = 0; i < NUM_STATE; ++i) r_s[i] = ${plan.word("d_state", "q * NUM_STATE + i")};
+    for (int i = 0; i < NUM_STATE; ++i) r_s[i] = ${plan.state("i")};
 % endif
 
     // pointwise
@@ -15,7 +15,7 @@
     r_sum[0] += (accum)(${'f0[0]' if work.reference else 'weight * f0[0]'});
 % elif work.target == "state":
 % if work.num_state:
-    for (int i = 0; i < NUM_STATE; ++i) d_state[AT_d_state(cell, q * NUM_STATE + i)] = s[i];
+    for (int i = 0; i < NUM_STATE; ++i) d_state[AT_d_state(cell, ${plan.state_word("i")})] = s[i];
 % endif
 % if work.num_cell_state:
     if (q == 0)

@@ -28,11 +28,15 @@ ${" && ".join(f"{item} < {sums.sizes.q1d if other in done else sums.sizes.p1d}" 
 <%def name="start(axis)">${" + ".join(f"{item} * {strides[other]}" for item, other in plan.across(axis))}</%def>\
 ## The derivative along the last direction of what stands in `values`, into its slot.
 <%def name="derive_last(sums, values)">\
+% if plan.keeps_lines:
+    ${lines.derive(plan, values, plan.kept_line(sums, "slope"))}
+% else:
     {
       real slope[${plan.q1d}];
       ${lines.derive(plan, values, "slope")}
       ${write(plan.q1d, last, "slope", f"l_fields + {plan.slot(sums, 'c', last)} * SLAB + at")}
     }
+% endif
 </%def>\
 <%include file="points.cl"/>
 <%include file="map_along.mako"/>\
@@ -51,6 +55,27 @@ void ${step.name}(${arguments}) {
 % endfor
 % if plan.shares_slots:
   __local accum *l_fields = l_slots, *l_rows = l_slots;
+% endif
+% if plan.keeps_lines:
+  // What items keep of their lines of points.
+% endif
+% for ctype, group in (("real", plan.lattices), ("accum", plan.rows)):
+% for sums in group:
+% for what in plan.kept(sums):
+  ${ctype} ${what}_${sums.name}[${sums.sizes.num_comp * plan.q1d}];
+% endfor
+% endfor
+% endfor
+
+  const int inside = ${" && ".join(f"{item} < {plan.q1d}" for item, _ in plan.across(last))}; // has a line of points
+% if plan.loads_ahead:
+  // What is stored at the points arrives while nodes are on their way to these.
+  real ahead[${plan.q1d} * NUM_STATE];
+  if (inside)
+    SHORT for (int n = 0; n < ${plan.q1d}; ++n) {
+      const int q = ${place_of(last, plan.q1d)};
+      SHORT for (int i = 0; i < NUM_STATE; ++i) ahead[n * NUM_STATE + i] = ${plan.word("d_state", plan.state_word("i"))};
+    }
 % endif
 
   // gather
@@ -81,7 +106,12 @@ ${nodes.coord_values(plan)}\
       real values[${q}];
       ${lines.interpolate(plan, sums, "nodes", "values")}
 % endif
+% if along == last and "value" in plan.kept(sums):
+      SHORT for (int r = 0; r < ${q}; ++r) ${plan.kept_line(sums, "value")}[r] = values[r];
+% endif
+% if along != last or sums in derived or not plan.keeps_lines:
       ${write(q, along, "values", f"l_fields + {plan.slot(sums, 'c')} * SLAB + at")}
+% endif
 % if along == last and sums in derived:
 ${derive_last(sums, "values")}\
 % endif
@@ -130,10 +160,9 @@ stages = along != last and between and plan.interpolates
   barrier(CLK_LOCAL_MEM_FENCE);
 % endif
   const int at = ${start(last)};
-  const int inside = ${" && ".join(f"{item} < {plan.q1d}" for item, _ in plan.across(last))};
 % if along != last:
 % for sums in plan.lattices:
-% if sums.orders and (sums in derived or not sums.sizes.collocated):
+% if sums.orders and (sums in derived or plan.keeps_lines or not sums.sizes.collocated):
   if (inside)
     COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
       real before[${sums.sizes.p1d}];
@@ -144,7 +173,12 @@ stages = along != last and between and plan.interpolates
 % else:
       real values[${sums.sizes.q1d}];
       ${lines.interpolate(plan, sums, "before", "values")}
+% if sums in derived or not plan.keeps_lines:
       ${write(sums.sizes.q1d, last, "values", "to")}
+% endif
+% endif
+% if "value" in plan.kept(sums):
+      SHORT for (int r = 0; r < ${sums.sizes.q1d}; ++r) ${plan.kept_line(sums, "value")}[r] = values[r];
 % endif
 % if sums in derived:
 ${derive_last(sums, "values")}\
@@ -176,14 +210,27 @@ ${derive_last(sums, "values")}\
   if (inside) {
     const real plane_weight = ${" * ".join(f"LINE_W[{item}]" for item, _ in plan.across(last))};
 <%include file="line_map.mako"/>\
-    LONG for (int n = 0; n < ${plan.q1d}; ++n) {
+% if plan.loads_next:
+    real here[NUM_STATE], next[NUM_STATE];
+    {
+      const int n = 0, q = ${place_of(last, plan.q1d)};
+      SHORT for (int i = 0; i < NUM_STATE; ++i) next[i] = ${plan.word("d_state", plan.state_word("i"))};
+    }
+% endif
+    ${"SHORT" if plan.keeps_lines else "LONG"} for (int n = 0; n < ${plan.q1d}; ++n) {
       const int place = ${place_of(last, plan.q1d)}, q = place;
+% if plan.loads_next:
+      SHORT for (int i = 0; i < NUM_STATE; ++i) here[i] = next[i];
+      if (n + 1 < ${plan.q1d}) {
+        const int q = place + ${plan.q1d**last};
+        SHORT for (int i = 0; i < NUM_STATE; ++i) next[i] = ${plan.word("d_state", plan.state_word("i"))};
+      }
+% endif
 % for sums in plan.lattices:
       real r_${sums.name}_e[${plan.slots(sums)}];
-% if sums.orders:
-      SHORT for (int i = 0; i < ${plan.slots(sums)}; ++i)
-        r_${sums.name}_e[i] = l_fields[(${plan.first(sums)} + i) * SLAB + at + n * ${strides[last]}];
-% endif
+% for i, number in plan.numbers(sums, "l_fields"):
+      r_${sums.name}_e[${i}] = ${number};
+% endfor
 % endfor
 <%include file="line_point.mako"/>\
 % for sums in plan.rows:
@@ -205,9 +252,8 @@ ${derive_last(sums, "values")}\
 % endif
 <%include file="point.mako"/>
 % for sums in plan.rows:
-% for begin, end in plan.written(sums):
-      SHORT for (int i = ${begin}; i < ${end}; ++i)
-        l_rows[(${plan.first(sums)} + i) * SLAB + at + n * ${strides[last]}] = r_${sums.name}_e[i];
+% for i, number in plan.numbers(sums, "l_rows"):
+      ${number} = r_${sums.name}_e[${i}];
 % endfor
 % endfor
     }
@@ -235,7 +281,13 @@ ${derive_last(sums, "values")}\
 ## What the rows have at the points of the item's line, summed over values and derivatives.
 <%def name="sum_line(sums)">\
       accum sums[${plan.q1d}];
-% if plan.derives(sums):
+% if plan.keeps_lines and plan.derives(sums):
+      ${lines.derive_back(plan, plan.kept_line(sums, "slope"), "sums")}
+      SHORT for (int n = 0; n < ${plan.q1d}; ++n)
+        sums[n] += ${" + ".join([f"{plan.kept_line(sums, 'value')}[n]"] * plan.values(sums) + [f"l_rows[{plan.slot(sums, 'c', axis)} * SLAB + at + n * {strides[last]}]" for axis in range(last)])};
+% elif plan.keeps_lines and plan.values(sums):
+      SHORT for (int n = 0; n < ${plan.q1d}; ++n) sums[n] = ${plan.kept_line(sums, "value")}[n];
+% elif plan.derives(sums):
       {
         accum flux[${plan.q1d}];
         ${read(plan.q1d, last, f"l_rows + {plan.slot(sums, 'c', last)} * SLAB + at", "flux")}

@@ -88,7 +88,7 @@ void ${step.name}(${arguments}) {
 % endif
 <%include file="point_values.mako"/>
 % if work.num_state:
-      for (int k = 0; k < NUM_STATE; ++k) r_s[k] = d_state[AT_d_state(begin + cell, q * NUM_STATE + k)];
+      for (int k = 0; k < NUM_STATE; ++k) r_s[k] = d_state[AT_d_state(begin + cell, ${plan.state_word("k")})];
 % endif
 % if work.num_cell_state:
       real r_c[NUM_CELL_STATE];

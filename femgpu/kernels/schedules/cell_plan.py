@@ -6,10 +6,12 @@ import re
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from femgpu.kernels.plan import CONSTANT_TABLE_BYTES, Plan
+from femgpu.kernels.plan import Plan
 from femgpu.kernels.step import Step
 from femgpu.model import Ceiling
 
+# Tables up to this size stand in the program as __constant data (a program may hold 64 KB of it).
+_CONSTANT_TABLE_BYTES = 61440
 # How much longer all points of residuals and actions may be, unrolled, than one whose basis functions are: what a GPU's instruction
 # cache holds. Their pointwise functions, which gain nothing by it, may be a part of that.
 _POINTS_UNROLL, _POINTWISE_UNROLL = 5, 2
@@ -89,7 +91,7 @@ class CellPlan(Plan):
         """All items read the same entry at a time, which constant memory hands to all at once."""
         work = self.work
         words = work.num_qpts * (1 + sum(work.tables[number].words(work.dim) for number in self.tables))
-        fits = words * self.itemsize("real") <= CONSTANT_TABLE_BYTES
+        fits = words * self.itemsize("real") <= _CONSTANT_TABLE_BYTES
         return "__constant" if fits and self.unroll > 0 and not work.facet else "__global"
 
 

@@ -13,7 +13,7 @@ from femgpu.kernels.contractions import Order
 from femgpu.kernels.fragments import LineProduct
 from femgpu.kernels.plan import BESIDE_WORDS, SHARE_BYTES, SHARE_FLOPS
 from femgpu.kernels.schedules.sumfact_item import Sums
-from femgpu.kernels.schedules.sumfact_pencils import SumfactPencilPlan
+from femgpu.kernels.schedules.sumfact_lattices import SumfactLatticePlan
 from femgpu.kernels.step import Step
 from femgpu.model import Ceiling
 
@@ -25,7 +25,7 @@ _BYTES_PER_FLOP, _INSTRUCTION = 1.0, 512
 
 
 @dataclass(frozen=True)
-class GemmPlan(SumfactPencilPlan):
+class GemmPlan(SumfactLatticePlan):
     """A plan of schedule gemm.
 
     The lines of all cells of a work-group are the columns of one matrix product: each direction but the last multiplies them by
@@ -96,11 +96,6 @@ class GemmPlan(SumfactPencilPlan):
         """Residuals and actions in two or three dimensions without second derivatives."""
         work = self.work
         return work.target in ("residual", "action") and work.dim > 1 and not work.second and not work.facet
-
-    @property
-    def splits(self) -> bool:
-        """Whole matrices."""
-        return False
 
     @property
     def exchanges(self) -> bool:

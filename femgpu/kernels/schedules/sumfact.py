@@ -9,6 +9,7 @@ from femgpu.errors import PlanError
 from femgpu.kernels.schedules.cell_plan import CellPlan
 from femgpu.kernels.schedules.sumfact_group import SumfactGroupPlan
 from femgpu.kernels.schedules.sumfact_item import LANES, SumfactPlan
+from femgpu.kernels.schedules.sumfact_lattices import SumfactLatticePlan
 from femgpu.kernels.schedules.sumfact_pencils import SumfactPencilPlan
 from femgpu.kernels.schedules.sumfact_planes import SumfactPlanePlan
 from femgpu.kernels.schedules.sumfact_slices import SumfactSlicePlan
@@ -28,6 +29,9 @@ _WARP, _WARP_SHARE = 32, 0.955
 # Warps that the registers of a multiprocessor hold, at the 57 to 93 registers of a pencil's item. A group is there as a whole: in
 # groups of five 20 fit, which are 4 % slower than 24.
 _RESIDENT, _RESIDENT_POWER = 24, 0.2
+# Groups that should fit into a multiprocessor's local memory: while one waits at a barrier others work (three components with two
+# groups took 10 to 20 % longer on an H200).
+_GROUPS = 4
 # Kinds of plans, with the parameters that may be given together.
 _KINDS = {
     "alone": {"group_size", "lanes"},
@@ -36,7 +40,11 @@ _KINDS = {
     "planes": {"planes"},
     "slices": {"slices"},
 }
-_SHARES = {"pencils": SumfactPencilPlan, "planes": SumfactPlanePlan, "slices": SumfactSlicePlan}
+_SHARES: dict[str, type[SumfactLatticePlan]] = {
+    "pencils": SumfactPencilPlan,
+    "planes": SumfactPlanePlan,
+    "slices": SumfactSlicePlan,
+}
 
 
 class Sumfact:
@@ -138,8 +146,8 @@ class Sumfact:
             yield replace(plan, items=items, cells=count)
 
     def _of_shares(
-        self, kind: type[SumfactPencilPlan], name: str, work: Work, limits: Limits, wish: Wish
-    ) -> Iterator[SumfactPencilPlan]:
+        self, kind: type[SumfactLatticePlan], name: str, work: Work, limits: Limits, wish: Wish
+    ) -> Iterator[SumfactLatticePlan]:
         """An item for each pencil, plane or slice, and cells for a work-group; none where one does not fit."""
         plan = kind.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 2), block=1)
         if not plan.serves:
@@ -160,17 +168,20 @@ def _about(count: int, most: int, asked: bool = False) -> list[int]:
     return [entry for entry in dict.fromkeys(counts) if 1 <= entry <= most]
 
 
-def _cells(plan: SumfactPencilPlan, limits: Limits) -> int:
+def _cells(plan: SumfactLatticePlan, limits: Limits) -> int:
     """Cells of a work-group: where items run in step, as many of them as possible have something to do."""
     items = plan.items
     if not limits.unroll:
         return max(1, limits.group // items)
     if isinstance(plan, SumfactSlicePlan):
         return max(1, _WARP // items)  # local memory bounds how many warps run side by side
+    if isinstance(plan, SumfactPencilPlan) and plan.loads_next and items > _WARP:
+        return 1  # memory bounds what items do
 
     def share(cells: int) -> float:
         warps = -(-cells * items // _WARP)
         resident = _RESIDENT // warps * warps / _RESIDENT
         return cells * items / (warps * _WARP) * _WARP_SHARE**warps * resident**_RESIDENT_POWER
 
-    return max(range(1, max(1, 2 * limits.group // items) + 1), key=share)
+    most = min(2 * limits.group // items, limits.local_bytes // (_GROUPS * plan.needed_bytes))
+    return max(range(1, max(1, most) + 1), key=share)

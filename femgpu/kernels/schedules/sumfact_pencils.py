@@ -2,66 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
-import numpy as np
+from femgpu.kernels.schedules.sumfact_item import Sums
+from femgpu.kernels.schedules.sumfact_lattices import SumfactLatticePlan
 
-from femgpu.errors import PlanError
-from femgpu.kernels.array import Array
-from femgpu.kernels.banks import lattice_strides
-from femgpu.kernels.plan import BESIDE_WORDS
-from femgpu.kernels.schedules.sumfact_item import SumfactPlan, Sums
-from femgpu.kernels.step import Step
-from femgpu.kernels.work import FieldWork, RowsWork
-
-# Numbers of 1D matrices for all components up to which it takes 2 to 7 % less time on an H200 to unroll the loops over components.
-_UNROLLED_NUMBERS = 200
+# Numbers of 1D matrices for all components up to which the loops over components are unrolled.
+_UNROLLED_NUMBERS = 1000
+# Points per direction, where these are the nodes, up to which it takes less time on an H200 to keep lines in registers: without
+# numbers stored at the points, and with some. Where values only are interpolated it always does.
+_KEPT_WIDTHS = (7, 5)
+# Numbers stored at the points of a line that registers hold beside all else.
+_AHEAD_NUMBERS = 40
 
 
 @dataclass(frozen=True)
-class SumfactPencilPlan(SumfactPlan):
+class SumfactPencilPlan(SumfactLatticePlan):
     """A plan of schedule sumfact with an item for each line of points along the last direction.
 
     Between barriers items take lines of lattices in local memory, along one direction after the other: values at the points, then
-    their derivatives, then points, and back. A number at the points takes a lattice; the rows take those of the fields.
-
-    Attributes:
-        cells: cells per work-group.
+    their derivatives, then points, and back.
     """
 
-    cells: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.lanes != 1:
-            raise PlanError(f"sumfact with {self.items} items for a cell: expected 1 lane, not {self.lanes}")
-
-    def steps(self) -> tuple[Step, ...]:
-        """One launch."""
-        sizes = {"LANES": 1, "ITEMS": self.items, "CELLS": self.cells, "N": self.width}
-        sizes |= dict(zip(("ROW", "PLANE"), self.strides, strict=False)) | {"SLAB": self.slab}
-        return (
-            Step(
-                name=self.work.target,
-                shell="sumfact_pencils",
-                arrays=self.arguments(),
-                local=tuple(replace(array, words=array.words * self.cells) for array in self.cell_local),
-                items=self.items * self.cells,
-                group_cells=self.cells,
-                barriers=self.num_barriers,
-                macros=tuple(sizes.items()),
-            ),
-        )
-
-    @property
-    def num_barriers(self) -> int:
-        """After loading, around the derivatives, and between the directions of an interpolation."""
-        fields, rows = (any(map(self.derives, group)) for group in (self.lattices, self.rows))
-        turns, between = self.along < self.work.dim - 1, self.work.dim - 2
-        count = 1 + fields * (1 + self.interpolates) + 2 * rows + turns * (1 + between)
-        stages = turns and between and self.interpolates
-        return count + bool(stages or (self.maps_once or self.multilinear) and not fields)
+    shell: ClassVar[str] = "sumfact_pencils"
 
     @property
     def shape(self) -> str:
@@ -69,120 +34,14 @@ class SumfactPencilPlan(SumfactPlan):
         return f"{self.cells} cells of {self.items} pencils, {self.local_bytes} B local"
 
     @property
-    def serves(self) -> bool:
-        """Whether the points determine what is differentiated there, once, and there is more than one direction."""
-        work, sums = self.work, (*self.lattices, *self.rows)
-        collocates = all(entry.sizes.p1d <= self.q1d for entry in sums if self.derives(entry))
-        return work.target in ("residual", "action") and work.dim > 1 and not work.second and collocates and self.derivatives != 1
-
-    @property
     def splits(self) -> bool:
         """Whether lines are multiplied by even and odd parts of the 1D matrices."""
         return self.symmetric
 
     @property
-    def symmetric(self) -> bool:
-        """Whether points and nodes are."""
-        tensor = self.work.tensor
-        assert tensor is not None
-        matrices = [(tensor.D, -1.0), *((tensor.factors[number].B, 1.0) for number in self.tables)]
-        return all(np.allclose(matrix, sign * matrix[::-1, ::-1], atol=1e-13) for matrix, sign in matrices)
-
-    @property
     def passes_lines(self) -> bool:
         """Where loops are unrolled: a literal then takes two instructions, a number of an argument one."""
         return self.splits and bool(self.unroll)
-
-    @property
-    def stores_inside(self) -> bool:
-        """Where there are nodes inside of a cell."""
-        return self.scatter == "atomic" and any(sums.sizes.p1d > 2 for sums in self.rows)
-
-    @property
-    def q1d(self) -> int:
-        """Points per direction."""
-        assert self.work.tensor is not None
-        return self.work.tensor.q1d
-
-    @property
-    def width(self) -> int:
-        """Numbers on the longest line."""
-        return max(self.q1d, *(sums.sizes.p1d for sums in (*self.lattices, *self.rows)))
-
-    @property
-    def shared_axes(self) -> tuple[tuple[int, ...], ...]:
-        """Directions along which items count that take lines of a lattice."""
-        dim = self.work.dim
-        return tuple(tuple(other for other in range(dim) if other != axis) for axis in range(dim))
-
-    @property
-    def num_lattices(self) -> int:
-        """Lattices of a cell that stand in one array."""
-        fields, rows = (sum(map(self.slabs, group)) for group in (self.lattices, self.rows))
-        return max(fields, rows) if self.shares_slots else max(fields, 1)
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """Numbers between rows of a lattice, between planes, and between cells; where loops are not unrolled there are no banks."""
-        width, dim = self.width, self.work.dim
-        if not self.unroll:
-            return (*(width**axis for axis in range(1, dim)), self.num_lattices * width**dim)
-        return lattice_strides(width, dim, self.cells, self.num_lattices, self.shared_axes, self.itemsize("real"))[0]
-
-    @property
-    def slab(self) -> int:
-        """Numbers of a lattice."""
-        return self.strides[-2] * self.width
-
-    @property
-    def items(self) -> int:
-        """Work-items per cell."""
-        return self.width ** (self.work.dim - 1)
-
-    def direction(self, number: int, row: RowsWork) -> FieldWork:
-        """The direction in the rows of a field, where their offsets are at hand."""
-        return FieldWork(f"test{number}", "w", "w", row.offset, row.table, row.num_basis, row.num_comp, masked=row.masked)
-
-    @property
-    def coord_turns(self) -> int:
-        """Nodes of the coordinates that an item loads."""
-        return -(-self.work.num_coord_basis // self.items)
-
-    @property
-    def keeps_coefficients(self) -> bool:
-        """Lattices are contracted in place."""
-        return False
-
-    @cached_property
-    def lattices(self) -> tuple[Sums, ...]:
-        """The fields but the coordinates."""
-        return tuple(sums for sums in self.fields if sums.name != "x")
-
-    @property
-    def coords_line(self) -> Sums | None:
-        """The coordinates, where they or their derivatives are needed at each point."""
-        return next((sums for sums in self.fields if sums.name == "x" and sums.orders), None)
-
-    @property
-    def maps_once(self) -> bool:
-        """Whether an affine map is computed from coordinates, once for all items of a cell."""
-        return self.work.maps and self.work.affine and self.geometry == "recomputed"
-
-    @property
-    def multilinear(self) -> bool:
-        """Whether coordinates at the points are those of a cell given by its vertices."""
-        sums, tensor = self.coords_line, self.work.tensor
-        assert tensor is not None
-        vertices = sums is not None and np.array_equal(tensor.factors[sums.sizes.table].nodes, (-1, 1))
-        return vertices and not self.maps_once  # whose numbers stand in the same place
-
-    @property
-    def expanded(self) -> str:
-        """The determinant, on hexahedra given by their vertices where no derivatives are taken in physical coordinates."""
-        work = self.work
-        derives = any(field.gradient for field in work.fields) or any(row.gradient for row in work.rows)
-        no_more = work.maps and (work.reference or not derives) and "K" not in work.reads
-        return "determinant" if self.multilinear and work.dim == 3 and no_more else ""
 
     @property
     def unrolls_components(self) -> bool:
@@ -191,110 +50,55 @@ class SumfactPencilPlan(SumfactPlan):
         return bool(self.unroll) and comps * self.width**2 <= _UNROLLED_NUMBERS
 
     @cached_property
-    def along(self) -> int:
-        """The direction of the lines of nodes that items load: that of the points where these are the nodes, else another one."""
-        return self.work.dim - 1 if self.collocated else self.work.dim - 2
+    def keeps_lines(self) -> bool:
+        """Whether items keep in registers what belongs to their lines at the points, whose loop is unrolled."""
+        widest = _KEPT_WIDTHS[self.work.num_state > 0] if self.collocated else 0
+        derives = any(map(self.derives, (*self.lattices, *self.rows)))
+        return self.unrolls_components and (not derives or self.q1d <= widest)
 
-    @cached_property
-    def collocated(self) -> bool:
-        """Whether the points are the nodes of all fields and rows."""
-        return all(sums.sizes.collocated for sums in (*self.lattices, *self.rows))
+    def kept(self, sums: Sums) -> list[str]:
+        """What of a field or a row is kept along an item's line."""
+        return (["value"] * self.values(sums) + ["slope"] * self.derives(sums)) * self.keeps_lines
 
-    def across(self, axis: int) -> list[tuple[str, int]]:
-        """The other directions, with the names of an item's places there."""
-        return list(zip("gh", (other for other in range(self.work.dim) if other != axis), strict=False))
+    def kept_line(self, sums: Sums, what: str) -> str:
+        """Where that begins for component c, in C."""
+        return f"({what}_{sums.name} + c * {self.q1d})"
 
-    def place_of(self, axis: int, p1d: int) -> str:
-        """The number on a lattice of place n of the item's line along a direction, in C."""
-        return " + ".join([*(f"{item} * {p1d**other}" for item, other in self.across(axis)), f"n * {p1d**axis}"])
+    def numbers(self, sums: Sums, lattices: str) -> list[tuple[int, str]]:
+        """The numbers of a field or a row at point n of an item's line that occur, and where they stand, in C.
 
-    @property
-    def interpolates(self) -> bool:
-        """Whether coefficients of a field are not its values."""
-        return any(sums.orders and not sums.sizes.collocated for sums in self.lattices)
+        Args:
+            sums: the field or the row.
+            lattices: the array that its lattices are in.
+        """
+        comps, dim, found = sums.sizes.num_comp, self.work.dim, list[tuple[int, str]]()
+        for c in range(comps):
+            found += [(c, "value")] * self.values(sums)
+            if self.derives(sums):
+                found += [(comps + c * dim + axis, "slope" if axis == dim - 1 else "") for axis in range(dim)]
+        step, q1d = ("1", "ROW", "PLANE")[dim - 1], self.q1d
+        kept = set(self.kept(sums))
 
-    def values(self, sums: Sums) -> bool:
-        """Whether values of a field occur."""
-        return any(sum(order) == 0 for order in sums.orders)
+        def place(number: int, what: str) -> str:
+            if what in kept:
+                c = number if what == "value" else (number - comps) // dim
+                return f"{what}_{sums.name}[{c * q1d} + n]"
+            return f"{lattices}[{self.first(sums) + number} * SLAB + at + n * {step}]"
 
-    def derives(self, sums: Sums) -> bool:
-        """Whether derivatives of a field occur."""
-        return any(sum(order) > 0 for order in sums.orders)
-
-    def slots(self, sums: Sums) -> int:
-        """Numbers of a field at a point."""
-        return sums.sizes.num_comp * (1 + self.work.dim * self.derives(sums))
-
-    def first(self, sums: Sums) -> int:
-        """The first of a field's lattices, among those of all fields, or of a row's."""
-        group = self.lattices if sums in self.lattices else self.rows
-        return sum(self.slabs(other) for other in group[: group.index(sums)])
-
-    def slabs(self, sums: Sums) -> int:
-        """Lattices of a field or of a row."""
-        return self.slots(sums)
-
-    def slot(self, sums: Sums, comp: str, axis: int | None = None) -> str:
-        """The lattice of a component's values or derivatives, in C."""
-        first, comps = self.first(sums), sums.sizes.num_comp
-        return f"({first} + {comp})" if axis is None else f"({first + comps + axis} + {comp} * {self.work.dim})"
-
-    def written(self, sums: Sums) -> list[tuple[int, int]]:
-        """Of a row's numbers at a point, from where to where there are any."""
-        comps = sums.sizes.num_comp
-        found = [(0, comps)] * self.values(sums) + [(comps, self.slots(sums))] * self.derives(sums)
-        return [(0, self.slots(sums))] if len(found) == 2 else found
+        return [(number, place(number, what)) for number, what in found]
 
     @property
-    def shares_slots(self) -> bool:
-        """Whether the rows' lattices are the fields', whose numbers at a point are read before the rows' are written."""
-        return self.ctype("real") == self.ctype("accum")
-
-    @cached_property
-    def cell_local(self) -> tuple[Array, ...]:
-        """Local memory that one cell takes."""
-        found = [Array("s_slots" if self.shares_slots else "s_fields", "real", ("lattice",), self.strides[-1])]
-        if not self.shares_slots:
-            found.append(Array("s_rows", "accum", ("lattice",), self.slab * sum(map(self.slabs, self.rows))))
-        dim, odd = self.work.dim, bool(self.unroll)  # a GPU's cells side by side are in different banks
-        if self.needs_coords:
-            found.append(Array("s_x", "real", ("nodes",), self.work.num_coord_basis * dim | odd))
-        if self.maps_once or self.multilinear:
-            found.append(Array("s_map", "real", ("map",), (dim**2 + 1 if self.maps_once else dim << dim) | odd))
-        return tuple(found)
+    def loads_ahead(self) -> bool:
+        """Whether items load what is stored at all points of their lines before anything else."""
+        return self.keeps_lines and 0 < self.q1d * self.work.num_state <= _AHEAD_NUMBERS
 
     @property
-    def needed_bytes(self) -> int:
-        """Local memory of one cell."""
-        return sum(array.words * self.itemsize(array.ctype) for array in self.cell_local)
+    def loads_next(self) -> bool:
+        """Whether items load what is stored at the next point of their lines while they are at one."""
+        return bool(self.unroll) and self.work.num_state > 0 and not self.loads_ahead
 
-    @property
-    def local_traffic(self) -> int:
-        """Bytes of lattices that one cell reads and writes in local memory."""
-        return sum(
-            sums.sizes.num_comp * self.crossings(sums, rows) * self.itemsize("accum" if rows else "real")
-            for rows, group in enumerate((self.lattices, self.rows))
-            for sums in group
-        )
-
-    def crossings(self, sums: Sums, rows: bool | int) -> int:
-        """Numbers of a component of a field, or of a row, that are read or written in local memory."""
-        dim, p, q = self.work.dim, sums.sizes.p1d, self.q1d
-        points, derives = q**dim, self.derives(sums)
-        stages = 0
-        if self.along < dim - 1:
-            # A direction at a time: nodes become points.
-            stages = p ** (dim - 1) * q + p * q ** (dim - 1) + (dim - 2) * (p**2 * q + p * q**2)
-        into_points = points * (self.values(sums) + dim * derives)
-        # The values that are differentiated, and the derivative along the last direction; of rows what is summed.
-        beside = into_points if rows else points * (1 + derives)
-        return stages + into_points + beside + 2 * (dim - 1) * derives * points
-
-    @property
-    def private_bytes(self) -> int:
-        """Two lines for each contraction, which compilers do not let share them, or three; what belongs to a point."""
-        work, dim = self.work, self.work.dim
-        lines = (2 + self.splits) * (dim + 2) * self.width
-        words = sum(self.slots(sums) + lines for sums in (*self.lattices, *self.rows))
-        words += 2 * dim**2 * self.width * (self.coords_line is not None) + (1 + dim) * self.coord_turns * self.needs_coords
-        return 8 * (words + 4 * dim**3 + work.num_state + 2 * work.num_cell_state + BESIDE_WORDS)
+    def state(self, i: str) -> str:
+        """As it was loaded before."""
+        if self.loads_ahead:
+            return f"ahead[n * NUM_STATE + {i}]"
+        return f"here[{i}]" if self.loads_next else super().state(i)

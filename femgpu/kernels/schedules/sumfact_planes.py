@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from femgpu.kernels.array import Array
 from femgpu.kernels.schedules.sumfact_item import Sums
-from femgpu.kernels.schedules.sumfact_pencils import SumfactPencilPlan
-from femgpu.kernels.step import Step
+from femgpu.kernels.schedules.sumfact_lattices import SumfactLatticePlan
 
 # Numbers at an item's points that a GPU's registers hold, beside what belongs to one point.
 _REGISTER_WORDS = 112
-# Points per direction up to which planes take less time than pencils on an H200: where the points are the nodes, and where not.
-_WIDTHS = (4, 7)
+# Points per direction up to which planes take less time than pencils on an H200: where the points are the nodes, and where not; of
+# one component, and of several.
+_WIDTHS = ((4, 7), (3, 4))
 
 
 @dataclass(frozen=True)
-class SumfactPlanePlan(SumfactPencilPlan):
+class SumfactPlanePlan(SumfactLatticePlan):
     """A plan of schedule sumfact with an item for each plane of points across the second direction of a hexahedron.
 
     Two directions are contracted in registers; a component of a field takes one lattice of local memory for the other one.
     """
 
-    def steps(self) -> tuple[Step, ...]:
-        """One launch."""
-        (step,) = super().steps()
+    shell: ClassVar[str] = "sumfact_planes"
+
+    @property
+    def num_barriers(self) -> int:
+        """Around the derivatives, where planes turn, and after loading."""
         derives = [any(map(self.derives, group)) for group in (self.lattices, self.rows)]
-        barriers = 2 * sum(derives) + self.turns + (self.turns or self.needs_coords) + (self.multilinear and not derives[0])
-        return (replace(step, shell="sumfact_planes", barriers=barriers),)
+        return 2 * sum(derives) + self.turns + (self.turns or self.needs_coords) + (self.multilinear and not derives[0])
 
     @property
     def shape(self) -> str:
@@ -49,13 +51,18 @@ class SumfactPlanePlan(SumfactPencilPlan):
 
     @property
     def beats_pencils(self) -> bool:
-        """Whether it should take less time than pencils."""
-        return self.q1d <= _WIDTHS[self.turns]
+        """Whether it should take less time than pencils, which are faster where memory bounds both."""
+        return not self.bound_by_memory and self.q1d <= _WIDTHS[not self.scalar][self.turns]
 
     @property
-    def splits(self) -> bool:
-        """Not here: lines are short."""
-        return False
+    def bound_by_memory(self) -> bool:
+        """Whether numbers are stored at the points, or vectors are each cell's own."""
+        return self.reads_points or self.work.source == "evector"
+
+    @property
+    def scalar(self) -> bool:
+        """Whether fields and rows have one component in all."""
+        return max(sum(sums.sizes.num_comp for sums in group) for group in (self.lattices, self.rows)) == 1
 
     @property
     def items(self) -> int:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import ClassVar
 
 from femgpu.kernels.banks import lattice_strides
 from femgpu.kernels.schedules.sumfact_item import Sums
 from femgpu.kernels.schedules.sumfact_planes import SumfactPlanePlan
-from femgpu.kernels.step import Step
 
 # Numbers at the points of a row that a GPU's registers hold, beside what belongs to one point.
 _REGISTER_WORDS = 64
 # Numbers between lattices as a share of theirs.
 _SPARE = 0.1
-# Points per direction with which an H200 takes less time for a scalar field than with pencils: where the points are the nodes, and
-# where not. Planes take less still where registers hold them.
-_WIDTHS = ((5, 6, 7), (6, 7))
+# Points per direction with which an H200 takes less time for a scalar field than with pencils.
+_WIDTHS = (6, 7)
 # Points per direction up to which lines are multiplied by whole 1D matrices: parts of theirs take as many operations.
 _WHOLE = 5
 # Points per direction from which on coefficients of the adjugate take fewer operations than the adjugate at each point.
@@ -30,11 +29,13 @@ class SumfactSlicePlan(SumfactPlanePlan):
     shorter than where registers hold a plane.
     """
 
-    def steps(self) -> tuple[Step, ...]:
-        """One launch."""
-        (step,) = super().steps()
+    shell: ClassVar[str] = "sumfact_slices"
+
+    @property
+    def num_barriers(self) -> int:
+        """After loading, around the derivatives, and where planes turn."""
         derives = [any(map(self.derives, group)) for group in (self.lattices, self.rows)]
-        return (replace(step, shell="sumfact_slices", barriers=2 + self.multilinear + 2 * sum(derives) * (not self.collocated)),)
+        return 2 + self.multilinear + 2 * sum(derives) * (not self.collocated)
 
     @property
     def shape(self) -> str:
@@ -50,8 +51,7 @@ class SumfactSlicePlan(SumfactPlanePlan):
     @property
     def beats_pencils(self) -> bool:
         """Whether it should take less time than pencils, as far as that was measured; not where memory bounds both."""
-        scalar = max(sum(sums.sizes.num_comp for sums in group) for group in (self.lattices, self.rows)) == 1
-        return scalar and not self.reads_points and self.q1d in _WIDTHS[not self.collocated]
+        return self.scalar and not self.bound_by_memory and self.q1d in _WIDTHS
 
     @property
     def splits(self) -> bool:

@@ -20,8 +20,9 @@ from femgpu.model import Limits
 # (tetrahedra of degree 4: 73 and 86); with fewer basis functions (hyperelasticity of degree 2: 97) only where registers lack room.
 _BASIS, _NUMBERS, _NUMBERS_ALONE, _REGISTERS = 15, 48, 80, 160
 # Numbers from which on it is faster where cell unrolls its points, up to so many basis functions: scalars on tetrahedra of degree 3
-# have 52 to 58, elasticity 148, on triangles of degree 4 73.
+# have 52 to 58, elasticity 148, on triangles of degree 4 73. Of a mass on tetrahedra, degree 4 has 73, and 35 basis functions.
 _UNROLLED_BASIS, _UNROLLED_NUMBERS = 20, 60
+_MASS_BASIS, _MASS_NUMBERS = 35, 75
 # Plans that are offered, the default first, and after those by matrix instructions without them.
 _PLANS, _ALONE = 8, 4
 
@@ -58,8 +59,11 @@ class Tiled:
         least = _NUMBERS if limits.mma else _NUMBERS_ALONE
         if num_basis < _BASIS:
             least = _REGISTERS
-        elif num_basis <= _UNROLLED_BASIS and CellPlan(work, geometry="recomputed", unroll=limits.unroll).unrolls_points:
-            least = max(least, _UNROLLED_NUMBERS)
+        elif CellPlan(work, geometry="recomputed", unroll=limits.unroll).unrolls_points:
+            gradients = any(field.gradient for field in work.fields) or any(row.gradient for row in work.rows)
+            mass = work.cell == "tetrahedron" and not gradients
+            most, numbers = (_MASS_BASIS, _MASS_NUMBERS) if mass else (_UNROLLED_BASIS, _UNROLLED_NUMBERS)
+            least = max(least, numbers) if num_basis <= most else least
         return TiledPlan(work, geometry="recomputed").cell_numbers >= least
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[TiledPlan]:
