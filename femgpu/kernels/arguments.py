@@ -9,8 +9,8 @@ from femgpu.kernels.array import Array, Layout
 from femgpu.kernels.node_lists import NodeList
 from femgpu.kernels.work import Side, Work
 
-# Numbers in double precision that a GPU's memory hands out together.
-_SECTOR_WORDS = 4
+# Items of a GPU that load together, and numbers in double precision that its memory hands out together.
+_WARP, _SECTOR_WORDS = 32, 4
 
 
 class Layouts(Protocol):
@@ -156,10 +156,10 @@ def state_word(work: Work, i: str, planes: bool) -> str:
         i: in C.
         planes: on tensor cells, of each plane of points across the last direction, number 0 of all points stands first, then number
             1 and so on: neighbouring items have neighbouring points of a plane. Otherwise the numbers of a point follow each other,
-            and where planes do not fill sectors of memory, which takes less time on an H200.
+            and where planes are larger than a warp and do not fill sectors of memory, which takes less time on an H200.
     """
     plane = work.tensor.q1d ** (work.dim - 1) if work.tensor is not None else 0
-    if not (planes and plane) or plane % _SECTOR_WORDS:
+    if not (planes and plane) or (plane > _WARP and plane % _SECTOR_WORDS):
         return f"q * NUM_STATE + {i}"
     return f"q / {plane} * {plane * work.num_state} + {i} * {plane} + q % {plane}"
 
