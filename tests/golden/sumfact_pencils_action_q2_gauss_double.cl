@@ -314,7 +314,6 @@ void action(const int first, const int count, __global const scalar *restrict d_
   __local real *l_x = s_x + own * 25;
   __local accum *l_fields = l_slots, *l_rows = l_slots;
 
-
   const int inside = g < 4 && h < 4; // has a line of points
 
   // gather
