@@ -24,7 +24,7 @@ class Cell:
     name = "cell"
     targets = ("residual", "action", "diagonal", "functional", "state")
     facets = True
-    parameters = ("group_size", "lanes", "sums")
+    parameters = ("group_size", "lanes", "offsets", "sums")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Element matrices, and what no schedule knows yet."""
@@ -61,11 +61,14 @@ class Cell:
             if lanes:
                 return
         sizes = (asked,) if asked else (limits.group, limits.group // 2, 2 * limits.group, limits.group // 4, 4 * limits.group)
-        plan = CellPlan.wished(work, limits, wish)
+        plan = CellPlan.wished(work, limits, wish, offsets=min(wish.parameter("offsets", 0), 1))
         most = limits.abreast(plan.private_bytes)
         legal = list(dict.fromkeys(max(1, min(size, most)) for size in sizes))
         for size in legal:
-            yield replace(plan, group_size=size)
+            yield self._keeping(replace(plan, group_size=size), limits)
+            kept = replace(plan, group_size=size, offsets=1)
+            if size == legal[0] and limits.unroll and not wish.parameters and kept.kept_offsets and kept.unrolls_points:
+                yield self._keeping(kept, limits)
         if plan.unrolls_basis:
             yield replace(plan, group_size=legal[0], unroll=1)
         yield from sums[len(first) :]
@@ -82,6 +85,10 @@ class Cell:
             sizes = (sums,) if sums else (usual, usual // 2, 2 * usual)
             found = dict.fromkeys(self._largest(replace(plan, group_size=size), limits) for size in sizes)
             yield from (plan for plan in found if plan is not None)
+
+    def _keeping(self, plan: CellPlan, limits: Limits) -> CellPlan:
+        """A plan that keeps offsets where local memory holds them."""
+        return plan if plan.local_bytes <= limits.local_bytes else replace(plan, offsets=0)
 
     def _largest(self, plan: CellSumsPlan, limits: Limits) -> CellSumsPlan | None:
         """A plan with as many items as fit; None where not even one does."""

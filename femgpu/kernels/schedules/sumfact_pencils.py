@@ -54,7 +54,8 @@ class SumfactPencilPlan(SumfactLatticePlan):
         """Whether items keep in registers what belongs to their lines at the points, whose loop is unrolled."""
         widest = _KEPT_WIDTHS[self.work.num_state > 0] if self.collocated else 0
         derives = any(map(self.derives, (*self.lattices, *self.rows)))
-        return self.unrolls_components and (not derives or self.q1d <= widest)
+        short = self.unrolls_components and self.q1d * self.work.pointwise_size <= self.unroll
+        return short and (not derives or self.q1d <= widest)
 
     def kept(self, sums: Sums) -> list[str]:
         """What of a field or a row is kept along an item's line."""
