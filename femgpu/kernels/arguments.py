@@ -9,7 +9,8 @@ from femgpu.kernels.array import Array, Layout
 from femgpu.kernels.node_lists import NodeList
 from femgpu.kernels.work import Side, Work
 
-# Items of a GPU that load together, and numbers in double precision that its memory hands out together.
+# Items of a GPU that load together, and numbers in double precision that its memory hands out together: of those in single
+# precision, which stand in the same order, twice as many.
 _WARP, _SECTOR_WORDS = 32, 4
 
 
@@ -155,8 +156,9 @@ def state_word(work: Work, i: str, planes: bool) -> str:
         work: what is computed.
         i: in C.
         planes: on tensor cells, of each plane of points across the last direction, number 0 of all points stands first, then number
-            1 and so on: neighbouring items have neighbouring points of a plane. Otherwise the numbers of a point follow each other,
-            and where planes are larger than a warp and do not fill sectors of memory, which takes less time on an H200.
+            1 and so on: neighbouring items have neighbouring points of a plane. But the numbers of a point follow each other, as
+            they do otherwise, where planes have more points than a warp has items and do not fill sectors of memory: that takes
+            less time on an H200.
     """
     plane = work.tensor.q1d ** (work.dim - 1) if work.tensor is not None else 0
     if not (planes and plane) or (plane > _WARP and plane % _SECTOR_WORDS):

@@ -119,6 +119,9 @@ CASES = {
     "sumfact, slices": make("inputs", "hexahedron", 3, geometry="recomputed", **SLICES, **ADDS),
     "sumfact, masked": make("nonlinear", "quadrilateral", 2, num_comp=2, precision="mixed", masked=True, **PENCILS, **ADDS),
     "sumfact, pencils, stored": make("stiffness", "quadrilateral", 3, degree=3, gpu=False, **PENCILS, **STORE),
+    # A GPU's: nonlinear ones load the next point's numbers, a mass all of a line, which it keeps; some items have no points.
+    "sumfact, pencils, next": make("nonlinear", "hexahedron", 3, degree=2, masked=True, **PENCILS, **STORE, **ADDS),
+    "sumfact, pencils, ahead": make("mass", "quadrilateral", 3, degree=2, num_comp=2, **PENCILS | STORE | {"quadrature": 2}),
     "gemm": make("inputs", "hexahedron", 3, geometry="recomputed", **SUMFACT, schedule="gemm:cells=2,items=3,tile=2"),
     "gemm, mma": make("nonlinear", "quadrilateral", 5, degree=2, masked=True, **SUMFACT, **ADDS, schedule="gemm:cells=4,mma=1"),
     "facets": make("facets", "triangle", 3, degree=2),
@@ -136,6 +139,10 @@ def nonlinear(u, v, measure):
 
 def stiffness(u, v, measure):
     return inner(grad(u), grad(v)) * measure
+
+
+def mass(u, v, measure):
+    return (1 + u[0]) * inner(u, v) * measure
 
 
 def inputs(u, v, measure):
@@ -175,7 +182,7 @@ def make_form(case, rng):
     else:
         space = FunctionSpace(dm, "Lagrange", case.degree, () if case.num_comp == 1 else (case.num_comp,))
     u = Function(space)
-    write = {function.__name__: function for function in (nonlinear, stiffness, inputs, facets, second, fields)}[case.form]
+    write = {function.__name__: function for function in (nonlinear, stiffness, mass, inputs, facets, second, fields)}[case.form]
     return lower_form(write(u, ufl.TestFunction(space), dx(space.ufl_domain(), degree=case.quadrature)), u)
 
 

@@ -8,6 +8,7 @@ import pytest
 import ufl
 from conformance.bounds import Arithmetic, Bounds, diagonal, local_vector
 from conformance.guarded import Guarded, poison
+from conformance.mutant import OPERATOR
 from conformance.plan_count import tried
 from conformance.samples import FORMS, LOW, draw, make_problem, make_settings
 from conformance.table import MUST, limits_of
@@ -19,7 +20,7 @@ from femgpu.bench.bakeoff import weak_form
 from femgpu.bench.grid import Grid, GridSpace
 from femgpu.forms import bilinear_form
 from femgpu.model.bakeoff import PROBLEMS
-from femgpu.operators import FormOperator
+from femgpu.operators import FormOperator, splits
 from femgpu.operators.planner import STATES
 from femgpu.runtime import for_comm
 
@@ -51,6 +52,8 @@ GRIDS = [
     ("bp3", 2, "sumfact:pencils=3", "unrolled", "store"),
     ("bp3", 3, "sumfact:pencils=2", "unrolled", "store"),
     ("bp6", 3, "sumfact:pencils=2", "unrolled", "store"),
+    ("bp35", 3, "sumfact:pencils=2", "unrolled"),
+    ("bp35", 4, "sumfact:pencils=2", "unrolled", "store"),
     ("bp5", 3, "sumfact:planes=2", "unrolled", "store"),
     ("bp2", 2, "sumfact:planes=3"),
     ("bp3", 2, "sumfact:planes=3"),
@@ -110,8 +113,8 @@ def check_operator(sample, rng):
 
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: "-".join(map(str, grid)))
 def test_cells_of_a_group_share_nodes(grid, rng):
-    name, degree, schedule, limits, qdata = (*grid, *("device", "recompute")[len(grid) - 3 :])
-    check_grid(SimpleNamespace(name=name, degree=degree, schedule=schedule, limits=limits, qdata=qdata), rng)
+    given = dict(zip(("name", "degree", "schedule", "limits", "qdata"), grid, strict=False))
+    check_grid(SimpleNamespace(**{"limits": "device", "qdata": "recompute"} | given), rng)
 
 
 def check_grid(sample, rng):
@@ -128,6 +131,26 @@ def test_terms_of_one_of_two_fields(schedule, rng):
     W = MixedSpace({name: FunctionSpace(dm, "Lagrange", 2) for name in "ab"})
     (a, b), (v, q) = ufl.split(ufl.TrialFunction(W)), ufl.split(ufl.TestFunction(W))
     check_action(bilinear_form(a * v * ufl.dx(degree=5) + b * q * ufl.dx(degree=4)), schedule, "unrolled", rng)
+
+
+@pytest.mark.parametrize("element", [("hexahedron", 2), ("quadrilateral", 4)])
+def test_numbers_that_are_stored_in_physical_coordinates(element, rng, monkeypatch):
+    """Pencils find them beside a map that they rebuild."""
+    monkeypatch.setattr(splits, "pull_back", lambda *_: None)
+    given = dict(schedule="sumfact:pencils=2", limits="unrolled", qdata="store", geometry="recomputed", masked=False)
+    check_operator(SimpleNamespace(**OPERATOR | given | dict(element=element, form="all", scatter="atomic")), rng)
+
+
+@pytest.mark.parametrize("qdata", ["recompute", "store"])
+@pytest.mark.parametrize("degrees", [(3,), (3, 1)])
+def test_points_that_are_nodes(degrees, qdata, rng):
+    """Masses by pencils that keep lines; of two fields one has its nodes there."""
+    rule = ufl.dx(degree=2 * max(degrees) - 1, metadata={"quadrature_rule": "GLL"})
+    dm = random_cells("hexahedron", 3, rng, "distorted")
+    W = MixedSpace({f"u{degree}": FunctionSpace(dm, "Lagrange", degree) for degree in degrees})
+    trials, tests = ufl.split(ufl.TrialFunction(W)), ufl.split(ufl.TestFunction(W))
+    form = sum(trials[0] * test for test in tests) * rule + trials[-1] * tests[0] * rule
+    check_action(bilinear_form(form), "sumfact:pencils=2", "unrolled", rng, qdata)
 
 
 def check_action(form, schedule, limits, rng, qdata="recompute"):

@@ -38,6 +38,9 @@ ${" && ".join(f"{item} < {sums.sizes.q1d if other in done else sums.sizes.p1d}" 
     }
 % endif
 </%def>\
+## What is stored at a point, from memory.
+<%def name="load_stored(point, target)">const int q = ${point};
+      SHORT for (int i = 0; i < NUM_STATE; ++i) ${target} = ${plan.word("d_state", plan.state_word("i"))};</%def>\
 <%include file="points.cl"/>
 <%include file="map_along.mako"/>\
 #undef TABLE_W
@@ -56,13 +59,10 @@ void ${step.name}(${arguments}) {
 % if plan.shares_slots:
   __local accum *l_fields = l_slots, *l_rows = l_slots;
 % endif
-% if plan.keeps_lines:
-  // What items keep of their lines of points.
-% endif
 % for ctype, group in (("real", plan.lattices), ("accum", plan.rows)):
 % for sums in group:
 % for what in plan.kept(sums):
-  ${ctype} ${what}_${sums.name}[${sums.sizes.num_comp * plan.q1d}];
+  ${ctype} ${what}_${sums.name}[${sums.sizes.num_comp * plan.q1d}]; // along the item's line of points
 % endfor
 % endfor
 % endfor
@@ -73,8 +73,7 @@ void ${step.name}(${arguments}) {
   real ahead[${plan.q1d} * NUM_STATE];
   if (inside)
     SHORT for (int n = 0; n < ${plan.q1d}; ++n) {
-      const int q = ${place_of(last, plan.q1d)};
-      SHORT for (int i = 0; i < NUM_STATE; ++i) ahead[n * NUM_STATE + i] = ${plan.word("d_state", plan.state_word("i"))};
+      ${load_stored(place_of(last, plan.q1d), "ahead[n * NUM_STATE + i]")}
     }
 % endif
 
@@ -211,19 +210,18 @@ ${derive_last(sums, "values")}\
     const real plane_weight = ${" * ".join(f"LINE_W[{item}]" for item, _ in plan.across(last))};
 <%include file="line_map.mako"/>\
 % if plan.loads_next:
-    real here[NUM_STATE], next[NUM_STATE];
+    real stored[NUM_STATE], coming[NUM_STATE];
     {
-      const int n = 0, q = ${place_of(last, plan.q1d)};
-      SHORT for (int i = 0; i < NUM_STATE; ++i) next[i] = ${plan.word("d_state", plan.state_word("i"))};
+      const int n = 0;
+      ${load_stored(place_of(last, plan.q1d), "coming[i]")}
     }
 % endif
     ${"SHORT" if plan.keeps_lines else "LONG"} for (int n = 0; n < ${plan.q1d}; ++n) {
       const int place = ${place_of(last, plan.q1d)}, q = place;
 % if plan.loads_next:
-      SHORT for (int i = 0; i < NUM_STATE; ++i) here[i] = next[i];
+      SHORT for (int i = 0; i < NUM_STATE; ++i) stored[i] = coming[i];
       if (n + 1 < ${plan.q1d}) {
-        const int q = place + ${plan.q1d**last};
-        SHORT for (int i = 0; i < NUM_STATE; ++i) next[i] = ${plan.word("d_state", plan.state_word("i"))};
+        ${load_stored(f"place + {plan.q1d**last}", "coming[i]")}
       }
 % endif
 % for sums in plan.lattices:

@@ -26,8 +26,8 @@ _DIAGONAL_SHARE = 1 / 16
 # Items that a GPU runs in step, and what is left of a work-group's speed for each such warp that waits for the others at barriers
 # (0.93 to 0.98 on an H200).
 _WARP, _WARP_SHARE = 32, 0.955
-# Warps that the registers of a multiprocessor hold, at the 57 to 93 registers of a pencil's item. A group is there as a whole: in
-# groups of five 20 fit, which are 4 % slower than 24.
+# Warps that the registers of a multiprocessor hold, at the 57 to 93 registers of a pencil's item that keeps no lines. A group is
+# there as a whole: in groups of five 20 fit, which are 4 % slower than 24.
 _RESIDENT, _RESIDENT_POWER = 24, 0.2
 # Groups that should fit into a multiprocessor's local memory: while one waits at a barrier others work (three components with two
 # groups took 10 to 20 % longer on an H200).

@@ -72,21 +72,15 @@ class SumfactPencilPlan(SumfactLatticePlan):
             sums: the field or the row.
             lattices: the array that its lattices are in.
         """
-        comps, dim, found = sums.sizes.num_comp, self.work.dim, list[tuple[int, str]]()
+        comps, dim, found = sums.sizes.num_comp, self.work.dim, list[tuple[int, str, int]]()
         for c in range(comps):
-            found += [(c, "value")] * self.values(sums)
-            if self.derives(sums):
-                found += [(comps + c * dim + axis, "slope" if axis == dim - 1 else "") for axis in range(dim)]
-        step, q1d = ("1", "ROW", "PLANE")[dim - 1], self.q1d
-        kept = set(self.kept(sums))
-
-        def place(number: int, what: str) -> str:
-            if what in kept:
-                c = number if what == "value" else (number - comps) // dim
-                return f"{what}_{sums.name}[{c * q1d} + n]"
-            return f"{lattices}[{self.first(sums) + number} * SLAB + at + n * {step}]"
-
-        return [(number, place(number, what)) for number, what in found]
+            found += [(c, "value", c)] * self.values(sums)
+            found += [(comps + c * dim + axis, "slope" * (axis == dim - 1), c) for axis in range(dim * self.derives(sums))]
+        kept, at = self.kept(sums), f"SLAB + at + n * {('1', 'ROW', 'PLANE')[dim - 1]}"
+        return [
+            (i, f"{what}_{sums.name}[{c * self.q1d} + n]" if what in kept else f"{lattices}[{self.first(sums) + i} * {at}]")
+            for i, what, c in found
+        ]
 
     @property
     def loads_ahead(self) -> bool:
@@ -98,8 +92,21 @@ class SumfactPencilPlan(SumfactLatticePlan):
         """Whether items load what is stored at the next point of their lines while they are at one."""
         return bool(self.unroll) and self.work.num_state > 0 and not self.loads_ahead
 
+    def crossings(self, sums: Sums, rows: bool | int) -> int:
+        """Without what is kept, which else is written and read: but values that are differentiated are written."""
+        kept = len(self.kept(sums))
+        spared = 2 * kept - (kept == 2 and not rows)
+        return super().crossings(sums, rows) - self.q1d**self.work.dim * spared
+
+    @property
+    def private_bytes(self) -> int:
+        """Lines that are kept, and what is loaded ahead, too."""
+        words = sum(len(self.kept(sums)) * sums.sizes.num_comp * self.q1d for sums in (*self.lattices, *self.rows))
+        stored = self.work.num_state * (self.q1d if self.loads_ahead else 2 if self.loads_next else 0)
+        return super().private_bytes + 8 * (words + stored)
+
     def state(self, i: str) -> str:
         """As it was loaded before."""
         if self.loads_ahead:
             return f"ahead[n * NUM_STATE + {i}]"
-        return f"here[{i}]" if self.loads_next else super().state(i)
+        return f"stored[{i}]" if self.loads_next else super().state(i)

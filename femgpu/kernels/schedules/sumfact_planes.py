@@ -12,8 +12,8 @@ from femgpu.kernels.schedules.sumfact_lattices import SumfactLatticePlan
 
 # Numbers at an item's points that a GPU's registers hold, beside what belongs to one point.
 _REGISTER_WORDS = 112
-# Points per direction up to which planes take less time than pencils on an H200: where the points are the nodes, and where not; of
-# one component, and of several.
+# Points per direction up to which planes take less time than pencils on an H200, of one component and of several: where the points
+# are the nodes, and where not.
 _WIDTHS = ((4, 7), (3, 4))
 
 
