@@ -38,6 +38,11 @@ class Layouts(Protocol):
         ...
 
     @property
+    def state_plane(self) -> int:
+        """Points of a plane whose stored numbers stand side by side, or 0."""
+        ...
+
+    @property
     def lists(self) -> tuple[NodeList, ...]:
         """Lists of the nodes of a work-group's cells."""
         ...
@@ -128,7 +133,8 @@ def result_arrays(plan: Layouts) -> list[Array]:
         arrays.append(Array("d_prescribed", "uchar", ("prescribed",)))
     storing, kept = work.target == "state", "float" if work.rounded else "real"
     if work.num_state:
-        arrays.append(Array("d_state", kept, ("state",), work.num_qpts * work.num_state, layout, written=storing))
+        planes = replace(layout, plane=plan.state_plane, together=work.num_state) if plan.state_plane else layout
+        arrays.append(Array("d_state", kept, ("state",), work.num_qpts * work.num_state, planes, written=storing))
     if work.num_cell_state:
         arrays.append(Array("d_cell_state", kept, ("cell_state",), work.num_cell_state, layout, written=storing))
     if work.target == "matrix":
@@ -149,21 +155,20 @@ def result_arrays(plan: Layouts) -> list[Array]:
     return arrays
 
 
-def state_word(work: Work, i: str, planes: bool) -> str:
-    """The word of a cell's `d_state` that is number i at point q, in C.
+def state_plane(work: Work) -> int:
+    """Points of a plane across the last direction of a tensor cell, whose stored numbers may stand side by side.
 
-    Args:
-        work: what is computed.
-        i: in C.
-        planes: on tensor cells, of each plane of points across the last direction, number 0 of all points stands first, then number
-            1 and so on: neighbouring items have neighbouring points of a plane. But the numbers of a point follow each other, as
-            they do otherwise, where planes have more points than a warp has items and do not fill sectors of memory: that takes
-            less time on an H200.
+    That is number 0 of all its points, then number 1 and so on: neighbouring items have neighbouring points of a plane. 0 where the
+    numbers of a point should follow each other: on other cells, and where planes have more points than a warp has items and do not
+    fill sectors of memory, which takes less time on an H200.
     """
     plane = work.tensor.q1d ** (work.dim - 1) if work.tensor is not None else 0
-    if not (planes and plane) or (plane > _WARP and plane % _SECTOR_WORDS):
-        return f"q * NUM_STATE + {i}"
-    return f"q / {plane} * {plane * work.num_state} + {i} * {plane} + q % {plane}"
+    return 0 if plane > _WARP and plane % _SECTOR_WORDS else plane
+
+
+def state_word(work: Work, i: str, plane: int) -> str:
+    """The word of a cell's `d_state` that is number i at point q, in C, in planes of so many points; 0: point by point."""
+    return f"q / {plane} * {plane * work.num_state} + {i} * {plane} + q % {plane}" if plane else f"q * NUM_STATE + {i}"
 
 
 def _offsets(plan: Layouts, name: str, field: str, masked: bool, words: int, moves: int = 1) -> Array:

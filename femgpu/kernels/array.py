@@ -27,12 +27,15 @@ class Layout:
         block: cells of a block.
         together: words that stay side by side in either order: the components of a node.
         lattice: basis functions or points are counted in the order of the tensor product, not of the element.
+        plane: in order `cell`, points of whose words, `together` for each, first ones stand first, then second ones and so on, as
+            kernels count them (`arguments.state_word`); 0: those of a point stand together.
     """
 
     order: str = "cell"
     block: int = 1
     together: int = 1
     lattice: bool = False
+    plane: int = 0
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -82,6 +85,8 @@ class Layout:
             groups = array.reshape(len(array), len(permutation), array.shape[1] // len(permutation))
             array = groups[:, permutation].reshape(array.shape)
         num_cells, words = array.shape
+        if self.plane:
+            array = array.reshape(num_cells, words // (self.plane * self.together), self.plane, self.together).swapaxes(2, 3)
         if self.order == "cell":
             return np.ascontiguousarray(array).reshape(-1)
         count, together = words // self.together, self.together
@@ -97,6 +102,9 @@ class Layout:
         """The way back: (num_cells, words), in the order of the element where the permutation is given."""
         if self.order == "cell":
             array = flat.reshape(num_cells, words)
+            if self.plane:
+                split = array.reshape(num_cells, words // (self.plane * self.together), self.together, self.plane)
+                array = split.swapaxes(2, 3).reshape(num_cells, words)
         else:
             split = flat.reshape(-1, words // self.together, self.block, self.together)
             array = split.swapaxes(1, 2).reshape(-1, words)[:num_cells]

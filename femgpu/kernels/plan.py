@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import ClassVar, Self
 
 from femgpu.errors import PlanError
-from femgpu.kernels.arguments import input_arrays, result_arrays, shared_arrays, state_word
+from femgpu.kernels.arguments import input_arrays, result_arrays, shared_arrays, state_plane, state_word
 from femgpu.kernels.array import CTYPE_BYTES, Array, Layout
 from femgpu.kernels.node_lists import NodeList
 from femgpu.kernels.plan_words import in_words
@@ -59,12 +59,8 @@ class Plan(ABC):
     chunk_cells: int = 0
 
     def __post_init__(self) -> None:
-        for value, legal, what in (
-            (self.precision, PRECISIONS, "precision"),
-            (self.geometry, GEOMETRIES, "geometry"),
-            (self.scatter, SCATTERS, "scatter"),
-        ):
-            if value not in legal:
+        for what, legal in (("precision", PRECISIONS), ("geometry", GEOMETRIES), ("scatter", SCATTERS)):
+            if (value := getattr(self, what)) not in legal:
                 raise PlanError(f"{what} {value!r}: expected one of {', '.join(legal)}")
 
     @classmethod
@@ -150,9 +146,14 @@ class Plan(ABC):
         """Word i of the cell, or of each of an item's cells, in an array over cells, in C."""
         return f"{array}[AT_{array}(cell, {i})]"
 
+    @property
+    def state_plane(self) -> int:
+        """Points of the planes that what is stored at points stands in, for a GPU's items that share a cell; 0: it does not."""
+        return state_plane(self.work) if self.block == 1 and self.unroll else 0
+
     def state_word(self, i: str) -> str:
-        """Number i of what is stored at point q, as a word of its cell, in C; in planes for a GPU's items that share a cell."""
-        return state_word(self.work, i, planes=self.block == 1 and self.unroll > 0)
+        """Number i of what is stored at point q, as a word of its cell, in C."""
+        return state_word(self.work, i, self.state_plane)
 
     def state(self, i: str) -> str:
         """The same, as a kernel reads it."""

@@ -7,7 +7,8 @@ import pytest
 from plan_works import diffusion, field, sumfact
 
 from femgpu.kernels import RowsWork, Table, Wish, schedule_named
-from femgpu.kernels.arguments import state_word
+from femgpu.kernels.arguments import state_plane, state_word
+from femgpu.kernels.array import Layout
 from femgpu.kernels.schedules import CellPlan, SumfactPencilPlan, SumfactPlanePlan
 from femgpu.model import Limits
 
@@ -80,10 +81,16 @@ def test_stored_numbers_are_loaded_ahead():
 def test_each_stored_number_has_a_word(q1d, planes):
     """A permutation; on planes neighbouring points are neighbours, unless a warp does not cover a plane, nor sectors fill it."""
     work = replace(sumfact(3, q1d, 2).work, num_state=3)
-    text, points = state_word(work, "i", planes).replace("/", "//").replace("NUM_STATE", "3"), range(q1d**3)
+    plane = state_plane(work) * planes
+    text, points = state_word(work, "i", plane).replace("/", "//").replace("NUM_STATE", "3"), range(q1d**3)
     words = np.array([[eval(text, {"q": q, "i": i}) for i in range(3)] for q in points])
     assert sorted(words.ravel()) == list(range(3 * q1d**3))
     assert words[1, 0] == (1 if planes and q1d not in (7, 9, 11) else 3)
+    # The host finds them there.
+    layout = Layout(plane=plane, together=3) if plane else Layout()
+    assert np.array_equal(layout.positions(2, 3 * q1d**3), [words.ravel(), words.ravel() + 3 * q1d**3])
+    numbers = np.arange(6.0 * q1d**3).reshape(2, -1)
+    assert np.array_equal(layout.unpack(layout.pack(numbers), *numbers.shape), numbers)
 
 
 def test_planes_of_several_components_are_few():

@@ -66,9 +66,9 @@ class Cell:
         legal = list(dict.fromkeys(max(1, min(size, most)) for size in sizes))
         for size in legal:
             yield self._keeping(replace(plan, group_size=size), limits)
-            kept = replace(plan, group_size=size, offsets=1)
+            kept = self._keeping(replace(plan, group_size=size, offsets=1), limits)
             if size == legal[0] and limits.unroll and not wish.parameters and kept.kept_offsets and kept.unrolls_points:
-                yield self._keeping(kept, limits)
+                yield kept
         if plan.unrolls_basis:
             yield replace(plan, group_size=legal[0], unroll=1)
         yield from sums[len(first) :]
