@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from plan_works import diffusion, field, sumfact
 
+from femgpu.errors import PlanError
 from femgpu.kernels import RowsWork, Table, Wish, schedule_named
 from femgpu.kernels.arguments import state_plane, state_word
 from femgpu.kernels.array import Layout
@@ -136,6 +137,8 @@ def test_numbers_of_nodes_may_be_kept_in_local_memory():
         return next(iter(schedule_named("cell").plans(work, limits, wish)))
 
     assert first().kept_offsets and not first(offsets=0).kept_offsets
+    with pytest.raises(PlanError, match="cell:offsets=2: expected 1"):
+        first(offsets=2)
     # Nothing is added, other marks stand there, nobody reads the same, or memory is too small.
     others = [
         first(scatter="evector"),

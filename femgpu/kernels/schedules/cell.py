@@ -48,6 +48,8 @@ class Cell:
             raise PlanError(f"-femgpu_schedule cell:group_size={asked}: the device allows 1 to {limits.items} work-items")
         if lanes not in (0, *LANES):
             raise PlanError(f"-femgpu_schedule cell:lanes={lanes}: expected one of {', '.join(map(str, LANES))}")
+        if (offsets := wish.parameter("offsets", 0)) not in (0, 1):
+            raise PlanError(f"-femgpu_schedule cell:offsets={offsets}: expected 1, to keep numbers of nodes in local memory")
         sums = list(self._sums(work, limits, wish))
         first = sums[:1] if sums and (sums[0].beats_cells or wish.parameter("sums", 0)) else []
         yield from first
@@ -61,7 +63,7 @@ class Cell:
             if lanes:
                 return
         sizes = (asked,) if asked else (limits.group, limits.group // 2, 2 * limits.group, limits.group // 4, 4 * limits.group)
-        plan = CellPlan.wished(work, limits, wish, offsets=min(wish.parameter("offsets", 0), 1))
+        plan = CellPlan.wished(work, limits, wish, offsets=offsets)
         most = limits.abreast(plan.private_bytes)
         legal = list(dict.fromkeys(max(1, min(size, most)) for size in sizes))
         for size in legal:
