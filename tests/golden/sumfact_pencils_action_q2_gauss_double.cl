@@ -206,7 +206,8 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define POINTS_UNROLL
 // Schedule sumfact, ITEMS work-items for each of the CELLS cells of a work-group. Between barriers an item takes lines of the
 // lattices, which stand in local memory: it reads a line into its registers, multiplies it by a 1D matrix and writes it back, so that
-// each number crosses local memory once per direction. Lines of nodes come from global memory and go there by registers alone.
+// each number crosses local memory once per direction, and what it keeps along its points not at all. Lines of nodes come from global
+// memory and go there by registers alone.
 // Index space: local id = (cell, item). Past the last cell of the launch items repeat it and write nothing.
 #define LATTICE
 #define AT_POINT(slot, p) (slot)

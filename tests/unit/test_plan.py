@@ -5,125 +5,20 @@ import re
 from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plan_works import cell, diffusion, field, matrix, residual, sumfact, tensor, tiled, transposed
+from plan_works import cell, diffusion, field, matrix, residual, tensor, tiled, transposed
 
 from femgpu.errors import PlanError
-from femgpu.kernels import SECOND, RowsWork, Table, Wish, schedule_named
+from femgpu.kernels import RowsWork, Table, Wish, schedule_named
 from femgpu.kernels.schedules import (
     CellPlan,
-    SumfactGroupPlan,
-    SumfactPencilPlan,
-    SumfactPlan,
-    SumfactPlanePlan,
-    SumfactSlicePlan,
     TiledPlan,
 )
 from femgpu.kernels.schedules.tiled_cycles import cycles
 from femgpu.kernels.schedules.transposed import LEAST_ITEMS
-from femgpu.kernels.tables import parity_parts
 from femgpu.model import Beta, Limits
-
-
-def test_operations_of_sum_factorisation():
-    """A gradient in 3D and its transpose take 18 contractions from the basis, 12 at the points, 6 where these are the nodes."""
-    for n in (3, 6, 9):
-        plain = sumfact(3, n, n, geometry="stored")
-        counts = [
-            sum(step.flops for sums in (*plan.fields, *plan.rows) for step in sums.evaluation())
-            for plan in (replace(plain, derivatives=1), plain)
-        ]
-        assert counts == [18 * 2 * n**4, 12 * 2 * n**4]
-        assert schedule_named("sumfact").volunteers(plain.work, Limits())
-        gpu = Limits(unroll=1000, local_bytes=1 << 17)
-        assert schedule_named("sumfact").volunteers(plain.work, gpu)
-        # Pencils are for residuals and actions, and for what fits local memory.
-        assert not schedule_named("sumfact").volunteers(replace(plain.work, target="state"), gpu)
-        assert not schedule_named("sumfact").volunteers(plain.work, replace(gpu, local_bytes=1024))
-    # A field of few functions has less to contract before all directions are at the points.
-    few = sumfact(3, 8, 2)
-    assert not few.fields[0].collocates and replace(few, derivatives=2).fields[0].collocates
-    # Points that do not determine the polynomial.
-    assert not replace(sumfact(3, 2, 3), derivatives=2).fields[0].collocates
-
-
-def test_barriers_and_local_memory_of_sum_factorisation():
-    """Barriers around 4 contractions each way, all components abreast, and the element once."""
-    for num_comp in (1, 3):
-        fields, rows = (field("w", "w", 64, num_comp, value=False),), (RowsWork(0, 0, 64, num_comp, value=False),)
-        plan = sumfact(3, 4, 4, plan=SumfactGroupPlan, fields=fields, rows=rows, items=16, cells=2, writes=frozenset({"f1"}))
-        # Derivatives along the directions are independent one way, and add to the same the other way.
-        assert [len(plan.evaluation), len(plan.integration)] == [4, 6]
-        assert plan.local_bytes == 2 * plan.needed_bytes == 2 * 8 * 2 * (4 + 1 + 2) * num_comp * 64
-        # A lattice for each derivative of a component, and one for its values; the rows take those of the field.
-        pencils = SumfactPencilPlan(plan.work, cells=2, derivatives=2)
-        assert pencils.serves and pencils.items == 16
-        assert pencils.local_bytes == 2 * pencils.needed_bytes == 2 * 8 * 4 * num_comp * 64
-        # On a GPU neighbours read from different banks.
-        assert 2 * pencils.needed_bytes <= replace(pencils, unroll=2048).local_bytes <= 2.8 * pencils.needed_bytes
-        # A lattice for each component.
-        planes = SumfactPlanePlan(plan.work, cells=2, derivatives=2)
-        assert planes.serves == (num_comp == 1) and planes.items == 4 and planes.local_bytes == 2 * 8 * num_comp * 64
-    assert not replace(pencils, work=replace(plan.work, writes=SECOND)).serves
-    # Numbers that cross local memory: of derivatives, and where points are nodes of an interpolation, too.
-    assert pencils.local_traffic == 3 * 8 * (19 + 8) * 64 and planes.local_traffic == 3 * 8 * (8 + 4) * 64
-    assert planes.beats_pencils and not SumfactPlanePlan(sumfact(3, 8, 7).work).beats_pencils
-    # Where memory bounds both, and of several components from 4 points per direction on, pencils take less time.
-    for works, kind in ((dict(source="evector"), SumfactPlanePlan), (dict(num_state=6), SumfactPlanePlan)):
-        assert not kind(replace(planes.work, **works), derivatives=2).beats_pencils
-        assert not SumfactSlicePlan(replace(sumfact(3, 6, 6).work, **works), derivatives=2).beats_pencils
-    with pytest.raises(
-        PlanError, match="sumfact:lanes=N,items=N: an item has cells, or cells have items, pencils, planes or slices; give one"
-    ):
-        next(schedule_named("sumfact").plans(plan.work, Limits(), Wish(parameters=(("lanes", 4), ("items", 4)))))
-    wish = Wish(parameters=(("items", 16), ("cells", 100)))
-    plans = schedule_named("sumfact").plans(plan.work, Limits(local_bytes=plan.needed_bytes * 3), wish)
-    assert next(plans).cells == 3
-    gpu = Limits(unroll=2048, group=128, local_bytes=227 << 10)
-    (default, *_) = schedule_named("sumfact").plans(pencils.work, gpu, Wish())
-    assert type(default) is SumfactPencilPlan and (default.items, default.cells) == (16, 2)
-    # As many items of a warp as possible have something to do, but a warp less is worth some idle items; groups fill the registers.
-    for q1d, cells in ((6, 5), (7, 3), (8, 1), (9, 1)):
-        offered = schedule_named("sumfact").plans(sumfact(3, q1d, q1d).work, gpu, Wish())
-        first = next(plan for plan in offered if type(plan) is SumfactPencilPlan)
-        assert (first.items, first.cells) == (q1d**2, cells)
-    # What is stored at the points arrives sooner for small groups; three components leave room for four groups.
-    stored = replace(sumfact(3, 6, 6).work, num_state=6)
-    (default, *_) = schedule_named("sumfact").plans(stored, gpu, Wish())
-    assert (default.items, default.cells, default.loads_next) == (36, 1, True)
-    vector = replace(sumfact(3, 7, 6).work, fields=(field("w", "w", 216, 3),), rows=(RowsWork(0, 0, 216, 3),))
-    (default, *_) = schedule_named("sumfact").plans(vector, gpu, Wish())
-    assert (default.items, default.cells) == (49, 1) and 2 * default.needed_bytes > gpu.local_bytes // 4
-    # A warp of slices, whose lattices are little larger than their numbers.
-    for q1d, p1d, cells in ((6, 6, 5), (6, 5, 5), (7, 6, 4)):
-        (default, *_) = schedule_named("sumfact").plans(sumfact(3, q1d, p1d).work, gpu, Wish())
-        assert type(default) is SumfactSlicePlan and (default.items, default.cells) == (q1d, cells)
-        assert default.cells_first and 3 * q1d**3 <= default.strides[-1] <= 1.1 * 3 * q1d**3
-    planes = SumfactPlanePlan(sumfact(3, 4, 3).work, derivatives=2)
-    assert planes.axes == (1, 2, 0) and planes.monomial(0, 2) == "map[3]"
-    assert planes.node(3) == "(l % 3) * 3 + (l / 3) * 9 + (item) * 1"
-    # Rows must be their counterparts backwards.
-    assert not SumfactPencilPlan(sumfact(3, 4, 3).work, derivatives=2).splits
-    # Registers hold a cell of degree 1.
-    (default, *_) = schedule_named("sumfact").plans(sumfact(3, 2, 2).work, gpu, Wish())
-    assert type(default) is SumfactPlan and (default.lanes, default.group_size) == (1, 128)
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize(("rows", "columns"), [(4, 3), (5, 5), (6, 6)])
-def test_parts_of_a_matrix(rows, columns, sign, rng):
-    """Sums and differences of a vector's ends are all that half of the rows need, and the others are these backwards."""
-    matrix, vector = rng.random((rows, columns)), rng.random(columns)
-    matrix += sign * matrix[::-1, ::-1]
-    sums, differences = vector + vector[::-1], vector - vector[::-1]
-    sums[columns // 2] /= 1 + columns % 2
-    even, odd = parity_parts(matrix)
-    even, odd = even @ sums[: even.shape[1]], odd @ differences[: odd.shape[1]]
-    found = np.concatenate([even + odd, sign * (even - odd)[: rows // 2][::-1]])
-    np.testing.assert_allclose(found, matrix @ vector, rtol=0, atol=1e-14)
 
 
 def test_beta_model_of_the_paper():

@@ -2,7 +2,8 @@
 <%namespace name="nodes" file="nodes.mako"/>\
 // Schedule sumfact, ITEMS work-items for each of the CELLS cells of a work-group. Between barriers an item takes lines of the
 // lattices, which stand in local memory: it reads a line into its registers, multiplies it by a 1D matrix and writes it back, so that
-// each number crosses local memory once per direction. Lines of nodes come from global memory and go there by registers alone.
+// each number crosses local memory once per direction, and what it keeps along its points not at all. Lines of nodes come from global
+// memory and go there by registers alone.
 // Index space: local id = (cell, item). Past the last cell of the launch items repeat it and write nothing.
 <%
 last, along = work.dim - 1, plan.along
@@ -226,7 +227,7 @@ ${derive_last(sums, "values")}\
 % endif
 % for sums in plan.lattices:
       real r_${sums.name}_e[${plan.slots(sums)}];
-% for i, number in plan.numbers(sums, "l_fields"):
+% for i, number in plan.at_point(sums, "l_fields"):
       r_${sums.name}_e[${i}] = ${number};
 % endfor
 % endfor
@@ -250,7 +251,7 @@ ${derive_last(sums, "values")}\
 % endif
 <%include file="point.mako"/>
 % for sums in plan.rows:
-% for i, number in plan.numbers(sums, "l_rows"):
+% for i, number in plan.at_point(sums, "l_rows"):
       ${number} = r_${sums.name}_e[${i}];
 % endfor
 % endfor

@@ -9,7 +9,8 @@ from typing import ClassVar
 from femgpu.kernels.schedules.sumfact_item import Sums
 from femgpu.kernels.schedules.sumfact_lattices import SumfactLatticePlan
 
-# Numbers of 1D matrices for all components up to which the loops over components are unrolled.
+# Numbers of 1D matrices for all components up to which the loops over components are unrolled (measured up to 600 for three
+# components, to 578 for one).
 _UNROLLED_NUMBERS = 1000
 # Points per direction, where these are the nodes, up to which it takes less time on an H200 to keep lines in registers: without
 # numbers stored at the points, and with some. Where values only are interpolated it always does.
@@ -65,7 +66,7 @@ class SumfactPencilPlan(SumfactLatticePlan):
         """Where that begins for component c, in C."""
         return f"({what}_{sums.name} + c * {self.q1d})"
 
-    def numbers(self, sums: Sums, lattices: str) -> list[tuple[int, str]]:
+    def at_point(self, sums: Sums, lattices: str) -> list[tuple[int, str]]:
         """The numbers of a field or a row at point n of an item's line that occur, and where they stand, in C.
 
         Args:
