@@ -201,15 +201,6 @@ MUTANTS = {
     "slots of the slice before": of_sums(text("rows += NUM_RESULTS", "rows += i == 0 ? 0 : NUM_RESULTS"), element=("triangle", 2)),
     "a group's last cell": of_sums(text("item, count - 1)", "item, max(count - 2, 0))")),
     "a row for two results": of_sums(text("s_words[slot] &= ~(0x10000u << row);", "")),
-    "numbers of nodes are kept for the first item": of_operators(
-        text(
-            "const int offset = s_test0_offsets[b * GROUP_SIZE + (int)get_local_id(0)];",
-            "const int offset = s_test0_offsets[b * GROUP_SIZE];",
-        ),
-        schedule="cell:offsets=1",
-        scatter="atomic",
-        masked=False,
-    ),
     "a cell too many": of_plans(text("if (cell >= first + count) return;", "if (cell > first + count) return;")),
     "a cell too few": of_plans(text("if (cell >= first + count) return;", "if (cell >= first + count - 1) return;")),
     "blocks begin a cell late": of_plans(text("((cell) / 32)", "(((cell) - 1) / 32)"), limits="blocks"),

@@ -26,7 +26,7 @@ from femgpu.runtime import for_comm
 
 AXES = dict(
     element=[element for element in LOW if element[1] <= 2],
-    schedule=("auto", *MUST, "sumfact:pencils=3", "sumfact:planes=3", "sumfact:slices=3", "cell:offsets=1"),
+    schedule=("auto", *MUST, "sumfact:pencils=3", "sumfact:planes=3", "sumfact:slices=3"),
     num_comp=(1, 2, 3),
     form=FORMS,
     precision=("double", "single", "mixed"),

@@ -214,28 +214,3 @@ def test_a_mass_on_tetrahedra_of_degree_4_has_its_tables_in_constant_memory():
     assert CellPlan.wished(mass(56, 56), gpu, Wish("double")).table_space == "__global"
     # More numbers than that, and derivatives.
     assert entry.volunteers(replace(work, num_cell_state=9), gpu) and entry.volunteers(diffusion(4, 20), gpu)
-
-
-def test_numbers_of_nodes_may_be_kept_in_local_memory():
-    rows, fields = (RowsWork(0, 0, 20, 1, beside="w"),), (field("w", "w", 20),)
-    work = replace(diffusion(3, 14), rows=rows, fields=fields)
-    offers = list(schedule_named("cell").plans(work, GPU, Wish("double", "recomputed", "atomic")))
-    assert [plan.offsets for plan in offers[:3]] == [0, 1, 0] and offers[1].kept_offsets == {0: "w"}
-    assert offers[1].local_bytes == 4 * 20 * 128 and "offsets in local memory" in str(offers[1])
-
-    def first(work=work, limits=GPU, scatter="atomic", offsets=1):
-        wish = Wish("double", "recomputed", scatter, (("offsets", offsets),))
-        return next(iter(schedule_named("cell").plans(work, limits, wish)))
-
-    assert first().kept_offsets and not first(offsets=0).kept_offsets
-    with pytest.raises(PlanError, match="cell:offsets=2: expected 1"):
-        first(offsets=2)
-    # Nothing is added, other marks stand there, nobody reads the same, or memory is too small.
-    others = [
-        first(scatter="evector"),
-        first(replace(work, fields=(field("w", "w", 20, masked=True),))),
-        first(replace(work, rows=(RowsWork(0, 0, 20, 1),))),
-        first(replace(work, facet=True)),
-        first(limits=replace(GPU, local_bytes=4 * 20 * 128 - 1)),
-    ]
-    assert not any(plan.kept_offsets for plan in others)

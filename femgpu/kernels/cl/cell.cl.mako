@@ -4,17 +4,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
   const int cell = first + (int)get_global_id(0);
   if (cell >= first + count) return;
-% for array in step.local:
-  __local ${array.ctype} ${array.name}[${array.words}]; // ${plan.itemsize(array.ctype) * array.words} bytes
-% endfor
 
   // gather
-% for i, name in plan.kept_offsets.items():
-  // Registers do not hold these until results are added, and caches have lost them by then.
-  UNROLL
-  for (int b = 0; b < ${work.rows[i].num_basis}; ++b)
-    s_test${i}_offsets[b * GROUP_SIZE + (int)get_local_id(0)] = d_${name}_offsets[AT_d_${name}_offsets(cell, b)];
-% endfor
 <%include file="gather.mako"/>
 % if work.target == "functional":
   accum r_sum[1] = {0};

@@ -12,7 +12,7 @@
   UNROLL
 % if plan.scatter == "atomic":
   ${plan.each("b", row.num_basis)} {
-    const int offset = ${f"s_test{i}_offsets[b * GROUP_SIZE + (int)get_local_id(0)]" if i in plan.kept_offsets else f"d_test{i}_offsets[AT_d_test{i}_offsets(cell, b)]"};
+    const int offset = d_test${i}_offsets[AT_d_test${i}_offsets(cell, b)];
 % if not row.masked:
     for (int c = 0; c < ${row.num_comp}; ++c) atomic_add_scalar(d_out + offset + c, ${entry});
 % elif row.num_comp == 1:

@@ -24,7 +24,7 @@ class Cell:
     name = "cell"
     targets = ("residual", "action", "diagonal", "functional", "state")
     facets = True
-    parameters = ("group_size", "lanes", "offsets", "sums")
+    parameters = ("group_size", "lanes", "sums")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Element matrices, and what no schedule knows yet."""
@@ -48,8 +48,6 @@ class Cell:
             raise PlanError(f"-femgpu_schedule cell:group_size={asked}: the device allows 1 to {limits.items} work-items")
         if lanes not in (0, *LANES):
             raise PlanError(f"-femgpu_schedule cell:lanes={lanes}: expected one of {', '.join(map(str, LANES))}")
-        if (offsets := wish.parameter("offsets", 0)) not in (0, 1):
-            raise PlanError(f"-femgpu_schedule cell:offsets={offsets}: expected 1, to keep numbers of nodes in local memory")
         sums = list(self._sums(work, limits, wish))
         first = sums[:1] if sums and (sums[0].beats_cells or wish.parameter("sums", 0)) else []
         yield from first
@@ -63,14 +61,11 @@ class Cell:
             if lanes:
                 return
         sizes = (asked,) if asked else (limits.group, limits.group // 2, 2 * limits.group, limits.group // 4, 4 * limits.group)
-        plan = CellPlan.wished(work, limits, wish, offsets=offsets)
+        plan = CellPlan.wished(work, limits, wish)
         most = limits.abreast(plan.private_bytes)
         legal = list(dict.fromkeys(max(1, min(size, most)) for size in sizes))
         for size in legal:
-            yield self._keeping(replace(plan, group_size=size), limits)
-            kept = self._keeping(replace(plan, group_size=size, offsets=1), limits)
-            if size == legal[0] and limits.unroll and not wish.parameters and kept.kept_offsets and kept.unrolls_points:
-                yield kept
+            yield replace(plan, group_size=size)
         if plan.unrolls_basis:
             yield replace(plan, group_size=legal[0], unroll=1)
         yield from sums[len(first) :]
@@ -87,10 +82,6 @@ class Cell:
             sizes = (sums,) if sums else (usual, usual // 2, 2 * usual)
             found = dict.fromkeys(self._largest(replace(plan, group_size=size), limits) for size in sizes)
             yield from (plan for plan in found if plan is not None)
-
-    def _keeping(self, plan: CellPlan, limits: Limits) -> CellPlan:
-        """A plan that keeps offsets where local memory holds them."""
-        return plan if plan.local_bytes <= limits.local_bytes else replace(plan, offsets=0)
 
     def _largest(self, plan: CellSumsPlan, limits: Limits) -> CellSumsPlan | None:
         """A plan with as many items as fit; None where not even one does."""

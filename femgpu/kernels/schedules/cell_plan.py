@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from femgpu.kernels.array import Array
 from femgpu.kernels.plan import Plan
 from femgpu.kernels.step import Step
 from femgpu.model import Ceiling
@@ -26,13 +25,11 @@ class CellPlan(Plan):
 
     Attributes:
         group_size: work-items per work-group.
-        offsets: 1: numbers of nodes that results are added to are kept in local memory since they were read to load from.
     """
 
     schedule: ClassVar[str] = "cell"
 
     group_size: int = 64
-    offsets: int = 0
 
     def steps(self) -> tuple[Step, ...]:
         """One launch."""
@@ -41,23 +38,11 @@ class CellPlan(Plan):
                 name=self.work.target,
                 shell="cell",
                 arrays=self.arguments(),
-                local=tuple(
-                    Array(f"s_test{i}_offsets", "int", ("offsets",), self.work.rows[i].num_basis * self.group_size)
-                    for i in self.kept_offsets
-                ),
                 items=self.group_size,
                 group_cells=self.group_size,
                 macros=(("UNROLL_POINTS", int(self.unrolls_points)),),
             ),
         )
-
-    @property
-    def kept_offsets(self) -> dict[int, str]:
-        """Rows whose offsets are kept, and the fields that have the same."""
-        masked = {field.name: field.masked for field in self.work.fields}
-        keeps = self.offsets and self.scatter == "atomic" and self.work.source == "lvector" and not self.work.facet
-        rows = enumerate(self.work.rows) if keeps else ()
-        return {i: row.beside for i, row in rows if row.beside and row.masked == masked[row.beside]}
 
     @property
     def unrolls_points(self) -> bool:
@@ -80,8 +65,8 @@ class CellPlan(Plan):
 
     @property
     def shape(self) -> str:
-        """The size of a work-group, and what it keeps."""
-        return f"{self.group_size} items{', offsets in local memory' * bool(self.kept_offsets)}"
+        """The size of a work-group."""
+        return f"{self.group_size} items"
 
     @property
     def private_bytes(self) -> int:
