@@ -66,8 +66,10 @@ def cell_error(
 def seconds(operator: FormOperator) -> npt.NDArray[np.float64]:
     """Times of the action, once computed: zeroing, kernels, sums; see `launch_seconds`."""
     runtime, (application, *_) = operator.runtime, operator.prepare("action")
-    zeroing = runtime.zeroing(operator.out, operator.vector_bytes, application.num_stored * operator.scalar.itemsize)
-    return launch_seconds(runtime, [*zeroing, *operator.bind("action", operator.w, operator.out, fresh=True)])
+    zeroes = application.zeroes(operator.num_local)
+    first = operator.vector_bytes if zeroes else application.num_stored * operator.scalar.itemsize
+    zeroing = runtime.zeroing(operator.out, operator.vector_bytes, first)
+    return launch_seconds(runtime, [*zeroing, *operator.bind("action", operator.w, operator.out, fresh=True, zeroes=zeroes)])
 
 
 def take(operator: FormOperator, candidate: Candidate) -> None:

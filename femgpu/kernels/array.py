@@ -128,9 +128,10 @@ class Array:
             ("state",), ("cell_state",), ("work", 0), ("out",) an L-vector, ("dots",) `DOT_WORDS` shares
             of direction times result, or null, ("lines",) parts of 1D matrices, by value, ("fragments", products) numbers of 1D
             matrices as items of matrix instructions hold them, ("stores",) anything where results inside of cells are to be stored,
-            or null, ("out", 0) entries of the first field's rows; of a sparse matrix ("cells",) the cells' numbers in their block,
-            or null for all, ("parts", 0) the part of the cell that each node of the first field is on, ("places", 0, 1)
-            `Pattern.places`, ("dofs",) `Pattern.dofs`, ("values",) its values.
+            or null, ("zeroing",) how many work-groups zero the result, by value, ("num_zeros",) how many entries, likewise,
+            ("zeros",) what they tell others, or null, ("out", 0) entries of the first field's rows; of a sparse matrix ("cells",)
+            the cells' numbers in their block, or null for all, ("parts", 0) the part of the cell that each node of the first field
+            is on, ("places", 0, 1) `Pattern.places`, ("dofs",) `Pattern.dofs`, ("values",) its values.
         words: words per cell that a kernel touches.
         layout: where they stand; None for arrays that are not cell by cell.
         moves: how often each word passes: 2 where it is added to in place, 0 where another argument has brought it already.
@@ -157,6 +158,8 @@ class Array:
         """The argument in the kernel's signature."""
         if self.role == ("lines",):
             return f"const parts {self.name}"
+        if self.role[0] in ("zeroing", "num_zeros"):
+            return f"const uint {self.name}"
         if self.role[:2] == ("list", "slices"):
             return f"const int {self.name}"
         return f"__global {'' if self.written else 'const '}{self.ctype} *restrict {self.name}"

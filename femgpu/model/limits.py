@@ -17,6 +17,7 @@ class Limits:
         stack_bytes: private arrays of all items of a work-group, where these stand on a thread's stack; 0: no limit.
         atomics: how a kernel adds to global memory: `ptx` instructions, or `cas` loops of compare and exchange.
         native_atomics: whether adding to double precision numbers in global memory is fast.
+        in_order: whether work-groups start in the order of their numbers, so that some may wait for others with lower ones.
         mma: rows of tables that the tensor core takes at a time in double precision, 8 or 16; 0: none.
         unroll: instructions of a point up to which its loops over basis functions are unrolled, which bounds the time to build a
             kernel; 0: none is.
@@ -32,6 +33,7 @@ class Limits:
     stack_bytes: int = 0
     atomics: str = "cas"
     native_atomics: bool = False
+    in_order: bool = False
     mma: int = 0
     unroll: int = 0
     tile: int = 32

@@ -16,6 +16,10 @@ from femgpu.operators.term import Term
 from femgpu.runtime import Kernel, Launch
 from femgpu.spaces import Field
 
+# Words of the counts in front of what work-groups have seen of them (`zeros.cl`); zeros of 16 bytes that an item writes at least.
+_COUNT_WORDS, _WRITES = 1024, 2
+# Seconds of a launch without work, on GPUs.
+_LAUNCH = 2e-6
 # Types of integrals in words.
 _OVER = {"cell": "cells", "exterior_facet": "facets of the boundary", "interior_facet": "facets between two cells"}
 
@@ -65,7 +69,8 @@ class Application:
         tables = term_tables(term, plan, pointwise)
         steps = plan.steps()
         self.roles = {array.role for step in steps for array in step.arrays}
-        runtime = arrays.runtime
+        self._zeros: dict[int, tuple[int, dict[tuple, Any]]] = {}
+        self._runtime = runtime = arrays.runtime
         source = program or render(plan, pointwise.body, tables[0])
         chunk = plan.chunk_cells or self.count
         self._work = {role: runtime.empty(size) for role, size in _work_bytes(plan, steps, min(chunk, self.count)).items()}
@@ -102,12 +107,35 @@ class Application:
         self._positions.append({array.role: position + 2 for position, array in enumerate(step.arrays)})
         return kernel
 
-    def bind(self, buffers: Mapping[tuple, Any]) -> list[Launch]:
-        """The launches with other buffers in some roles; roles that the kernels do not have are passed over."""
-        found = []
+    def bind(self, buffers: Mapping[tuple, Any], num_zeros: int = 0) -> list[Launch]:
+        """The launches with other buffers in some roles; roles that the kernels do not have are passed over.
+
+        Args:
+            buffers: by role.
+            num_zeros: entries of the result that the first launch zeroes before it adds, where it can (`zeroes`).
+        """
+        found, (extra, given) = [], self._zeroing(num_zeros) if num_zeros else (0, {})
         for kernel, positions in zip(self.kernels, self._positions, strict=True):
-            found.append(kernel.bound({positions[role]: buffer for role, buffer in buffers.items() if role in positions}))
+            bound = {positions[role]: buffer for role, buffer in {**buffers, **given}.items() if role in positions}
+            found.append(kernel.bound(bound, kernel.global_size + extra))
+            extra, given = 0, {}
         return found
+
+    def zeroes(self, count: int) -> bool:
+        """Whether the first launch can zero a result of so many entries; more of them take less time by a launch of their own."""
+        short = count * self.plan.itemsize("scalar") <= _LAUNCH * self._runtime.device.limits.ceiling.copy
+        return short and ("zeros",) in self.roles
+
+    def _zeroing(self, count: int) -> tuple[int, dict[tuple, Any]]:
+        """Items that the first launch has for so many zeros, and what it is given for them, see `zeros.cl`."""
+        if count not in self._zeros:
+            kernel, writes = self.kernels[0], count * self.plan.itemsize("scalar") // 16
+            runtime, size = self._runtime, kernel.group_size
+            words = np.zeros(_COUNT_WORDS + kernel.global_size // size, np.uint32)
+            groups = min(max(1, writes // (_WRITES * size)), runtime.device.units)
+            given = {("zeros",): runtime.upload(words), ("zeroing",): np.uint32(groups), ("num_zeros",): np.uint32(count)}
+            self._zeros[count] = groups * size, given
+        return self._zeros[count]
 
     @cached_property
     def num_stored(self) -> int:

@@ -21,7 +21,7 @@ from femgpu.spaces import Field
 _NUMPY = {"double": np.float64, "float": np.float32, "int": np.int32, "uchar": np.uint8}
 
 # Roles of what belongs to those who launch: sums that somebody may want, whether results are new, a sparse matrix.
-_BOUND = ("dots", "stores", "places", "dofs", "values")
+_BOUND = ("dots", "stores", "zeros", "places", "dofs", "values")
 # Roles of what changes when the mesh moves.
 _MOVING = ("geometry", "coords")
 # Cells that are packed at a time: what is made on the way stays in the processor's cache.
@@ -99,6 +99,8 @@ class CellArrays:
         if array.role[0] == "lines":
             parts = np.concatenate([part.ravel() for part in parity_lines(plan).values()])
             return np.void(parts.astype(real_type(plan.precision)).tobytes())
+        if array.role[0] in ("zeroing", "num_zeros"):
+            return np.uint32(0)
         if array.role[0] in _BOUND or (array.role == ("cells",) and term.numbers is None):
             return None
         if array.role[0] == "list":

@@ -47,8 +47,7 @@ class FormOperator:
 
     Attributes:
         u: state of the residual, an L-vector in the storage precision `scalar`.
-        base: state of the Jacobian.
-        w, out: direction and result.
+        base, w, out: state of the Jacobian, direction and result.
         inputs: coefficients, constants and rates.
         assembly_target: what fills sparse matrices: "entries", which are added to their values as they are computed, or "matrix".
         storage: how L-vectors hold the dofs of the test space.
@@ -84,8 +83,7 @@ class FormOperator:
         self._moves, self.bends = self.mesh.motion.moves, self.mesh.motion.bends
         self.arrays = CellArrays(self.runtime, self._prescribed)
         self._planner = Planner(self.terms, self.settings, self.runtime, self.mpi, self._prescribed is not None)
-        self.applications: dict[str, list[Application]] = {}
-        self.splits: dict[Application, StateSplit] = {}
+        self.applications, self.splits = dict[str, list[Application]](), dict[Application, StateSplit]()
         self.refusals, self._fresh = dict[str, None](), set[str]()
         self._flops, self._gathers = dict[str, float](), dict[str, GatherSum]()
         self._sums = Sums(self.terms, self.arrays, self.settings.precision)
@@ -112,8 +110,7 @@ class FormOperator:
             self._divide()
         elif self._moves != motion.moves:
             self.arrays.follow()
-        changed = fresh or self._moves != motion.moves
-        if changed:
+        if changed := fresh or self._moves != motion.moves:
             self.base_changed()
         self._moves = motion.moves
         return changed
@@ -123,9 +120,9 @@ class FormOperator:
         self._fresh.clear()
 
     def read_state_of(self, other: FormOperator) -> None:
-        """Makes the state of another operator, whose form has the same unknown, that of this one's Jacobian.
+        """Makes the state of another operator, of the same unknown, that of this one's Jacobian, before anything is built.
 
-        To be called before anything is built; `base_changed` still has to be told of every change.
+        `base_changed` still has to be told of every change.
         """
         self.base, self.inputs.base_rate = other.base, other.inputs.base_rate
 
@@ -164,7 +161,7 @@ class FormOperator:
         """`out` = diagonal of the Jacobian at `base`, likewise, or what stands `shift` columns further (`diagonal_target`)."""
         self._apply(diagonal_target(shift), None, out)
 
-    def bind(self, target: str, source: Any, out: Any, dots: Any = None, fresh: bool = False) -> list[Launch]:
+    def bind(self, target: str, source: Any, out: Any, dots: Any = None, fresh: bool = False, zeroes: bool = False) -> list[Launch]:
         """The launches that add a target to a buffer, atomic adds and sums over E-vectors side by side; collective at first.
 
         Args:
@@ -173,11 +170,13 @@ class FormOperator:
             out: buffer of the result.
             dots: buffer of `DOT_WORDS` doubles that products of direction and result are added to, see `sums_dots`; None: none.
             fresh: whether `out` is zero, but for its first entries, which the first application stores (`num_stored`).
+            zeroes: whether the first launch zeroes `out`, as far as it is not stored, where it can (`Application.zeroes`).
         """
         found, stores = [], out if fresh else None
         for application in self.prepare(target):
-            found += application.bind({_SOURCES.get(target, ()): source, ("out",): out, ("dots",): dots, ("stores",): stores})
-            stores = None
+            given = {_SOURCES.get(target, ()): source, ("out",): out, ("dots",): dots, ("stores",): stores}
+            found += application.bind(given, zeroes * self.num_local)
+            stores, zeroes = None, False
         if target in self._gathers:
             found += self._gathers[target].bind(out)
         return found
@@ -189,7 +188,7 @@ class FormOperator:
 
     def store(self, target: str = "action") -> None:
         """Brings what an action, or the transposed one, reads at the points up to the state `base`."""
-        if target in self._fresh:
+        if target in self._fresh or target not in STATES:
             return
         self.prepare(target)
         for application in self.applications[STATES[target]]:
@@ -238,10 +237,11 @@ class FormOperator:
         source = (self.u if target == "residual" else self.w) if source is None else source
         out = self.out if out is None else out
         with log.event(EVENTS.get(target, EVENTS["diagonal"]), self.flops(target), self.runtime.finish):
-            if target in STATES:
-                self.store(target)
-            self.runtime.zero(out, self.vector_bytes, self.prepare(target)[0].num_stored * self.scalar.itemsize)
-            for launch in self.bind(target, source, out, fresh=True):
+            self.store(target)
+            application = self.prepare(target)[0]
+            if not (zeroes := application.zeroes(self.num_local)):
+                self.runtime.zero(out, self.vector_bytes, application.num_stored * self.scalar.itemsize)
+            for launch in self.bind(target, source, out, fresh=True, zeroes=zeroes):
                 launch()
 
     def _build(self, target: str) -> list[Application]:
@@ -256,8 +256,8 @@ class FormOperator:
 
     def tools(self) -> Tools:
         """What plans of the targets are tried with."""
-        given = self._planner, self._application, self._sums, self.inputs, self.settings, self.runtime
-        return Tools(self.form, *given, self._prescribed is not None)
+        given = self._planner, self._application, self._sums, self.inputs, self.settings, self.runtime, self._prescribed is not None
+        return Tools(self.form, *given)
 
     def _tuned(self, target: str) -> list[tuple[Term, Pointwise, Candidate]]:
         """The terms of a target with the ways that `-femgpu_tune` chooses; nothing where it does not; collective."""
@@ -295,6 +295,6 @@ class FormOperator:
         buffers["out",] = self._matrix if work.target == "matrix" else self.out
         if work.sums and choice.plan.scatter == "evector":
             buffers |= self._sums.outputs(term)
+        buffers |= given or {}
         program = self._planner.program(term, choice.plan, pointwise)
-        bound = buffers | (given or {})
-        return Application(term, choice.plan, pointwise, bound, self.arrays, 0, count, self.settings.view, program, choice.note)
+        return Application(term, choice.plan, pointwise, buffers, self.arrays, 0, count, self.settings.view, program, choice.note)

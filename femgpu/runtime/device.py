@@ -81,6 +81,7 @@ class Device:
             stack_bytes=0 if self.is_gpu else min(_STACK_BYTES, _thread_stack() // 2),
             atomics="ptx" if self.is_nvidia else "cas",
             native_atomics=self.is_nvidia,
+            in_order=self.is_nvidia,
             mma=top.mma if self.is_nvidia else 0,
             unroll=_UNROLL if self.is_gpu else 0,
             tile=_TILE if self.is_gpu else 32,

@@ -23,7 +23,7 @@ class DeviceOperator:
     Rows of prescribed dofs are `s (u - value)`, their columns are dropped from the action: kernels skip prescribed rows and read
     a direction as zero there. Where a T-vector is an L-vector (one rank, nothing that the section constrains, the same
     precision) the kernels read and write T-vectors as they stand: an action is the launch that prepares its result and the
-    kernel, and one launch more where E-vectors are summed.
+    kernel, which may do that itself (`Application.zeroes`), and one launch more where E-vectors are summed.
 
     What changes between evaluations is the caller's to bring here: boundary values (`rows.evaluate`, `transfer.update_values`), the
     factor s (`transfer.scale`), coefficients, constants and coordinates (`local.update`), the state (`set_base`).
@@ -140,8 +140,10 @@ class DeviceOperator:
         if found is None:
             if t.int_ptr == out.int_ptr:
                 raise DataError("an action reads its direction while it writes its result; expected two buffers, got one")
-            found = [] if prepared else [self._preparing(target).bound({4: t, 5: out})]
-            found += self.local.bind(target, t, out, dots, fresh=not prepared)
+            local = self.local
+            zeroes = not (prepared or self._any_rows) and local.prepare(target)[0].zeroes(local.num_local)
+            found = [] if prepared or zeroes else [self._preparing(target).bound({4: t, 5: out})]
+            found += local.bind(target, t, out, dots, fresh=not prepared, zeroes=zeroes)
             buffers = (t, out) if dots is None else (t, out, dots)
             self._bound.put(key, found, tuple(map(self.runtime.holds, buffers)))
         return found

@@ -111,6 +111,8 @@ DRAWS = 8
 _PASSES = "passes"
 _NEVER = "the fault was never built in"
 
+# Launches that zero what they add to, whose vectors do not end where four floats do.
+ZEROING = dict(element=("quadrilateral", 2), schedule="cell:sums=8", limits="unrolled", scatter="atomic", precision="single")
 MUTANTS = {
     "mixed accumulates in float": Mutant(text("typedef ACCUM accum;", "typedef REAL accum;"), points),
     "cells are added in float": Mutant(
@@ -352,6 +354,8 @@ MUTANTS = {
     ),
     "gather_sum writes prescribed rows": of_operators(text("if (IS_PRESCRIBED(d_nodes[node], c)) return;", ""), num_comp=2),
     "missing zeroing": of_operators(no_zeroing),
+    "launches leave their last zeros": of_operators(text("if (stop * TOGETHER + id < num_zeros)", "if (0)"), **ZEROING),
+    "launches begin to zero too late": of_operators(text("(uint i = id; i < stop;", "(uint i = id + 1; i < stop;"), **ZEROING),
     "stale state": of_operators(stale_state, form="all", qdata="store"),
     "stale constants": of_operators(stale_constants, form="all"),
 }

@@ -128,5 +128,5 @@ def limits_of(runtime, kind):
     return {
         "device": device if runtime.device.is_gpu else replace(device, local_bytes=small.local_bytes),
         "blocks": replace(small, block=32, unroll=1),
-        "unrolled": replace(small, block=32, lanes=1, unroll=100_000, group=128, native_atomics=True, mma=16),
+        "unrolled": replace(small, block=32, lanes=1, unroll=100_000, group=128, native_atomics=True, in_order=True, mma=16),
     }[kind]

@@ -87,7 +87,7 @@ def test_operators_are_right(seed, rng, number):
 
 
 def check_operator(sample, rng):
-    """All targets of a sample's form, twice in a row with other data."""
+    """All targets of a sample's form, twice in a row with other data; returns the operator."""
     name = sample.schedule.partition(":")[0]
     if name != "auto" and sample.element[0] not in MUST[name].cells:
         # What is asked for by name and refused is an error.
@@ -109,6 +109,17 @@ def check_operator(sample, rng):
     for target, applications in case.operator.applications.items():
         for application in applications:
             tried(application.plan, sample, f"{target} of an operator")
+    return case.operator
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("precision", ["double", "single"])
+@pytest.mark.parametrize(("element", "sums"), [(("tetrahedron", 1), 3), (("quadrilateral", 2), 40)])
+def test_launches_zero_what_they_add_to(element, sums, precision, masked, rng):
+    given = dict(schedule=f"cell:sums={sums}", limits="unrolled", scatter="atomic", form="stiffness", num_comp=2)
+    sample = SimpleNamespace(**OPERATOR | given | dict(element=element, precision=precision, masked=masked))
+    operator = check_operator(sample, rng)
+    assert all(operator.prepare(target)[0].zeroes(operator.num_local) for target in ("residual", "action", "diagonal"))
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: "-".join(map(str, grid)))

@@ -212,7 +212,7 @@ class Trial:
             alone = np.zeros(len(task.vectors["u"])) if task.prescribed is None else task.prescribed
             # A sum with NaN would not show.
             return (7.0 * alone).astype(self._dtype(array))
-        if array.written and kind not in ("work", "dots"):
+        if array.written and kind not in ("work", "dots", "zeros"):
             size = array.layout.size(*self._shape(role))
             return np.full(size * np.dtype(self._dtype(array)).itemsize, POISON, np.uint8).view(self._dtype(array))
         if kind in ("state", "cell_state"):

@@ -13,13 +13,19 @@
 <% fields = {field.name: field for field in work.fields} %>\
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
+% if plan.zeroes:
+  if (get_group_id(0) < zeroing) {
+    write_zeros(zeroing, num_zeros, d_out, d_zeros);
+    return;
+  }
+% endif
 % for array in step.local:
   __local ${array.ctype} ${array.name}[${array.words}];
 % endfor
 % for name, begin, _ in plan.words:
   __local real *${name} = s_words + ${begin};
 % endfor
-  const int group = (int)get_group_id(0), item = (int)get_local_id(0);
+  const int group = (int)get_group_id(0)${' - (int)zeroing' * plan.zeroes}, item = (int)get_local_id(0);
   const int cell = first + min(group * GROUP_SIZE + item, count - 1);
 
   // gather
@@ -62,6 +68,14 @@ its_fields = [fields[name] for name in entry.fields]
     }
   }
 % endfor
+% if plan.zeroes:
+  const uint waits = zeroing && item == 0;
+  uint r_count = 0, r_wanted = 0;
+  if (waits) {
+    r_count = count_of_zeros(group, d_zeros);
+    r_wanted = d_zeros[SEEN(group)] + zeroing;
+  }
+% endif
   barrier(CLK_LOCAL_MEM_FENCE);
 <%include file="gather.mako"/>
 % for i, row in enumerate(work.rows):
@@ -87,6 +101,9 @@ its_fields = [fields[name] for name in entry.fields]
     for (int c = 0; c < ${entry.num_comp}; ++c) s_sums${n}[c * ${entry.comp_step} + place] = r_f${n}_e[b * ${entry.num_comp} + c];
   }
 % endfor
+% if plan.zeroes:
+  if (waits) await_zeros(group, r_count, r_wanted, d_zeros);
+% endif
   barrier(CLK_LOCAL_MEM_FENCE);
 
   // scatter
@@ -102,7 +119,7 @@ its_fields = [fields[name] for name in entry.fields]
     const int results = s_counts${n}[i], offset = s_nodes${n}[i], place = s_firsts${n}[i];
     if (!results${f" || {'IS_PRESCRIBED(offset, c)' if comps > 1 else 'offset < 0'}" * entry.masked}) continue;
     accum sum = 0;
-    FEW (int result = 0; result < results; ++result) sum += s_sums${n}[c * ${entry.comp_step} + place + result * ${slice_row}];
+    ${'_Pragma("unroll 4") for' if plan.unrolls_results else "FEW"} (int result = 0; result < results; ++result) sum += s_sums${n}[c * ${entry.comp_step} + place + result * ${slice_row}];
     atomic_add_scalar(d_out + ${"NODE(offset)" if entry.masked else "offset"} + c, (scalar)sum${" * r_scale" * plan.sums_dots});
 % if plan.sums_dots:
     if (d_dots) r_dot += (double)sum * d_w[${"NODE(offset)" if entry.masked else "offset"} + c];

@@ -75,7 +75,7 @@ class Cell:
         sums = wish.parameter("sums", 0)
         if not 0 <= sums <= limits.items:
             raise PlanError(f"-femgpu_schedule cell:sums={sums}: the device allows work-groups of 1 to {limits.items} cells")
-        plan = CellSumsPlan.wished(work, limits, wish)
+        plan = CellSumsPlan.wished(work, limits, wish, zeroes=limits.in_order)
         if plan.serves and (sums or (limits.native_atomics and not wish.parameters)):
             # As measured, on triangles of degree 1 and 2, and elsewhere.
             usual = 256 if work.cell == "triangle" and max(row.num_basis for row in work.rows) <= 6 else 128

@@ -25,7 +25,13 @@ _BEHIND = 1.2
 
 @dataclass(frozen=True)
 class CellSumsPlan(CellPlan):
-    """A plan of schedule cell that reads each node of a work-group's cells once, and adds to it once."""
+    """A plan of schedule cell that reads each node of a work-group's cells once, and adds to it once.
+
+    Attributes:
+        zeroes: whether the launch zeroes what it adds to, where it is told to; work-groups have to start in order.
+    """
+
+    zeroes: bool = False
 
     def steps(self) -> tuple[Step, ...]:
         """One launch."""
@@ -41,6 +47,11 @@ class CellSumsPlan(CellPlan):
                 macros=(("UNROLL_POINTS", int(self.unrolls_points)),),
             ),
         )
+
+    @property
+    def unrolls_results(self) -> bool:
+        """Whether some of a node's results are read at a time, on GPUs: a vertex has some 24 tetrahedra, and 6 triangles."""
+        return self.unroll > 0 and self.work.dim == 3
 
     @property
     def serves(self) -> bool:
@@ -128,6 +139,16 @@ class CellSumsPlan(CellPlan):
             found.append((f"s_sums{entry.number}", end, entry.num_comp * entry.comp_step))
             end += entry.num_comp * entry.comp_step
         return found
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Zeroing, too."""
+        return (*super().sources, *(["zeros.cl"] if self.zeroes else []))
+
+    def results(self) -> list[Array]:
+        """Last of all how many work-groups write zeros, how many of these, and what they tell others."""
+        numbers = [Array(name, "uint", (name,)) for name in ("zeroing", "num_zeros")]
+        return super().results() + [*numbers, Array("d_zeros", "uint", ("zeros",), written=True)] * self.zeroes
 
     @property
     def shape(self) -> str:
