@@ -18,8 +18,6 @@ from femgpu.spaces import Field
 
 # Words of the counts in front of what work-groups have seen of them (`zeros.cl`); zeros of 16 bytes that an item writes at least.
 _COUNT_WORDS, _WRITES = 1024, 2
-# Seconds of a launch without work, on GPUs.
-_LAUNCH = 2e-6
 # Types of integrals in words.
 _OVER = {"cell": "cells", "exterior_facet": "facets of the boundary", "interior_facet": "facets between two cells"}
 
@@ -121,10 +119,10 @@ class Application:
             extra, given = 0, {}
         return found
 
-    def zeroes(self, count: int) -> bool:
-        """Whether the first launch can zero a result of so many entries; more of them take less time by a launch of their own."""
-        short = count * self.plan.itemsize("scalar") <= _LAUNCH * self._runtime.device.limits.ceiling.copy
-        return short and ("zeros",) in self.roles
+    @property
+    def zeroes(self) -> bool:
+        """Whether the first launch can zero its result."""
+        return ("zeros",) in self.roles
 
     def _zeroing(self, count: int) -> tuple[int, dict[tuple, Any]]:
         """Items that the first launch has for so many zeros, and what it is given for them, see `zeros.cl`."""

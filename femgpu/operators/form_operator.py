@@ -82,11 +82,11 @@ class FormOperator:
         self.terms = make_terms(self.form, self.settings)
         self._moves, self.bends = self.mesh.motion.moves, self.mesh.motion.bends
         self.arrays = CellArrays(self.runtime, self._prescribed)
-        self._planner = Planner(self.terms, self.settings, self.runtime, self.mpi, self._prescribed is not None)
+        masked = self._prescribed is not None
+        self._planner = Planner(self.terms, self.settings, self.runtime, self.mpi, masked, self.vector_bytes)
         self.applications, self.splits = dict[str, list[Application]](), dict[Application, StateSplit]()
-        self.refusals, self._fresh = dict[str, None](), set[str]()
-        self._flops, self._gathers = dict[str, float](), dict[str, GatherSum]()
-        self._sums = Sums(self.terms, self.arrays, self.settings.precision)
+        self.refusals, self._fresh, self._flops = dict[str, None](), set[str](), dict[str, float]()
+        self._sums, self._gathers = Sums(self.terms, self.arrays, self.settings.precision), dict[str, GatherSum]()
         self._matrix: Any = None
 
     @property
@@ -239,9 +239,9 @@ class FormOperator:
         with log.event(EVENTS.get(target, EVENTS["diagonal"]), self.flops(target), self.runtime.finish):
             self.store(target)
             application = self.prepare(target)[0]
-            if not (zeroes := application.zeroes(self.num_local)):
+            if not application.zeroes:
                 self.runtime.zero(out, self.vector_bytes, application.num_stored * self.scalar.itemsize)
-            for launch in self.bind(target, source, out, fresh=True, zeroes=zeroes):
+            for launch in self.bind(target, source, out, fresh=True, zeroes=application.zeroes):
                 launch()
 
     def _build(self, target: str) -> list[Application]:

@@ -9,11 +9,12 @@ from typing import Any
 from femgpu.errors import collective, meet
 from femgpu.forms import Pointwise
 from femgpu.kernels import Plan, entry_kernels, list_kernels, node_list_kernels, render
+from femgpu.model import Limits
 from femgpu.operators.application import label, term_tables
 from femgpu.operators.arrays import is_packed
 from femgpu.operators.pattern import first_terms
 from femgpu.operators.term import Term
-from femgpu.operators.ways import Candidate, Choice, alternatives, candidates, choose_plan
+from femgpu.operators.ways import LAUNCH_SECONDS, Candidate, Choice, alternatives, candidates, choose_plan
 from femgpu.operators.work import make_work
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
@@ -40,13 +41,25 @@ class Planner:
         runtime: the device.
         mpi: mpi4py communicator.
         masked: whether entries of results and directions may be prescribed.
+        vector_bytes: of a result that is a vector.
     """
 
-    def __init__(self, terms: Sequence[Term], settings: Settings, runtime: Runtime, mpi: Any, masked: bool = False):
+    def __init__(
+        self, terms: Sequence[Term], settings: Settings, runtime: Runtime, mpi: Any, masked: bool = False, vector_bytes: int = 0
+    ):
+        self._short = vector_bytes <= LAUNCH_SECONDS * runtime.device.limits.ceiling.copy
         self._terms, self._settings, self._runtime, self._mpi, self._masked = terms, settings, runtime, mpi, masked
         self._plans: dict[str, list[tuple[Term, Pointwise, Choice]]] = {}
         self._alternatives: dict[str, list[tuple[Term, Pointwise, list[tuple[Candidate, bool]]]]] = {}
         self._programs: dict[tuple[Term, Plan, str], str] = {}
+
+    def limits(self, target: str) -> Limits:
+        """What the device allows, and results: their zeros may be the launches' own where these take less time than a launch.
+
+        Those of actions are somebody else's where entries are prescribed, for they are written with these.
+        """
+        limits, others = self._runtime.device.limits, self._masked and target in STATES
+        return replace(limits, in_order=limits.in_order and self._short and not others)
 
     def plans(self, target: str) -> list[tuple[Term, Pointwise, Choice]]:
         """The terms that a target other than an action is about, with their pointwise functions and plans.
@@ -84,13 +97,13 @@ class Planner:
         if target not in self._alternatives:
             with collective(mpi):
                 chosen = self._chosen(target)
-            limits = self._runtime.device.limits
+            limits = self.limits(target)
             self._alternatives[target] = [(*given, alternatives(*given, settings, limits, mpi, self._masked)) for given in chosen]
         return self._alternatives[target]
 
     def plan(self, term: Term, target: str, pointwise: Pointwise, block: int = 0) -> Choice:
         """The plan of a term; where `block` is given, arrays stand as in another plan with that many cells interleaved."""
-        limits = self._runtime.device.limits
+        limits = self.limits(target)
         limits = replace(limits, block=block) if block else limits
         if target in SUMMED:
             fresh = first_terms(self._terms).get(term.block.index) is term

@@ -122,9 +122,10 @@ def _choose(tools: Tools, target: str, term: Term, pointwise: Pointwise, every: 
 
 def _offers(tools: Tools, term: Term, every: list[Candidate]) -> dict[Offer, Candidate]:
     """All plans for all splits."""
-    settings, limits, found = tools.settings, tools.runtime.device.limits, dict[Offer, Candidate]()
+    settings, found = tools.settings, dict[Offer, Candidate]()
     for candidate in every:
         plan, split = candidate.choice.plan, ""
+        limits = tools.planner.limits(plan.work.target)
         if candidate.split is not None:
             split = hashlib.sha256(candidate.split.action.body.encode()).hexdigest()[:16]
         first, parameters = settings.first_schedule

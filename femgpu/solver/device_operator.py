@@ -141,7 +141,7 @@ class DeviceOperator:
             if t.int_ptr == out.int_ptr:
                 raise DataError("an action reads its direction while it writes its result; expected two buffers, got one")
             local = self.local
-            zeroes = not (prepared or self._any_rows) and local.prepare(target)[0].zeroes(local.num_local)
+            zeroes = not (prepared or self._any_rows) and local.prepare(target)[0].zeroes
             found = [] if prepared or zeroes else [self._preparing(target).bound({4: t, 5: out})]
             found += local.bind(target, t, out, dots, fresh=not prepared, zeroes=zeroes)
             buffers = (t, out) if dots is None else (t, out, dots)

@@ -69,12 +69,8 @@ its_fields = [fields[name] for name in entry.fields]
   }
 % endfor
 % if plan.zeroes:
-  const uint waits = zeroing && item == 0;
-  uint r_count = 0, r_wanted = 0;
-  if (waits) {
-    r_count = count_of_zeros(group, d_zeros);
-    r_wanted = d_zeros[SEEN(group)] + zeroing;
-  }
+  uint r_missing = 0;
+  if (zeroing && item == 0) r_missing = missing_zeros(group, zeroing, d_zeros);
 % endif
   barrier(CLK_LOCAL_MEM_FENCE);
 <%include file="gather.mako"/>
@@ -102,7 +98,7 @@ its_fields = [fields[name] for name in entry.fields]
   }
 % endfor
 % if plan.zeroes:
-  if (waits) await_zeros(group, r_count, r_wanted, d_zeros);
+  await_zeros(group, r_missing, d_zeros);
 % endif
   barrier(CLK_LOCAL_MEM_FENCE);
 

@@ -24,10 +24,14 @@ inline void write_zeros(const uint zeroing, const uint num_zeros, __global scala
   for (uint i = item; i < NUM_COUNTS; i += items) atomic_inc(d_zeros + COUNT(i));
 }
 
-// One item of a group asks how many have written early, and waits late.
-inline uint count_of_zeros(const int group, volatile __global uint *d_zeros) { return d_zeros[COUNT(group)]; }
-
-inline void await_zeros(const int group, uint count, const uint wanted, volatile __global uint *d_zeros) {
-  for (; count != wanted; count = count_of_zeros(group, d_zeros)) PAUSE;
+// One item of a group asks early how many groups have not written yet, and waits late.
+inline uint missing_zeros(const int group, const uint zeroing, volatile __global uint *d_zeros) {
+  const uint wanted = d_zeros[SEEN(group)] + zeroing, count = d_zeros[COUNT(group)];
   d_zeros[SEEN(group)] = wanted;
+  return wanted - count;
+}
+
+inline void await_zeros(const int group, const uint missing, volatile __global uint *d_zeros) {
+  if (missing)
+    while (d_zeros[COUNT(group)] != d_zeros[SEEN(group)]) PAUSE;
 }
