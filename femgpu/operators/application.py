@@ -112,7 +112,7 @@ class Application:
             buffers: by role.
             num_zeros: entries of the result that the first launch zeroes before it adds, where it can (`zeroes`).
         """
-        found, (extra, given) = [], self._zeroing(num_zeros) if num_zeros else (0, {})
+        found, (extra, given) = [], self._zeroing(num_zeros) if num_zeros and self.zeroes else (0, {})
         for kernel, positions in zip(self.kernels, self._positions, strict=True):
             bound = {positions[role]: buffer for role, buffer in {**buffers, **given}.items() if role in positions}
             found.append(kernel.bound(bound, kernel.global_size + extra))

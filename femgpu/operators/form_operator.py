@@ -170,7 +170,7 @@ class FormOperator:
             out: buffer of the result.
             dots: buffer of `DOT_WORDS` doubles that products of direction and result are added to, see `sums_dots`; None: none.
             fresh: whether `out` is zero, but for its first entries, which the first application stores (`num_stored`).
-            zeroes: whether the first launch zeroes `out`, as far as it is not stored, where it can (`Application.zeroes`).
+            zeroes: whether the first launch is to make it zero before, where it can (`Application.zeroes`).
         """
         found, stores = [], out if fresh else None
         for application in self.prepare(target):

@@ -17,6 +17,8 @@ from femgpu.caches import cache_folder, load_record, pocl_folder, refusal, store
 from femgpu.errors import DeviceError
 from femgpu.model import Ceiling, Limits, ceiling, measured
 
+# Major number of the compute capability from which on PTX has `fence` and `nanosleep`.
+_VOLTA = 7
 # Local memory that NVIDIA's driver accepts per work-group although it reports 48 KB (measured on an H200).
 _NVIDIA_LOCAL_BYTES = 200 * 1024
 # Private arrays of a work-group that plans may count on where threads have stacks of 8 MB: half of them, for what kernels need
@@ -49,6 +51,7 @@ class Device:
         opencl: version of OpenCL that the device speaks.
         is_gpu: whether it is a GPU.
         is_nvidia: whether inline PTX works.
+        starts_in_order: whether work-groups start in the order of their numbers, and PTX has what those need that wait for others.
         fp64: whether it computes in double precision.
         units: compute units.
         global_bytes: device memory.
@@ -64,6 +67,7 @@ class Device:
     opencl: str
     is_gpu: bool
     is_nvidia: bool
+    starts_in_order: bool
     fp64: bool
     units: int
     global_bytes: int
@@ -81,7 +85,7 @@ class Device:
             stack_bytes=0 if self.is_gpu else min(_STACK_BYTES, _thread_stack() // 2),
             atomics="ptx" if self.is_nvidia else "cas",
             native_atomics=self.is_nvidia,
-            in_order=self.is_nvidia,
+            in_order=self.starts_in_order,
             mma=top.mma if self.is_nvidia else 0,
             unroll=_UNROLL if self.is_gpu else 0,
             tile=_TILE if self.is_gpu else 32,
@@ -147,6 +151,7 @@ def describe(handle: cl.Device, index: int) -> Device:
         opencl=handle.version.strip(),
         is_gpu=bool(handle.type & cl.device_type.GPU),
         is_nvidia=nvidia,
+        starts_in_order=nvidia and handle.compute_capability_major_nv >= _VOLTA,
         fp64="cl_khr_fp64" in handle.extensions.split(),
         units=handle.max_compute_units,
         global_bytes=handle.global_mem_size,

@@ -140,10 +140,10 @@ class DeviceOperator:
         if found is None:
             if t.int_ptr == out.int_ptr:
                 raise DataError("an action reads its direction while it writes its result; expected two buffers, got one")
-            local = self.local
-            zeroes = not (prepared or self._any_rows) and local.prepare(target)[0].zeroes
+            # Never next to prescribed entries, which the launch that prepares the result writes.
+            zeroes = not prepared and self.local.prepare(target)[0].zeroes
             found = [] if prepared or zeroes else [self._preparing(target).bound({4: t, 5: out})]
-            found += local.bind(target, t, out, dots, fresh=not prepared, zeroes=zeroes)
+            found += self.local.bind(target, t, out, dots, fresh=not prepared, zeroes=zeroes)
             buffers = (t, out) if dots is None else (t, out, dots)
             self._bound.put(key, found, tuple(map(self.runtime.holds, buffers)))
         return found

@@ -354,7 +354,7 @@ MUTANTS = {
     ),
     "gather_sum writes prescribed rows": of_operators(text("if (IS_PRESCRIBED(d_nodes[node], c)) return;", ""), num_comp=2),
     "missing zeroing": of_operators(no_zeroing),
-    "launches leave their last zeros": of_operators(text("if (stop * TOGETHER + id < num_zeros)", "if (0)"), **ZEROING),
+    "launches leave their last zeros": of_operators(text("i < num_zeros; i += zeroing * items", "i < 0;"), **ZEROING),
     "launches begin to zero too late": of_operators(text("(uint i = id; i < stop;", "(uint i = id + 1; i < stop;"), **ZEROING),
     "stale state": of_operators(stale_state, form="all", qdata="store"),
     "stale constants": of_operators(stale_constants, form="all"),

@@ -114,7 +114,7 @@ def check_operator(sample, rng):
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("precision", ["double", "single"])
-@pytest.mark.parametrize(("element", "sums"), [(("tetrahedron", 1), 3), (("quadrilateral", 2), 40)])
+@pytest.mark.parametrize(("element", "sums"), [(("tetrahedron", 1), 3), (("quadrilateral", 2), 40), (("quadrilateral", 2), 1)])
 def test_launches_zero_what_they_add_to(element, sums, precision, masked, rng):
     given = dict(schedule=f"cell:sums={sums}", limits="unrolled", scatter="atomic", form="stiffness", num_comp=2)
     sample = SimpleNamespace(**OPERATOR | given | dict(element=element, precision=precision, masked=masked))

@@ -18,7 +18,7 @@
 inline void write_zeros(const uint zeroing, const uint num_zeros, __global scalar *d_out, __global uint *d_zeros) {
   const uint items = (uint)get_local_size(0), item = (uint)get_local_id(0), id = (uint)get_global_id(0), stop = num_zeros / TOGETHER;
   for (uint i = id; i < stop; i += zeroing * items) ((__global uint4 *)d_out)[i] = (uint4)(0);
-  if (stop * TOGETHER + id < num_zeros) d_out[stop * TOGETHER + id] = 0;
+  for (uint i = stop * TOGETHER + id; i < num_zeros; i += zeroing * items) d_out[i] = 0;
   barrier(CLK_GLOBAL_MEM_FENCE);
   if (item < NUM_COUNTS) FENCE;
   for (uint i = item; i < NUM_COUNTS; i += items) atomic_inc(d_zeros + COUNT(i));
