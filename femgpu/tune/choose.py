@@ -36,7 +36,7 @@ class Offer:
 
     @property
     def name(self) -> str:
-        """The same on all ranks and in all runs: the plan's parameters, but its geometry and its zeros, which depend on the mesh."""
+        """The same on all ranks and in all runs: the plan's parameters, but geometry and zeros, which depend on the mesh."""
         left = ("work", "geometry", "zeroes")
         given = {field.name: getattr(self.plan, field.name) for field in fields(self.plan) if field.name not in left}
         return json.dumps([self.split, type(self.plan).__name__, given], sort_keys=True)

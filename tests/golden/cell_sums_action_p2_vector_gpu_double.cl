@@ -321,8 +321,8 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // Schedule cell with sums in local memory: one cell per work-item, everything private but at nodes.
 // Values at the nodes of the group's cells are read once; each cell writes its results to places of their own, where the values were,
 // and each node's are added up there before they are added to the vector.
-// Index space: global id = cell - first, rounded up to the work-group; items past the last cell repeat it: they write the same numbers
-// to the same places.
+// Index space: global id = cell - first, rounded up to the work-group, behind groups that write zeros (zeros.cl); items past the last
+// cell repeat it: they write the same numbers to the same places.
 // A place is the node's slot, and which of the node's results it is in the upper bits.
 #define SLOT(place) ((place) % 4096)
 #define RESULT(place) ((place) / 4096)
