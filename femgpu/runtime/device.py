@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pyopencl as cl
+from pyopencl.characterize import nv_compute_capability
 
 from femgpu.caches import cache_folder, load_record, pocl_folder, refusal, store_record
 from femgpu.errors import DeviceError
 from femgpu.model import Ceiling, Limits, ceiling, measured
 
-# Major number of the compute capability from which on PTX has `fence` and `nanosleep`.
-_VOLTA = 7
+# The compute capability from which on PTX has `fence` and `nanosleep`.
+_VOLTA = (7, 0)
 # Local memory that NVIDIA's driver accepts per work-group although it reports 48 KB (measured on an H200).
 _NVIDIA_LOCAL_BYTES = 200 * 1024
 # Private arrays of a work-group that plans may count on where threads have stacks of 8 MB: half of them, for what kernels need
@@ -151,7 +152,7 @@ def describe(handle: cl.Device, index: int) -> Device:
         opencl=handle.version.strip(),
         is_gpu=bool(handle.type & cl.device_type.GPU),
         is_nvidia=nvidia,
-        starts_in_order=nvidia and handle.compute_capability_major_nv >= _VOLTA,
+        starts_in_order=nvidia and (nv_compute_capability(handle) or (0, 0)) >= _VOLTA,
         fp64="cl_khr_fp64" in handle.extensions.split(),
         units=handle.max_compute_units,
         global_bytes=handle.global_mem_size,
