@@ -116,7 +116,8 @@ def _bessel(kind):
 RULES = {
     "+": lambda unit, value, a, b: a.error + b.error,
     "-": lambda unit, value, a, b: a.error + b.error,
-    "*": lambda unit, value, a, b: np.abs(a.value) * b.error + np.abs(b.value) * a.error,
+    # Of numbers that are zero but for roundings the product of the errors is what there is.
+    "*": lambda unit, value, a, b: np.abs(a.value) * b.error + np.abs(b.value) * a.error + unit * a.error * b.error,
     "neg": lambda unit, value, a: a.error,
     "fabs": lambda unit, value, a: a.error,
     "?": _choice,

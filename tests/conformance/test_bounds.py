@@ -55,6 +55,11 @@ def test_every_operation_has_a_rule():
     assert set(ULPS) <= set(OPERATIONS)
 
 
+def test_a_product_of_zeros_that_are_not_exact():
+    nearly = Bounded(np.zeros(1), np.array([20.0]))
+    assert UNIT * apply("*", UNIT, nearly, nearly).error >= (UNIT * 20) ** 2
+
+
 def test_a_root_beside_zero():
     root = apply("sqrt", UNIT, Bounded(np.array([0.0, 0.0, 1e-9]), np.array([0.0, 1.0, 1.0])))
     assert root.error[0] == 0
