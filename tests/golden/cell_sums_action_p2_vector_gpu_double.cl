@@ -345,15 +345,15 @@ void action(const int first, const int count, __global const scalar *restrict d_
   ushort r_places0[6];
   UNROLL
   for (int b = 0; b < 6; ++b) r_places0[b] = d_places0[AT_d_places0(cell, b)];
-  FEW (int begin = item; begin < 32 * slices0; begin += 3 * GROUP_SIZE) {
-    int r_slots[3], r_nodes[3];
-    EACH_READ(3) {
+  FEW (int begin = item; begin < 32 * slices0; begin += 4 * GROUP_SIZE) {
+    int r_slots[4], r_nodes[4];
+    EACH_READ(4) {
       r_slots[k] = min(begin + k * GROUP_SIZE, 32 * slices0 - 1);
       r_nodes[k] = d_nodes0[32 * slices0 * group + r_slots[k]];
     }
-    real r_w[6];
-    EACH_READ(3) for (int c = 0, offset = r_nodes[k]; c < 2; ++c) r_w[k * 2 + c] = IS_PRESCRIBED(offset, c) ? R(0) : (real)d_w[NODE(offset) + c];
-    EACH_READ(3) {
+    real r_w[8];
+    EACH_READ(4) for (int c = 0, offset = r_nodes[k]; c < 2; ++c) r_w[k * 2 + c] = IS_PRESCRIBED(offset, c) ? R(0) : (real)d_w[NODE(offset) + c];
+    EACH_READ(4) {
       const int i = r_slots[k];
       s_firsts0[i] = d_bases0[group * slices0 + (uint)i / 32] + (uint)i * 11 % 32;
       s_counts0[i] = d_counts0[32 * slices0 * group + i];

@@ -71,10 +71,13 @@ def test_points_are_unrolled_as_long_as_instructions_stay_at_hand():
 @pytest.mark.parametrize(
     ("cell", "num_basis", "num_comp", "more", "most"),
     [
+        ("triangle", 3, 1, {}, 50),
         ("triangle", 6, 1, {}, 30),
         ("triangle", 6, 1, dict(precision="single"), 0),
         ("triangle", 6, 1, dict(target="residual"), 0),
-        ("triangle", 10, 1, {}, 0),
+        ("triangle", 10, 1, {}, 135),
+        ("triangle", 15, 1, {}, 90),
+        ("triangle", 21, 1, {}, 0),
         ("triangle", 10, 2, {}, 70),
         ("triangle", 15, 2, {}, 0),
         ("triangle", 6, 3, {}, 70),
@@ -82,7 +85,10 @@ def test_points_are_unrolled_as_long_as_instructions_stay_at_hand():
         ("triangle", 10, 2, dict(target="residual"), 0),
         ("tetrahedron", 10, 1, {}, 220),
         ("tetrahedron", 10, 1, dict(precision="single"), 128),
-        ("tetrahedron", 20, 1, {}, 0),
+        ("tetrahedron", 20, 1, {}, 150),
+        ("tetrahedron", 35, 1, {}, 150),
+        ("tetrahedron", 56, 1, {}, 0),
+        ("tetrahedron", 20, 1, dict(precision="single"), 0),
         ("tetrahedron", 10, 2, {}, 128),
         ("tetrahedron", 10, 3, dict(precision="single"), 350),
         ("tetrahedron", 10, 4, {}, 350),
@@ -171,10 +177,10 @@ def test_groups_add_up_where_that_was_faster():
         plans(diffusion(2, 24))[0],
     ]
     assert [type(other) for other in others] == [CellPlan] * 5
-    # Of degree 2 also scalars on tetrahedra with more of them; each item reads three nodes at a time there, of a vertex one.
+    # Of degree 2 also scalars on tetrahedra with more of them; each item reads four nodes at a time there, of vertices one.
     scalar = plans(diffusion(2, 14))[0]
     assert isinstance(scalar, CellSumsPlan) and 128 < scalar.flops / scalar.work.num_rows <= 220
-    assert (scalar.reads(scalar.lists[0]), first.reads(first.lists[0])) == (3, 1)
+    assert (scalar.reads(scalar.lists[0]), first.reads(first.lists[0])) == (4, 1)
     # Vectors of degree 3 on triangles, in groups of 128.
     cubic, fluxes = RowsWork(0, 0, 10, 2, value=False), field("w", "w", 10, 2, value=False)
     flat = replace(diffusion(1, 6, 2, cell="triangle", dim=2, tables=(Table(10), Table(3))), rows=(cubic,), fields=(fluxes,))

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
+from math import ceil
 
 from femgpu.kernels.array import Array
-from femgpu.kernels.node_lists import LISTING_ITEMS, MOST_SLOTS, NodeList
+from femgpu.kernels.node_lists import LISTING_ITEMS, MOST_SLOTS, SLICE, NodeList
 from femgpu.kernels.schedules.cell_plan import CellPlan
 from femgpu.kernels.step import Step
 from femgpu.model import Ceiling, Limits
 
-# Where it was measured to take less time, by cells: most basis functions of a field, most operations for each result. A vertex has
-# some 24 tetrahedra and 6 triangles, whose scalars are fast to add one by one.
-_MEASURED = {"triangle": (6, 60), "tetrahedron": (10, 128)}
+# Where it was measured to take less time, by cells: up to so many basis functions of a field, up to so many operations for each result
+# (the first pair with enough basis functions counts). A vertex has some 24 tetrahedra and 6 triangles, whose scalars are fast to add
+# one by one.
+_MEASURED = {"triangle": ((6, 60),), "tetrahedron": ((10, 128),)}
 # The same of actions of scalars, in double precision, and of vectors: by cells and components, where more than directions count as
 # these. A St. Venant-Kirchhoff body of degree 2, linearised, has 321 operations for each result.
-_ACTIONS = {("triangle", 1): (6, 30), ("triangle", 2): (10, 70), ("tetrahedron", 1): (10, 220), ("tetrahedron", 3): (10, 350)}
-# Most nodes that an item reads at a time.
-_READS = 3
+_ACTIONS = {
+    ("triangle", 1): ((3, 50), (6, 30), (10, 135), (15, 90)),
+    ("triangle", 2): ((10, 70),),
+    ("tetrahedron", 1): ((10, 220), (35, 150)),
+    ("tetrahedron", 3): ((10, 350),),
+}
+# Most nodes that an item reads at a time: of degree 4 on tetrahedra it has 18.
+_READS = 18
 # How much longer it is taken to be elsewhere.
 _BEHIND = 1.2
 
@@ -75,12 +82,13 @@ class CellSumsPlan(CellPlan):
         if not (self.serves and work.affine and all(row.continuous for row in work.rows)):
             return False
         num_basis = max(row.num_basis for row in work.rows)
-        return any(num_basis <= most and self.flops <= flops * work.num_rows for most, flops in self._bounds)
+        found = (next((flops for most, flops in bounds if num_basis <= most), -1) for bounds in self._bounds)
+        return any(self.flops <= flops * work.num_rows for flops in found)
 
     @property
-    def _bounds(self) -> list[tuple[int, int]]:
+    def _bounds(self) -> list[tuple[tuple[int, int], ...]]:
         """What `_MEASURED` and `_ACTIONS` have about works like this one."""
-        work, found = self.work, []
+        work, found = self.work, list[tuple[tuple[int, int], ...]]()
         scalar, key = work.num_comp == 1, (work.cell, min(work.num_comp, work.dim))
         if work.cell in _MEASURED and not (scalar and work.cell == "triangle"):
             found.append(_MEASURED[work.cell])
@@ -109,8 +117,9 @@ class CellSumsPlan(CellPlan):
         return tuple(found)
 
     def reads(self, entry: NodeList) -> int:
-        """Nodes of a list that an item reads at a time: as many as it has of them, up to `_READS`."""
-        return min(max(1, round(entry.nodes_per_cell(self.work))), _READS)
+        """Nodes of a list that an item reads at a time: as many as it has of them, in slices, up to `_READS`."""
+        slices = ceil(entry.nodes_per_cell(self.work) * entry.cells / SLICE)
+        return min(ceil(slices * SLICE / entry.cells), _READS)
 
     @property
     def local(self) -> tuple[Array, ...]:
