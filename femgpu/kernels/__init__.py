@@ -2,7 +2,7 @@
 
 from femgpu.kernels.array import Array, Layout
 from femgpu.kernels.fragments import pack_fragments
-from femgpu.kernels.node_lists import NodeList
+from femgpu.kernels.node_lists import NodeList, list_bytes
 from femgpu.kernels.plan import DOT_SLOTS, DOT_WORDS, TYPES, Plan
 from femgpu.kernels.render import render
 from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule_named
@@ -50,6 +50,7 @@ __all__ = [
     "entry_kernels",
     "interpolation_kernels",
     "krylov_kernels",
+    "list_bytes",
     "list_kernels",
     "nesting_kernels",
     "pack_fragments",

@@ -124,7 +124,7 @@ class Array:
         role: what it holds: ("vector", "w") an L-vector, ("entries", "w") each cell's own coefficients, ("offsets", "w", masked),
             ("geometry",), ("coords",), ("coord_offsets",), ("facets",), ("other", "facets") and so on of second cells of facets,
             ("constants",), ("tables", "full", side), ("prescribed",),
-            ("list", "places", "test0", masked) and other parts of a `NodeList`,
+            ("list", "places", "test0", masked) and other parts of a `NodeList`, ("local",) local memory for lists,
             ("state",), ("cell_state",), ("work", 0), ("out",) an L-vector, ("dots",) `DOT_WORDS` shares
             of direction times result, or null, ("lines",) parts of 1D matrices, by value, ("fragments", products) numbers of 1D
             matrices as items of matrix instructions hold them, ("stores",) anything where results inside of cells are to be stored,
@@ -162,4 +162,6 @@ class Array:
             return f"const uint {self.name}"
         if self.role[:2] == ("list", "slices"):
             return f"const int {self.name}"
+        if self.role == ("local",):
+            return f"__local {self.ctype} *{self.name}"
         return f"__global {'' if self.written else 'const '}{self.ctype} *restrict {self.name}"

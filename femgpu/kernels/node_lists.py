@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
 
@@ -16,6 +17,8 @@ MOST_RESULTS, MOST_SLOTS = 16, 4096
 # longer, so that the results of one node are in different banks, and neighbouring nodes so many words apart, as their results are
 # stored together.
 SLICE, SLICE_ROW, SLICE_STEP = 32, 33, 11
+# Local memory of a slot: its node, where its first result stands, and how many results it has.
+_SLOT_BYTES = 4 + 2 + 1
 # Of local memory, as numbers of double precision see them.
 BANKS = 16
 # The same as kernels know them.
@@ -29,6 +32,22 @@ LIST_CONSTANTS = {
 }
 # Work-items that make the list of a work-group.
 LISTING_ITEMS = 256
+
+
+def list_bytes(lists: Sequence[NodeList], slices: Sequence[int], itemsize: int) -> int:
+    """Local memory of a work-group for lists of so many slices each.
+
+    For each slot node, number of results and where the first of these stands; then values at the nodes, whose place results take.
+
+    Args:
+        lists: of a plan.
+        slices: of each list.
+        itemsize: bytes of a value or a result.
+    """
+    slots = [SLICE * count for count in slices]
+    values = sum(entry.num_values * count for entry, count in zip(lists, slots, strict=True))
+    sums = sum(entry.num_comp * entry.comp_step for entry in lists)
+    return _SLOT_BYTES * sum(slots) + itemsize * max(values, sums)
 
 
 @dataclass(frozen=True)
@@ -46,6 +65,7 @@ class NodeList:
         masked: whether some may be prescribed: their offsets are marked.
         fields: names of the fields that are read at the same nodes.
         coords: whether these are the nodes of the coordinates, too.
+        num_values: numbers that are read at a node.
     """
 
     number: int
@@ -55,6 +75,7 @@ class NodeList:
     masked: bool = False
     fields: tuple[str, ...] = ()
     coords: bool = False
+    num_values: int = 0
 
     @property
     def num_entries(self) -> int:

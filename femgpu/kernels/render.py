@@ -171,7 +171,7 @@ def _direction(plan: Plan, number: int, row: RowsWork) -> str:
 
 def _listed(entry: NodeList, array: str, c: str) -> str:
     """The expression for component c at node b of the cell in an array over the slots of a list."""
-    return f"{array}[{c} * {entry.num_slots} + SLOT(r_places{entry.number}[b])]"
+    return f"{array}[{c} * slots{entry.number} + SLOT(r_places{entry.number}[b])]"
 
 
 def _at_node(field: FieldWork, entry: NodeList) -> str:

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from femgpu.element import LagrangeElement
 from femgpu.errors import PlanError
-from femgpu.kernels import TYPES, Array, Layout, NodeList, Plan, pack_fragments, parity_lines
+from femgpu.kernels import TYPES, Array, Layout, NodeList, Plan, list_bytes, pack_fragments, parity_lines
 from femgpu.operators.columns import node_parts
 from femgpu.operators.lists import node_lists, pack
 from femgpu.operators.term import Term
-from femgpu.runtime import Runtime
+from femgpu.runtime import LocalMemory, Runtime
 from femgpu.spaces import Field
 
 _NUMPY = {"double": np.float64, "float": np.float32, "int": np.int32, "uchar": np.uint8}
@@ -103,6 +103,10 @@ class CellArrays:
             return np.uint32(0)
         if array.role[0] in _BOUND or (array.role == ("cells",) and term.numbers is None):
             return None
+        if array.role == ("local",):
+            parts = [part for step in plan.steps() for part in step.arrays if part.role[:2] == ("list", "slices")]
+            slices = [int(self(term, plan, part, fields, tables, cells)) for part in parts]
+            return LocalMemory(list_bytes(plan.lists, slices, plan.itemsize("real")))
         if array.role[0] == "list":
             return self._list(term, plan, array, fields, (0, term.num_cells) if cells is None else cells)
         key, make = self._entry(term, plan, array, fields, tables)

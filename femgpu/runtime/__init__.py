@@ -1,5 +1,7 @@
 """OpenCL through pyopencl, and nothing of finite elements: device, programs, buffers, launches."""
 
+from pyopencl import LocalMemory
+
 from femgpu.runtime.device import Device, devices, local_rank, select
 from femgpu.runtime.launch import Kernel, Launch
 from femgpu.runtime.process import current, for_comm, start
@@ -10,6 +12,7 @@ __all__ = [
     "Device",
     "Kernel",
     "Launch",
+    "LocalMemory",
     "Runtime",
     "Scalars",
     "current",

@@ -159,13 +159,17 @@ class Calls:
         return 0
 
     def set_argument(self, kernel: Any, index: int, argument: Any) -> int:
-        """Sets an argument, a buffer, None for none, or a numpy scalar, and returns OpenCL's error code.
+        """Sets an argument, a buffer, None for none, local memory, or a numpy scalar, and returns OpenCL's error code.
 
         pyopencl finds buffers at once, but tries much before it takes a scalar.
         """
         if self._library is not None:
-            value = argument.tobytes() if isinstance(argument, np.generic) else _pointer(argument)
-            handle, size = ctypes.c_void_p(kernel.int_ptr), ctypes.c_size_t(len(value))
+            if isinstance(argument, cl.LocalMemory):
+                value, num_bytes = None, argument.size
+            else:
+                value = argument.tobytes() if isinstance(argument, np.generic) else _pointer(argument)
+                num_bytes = len(value)
+            handle, size = ctypes.c_void_p(kernel.int_ptr), ctypes.c_size_t(num_bytes)
             return int(self._library.clSetKernelArg(handle, ctypes.c_uint(index), size, value))
         try:
             kernel.set_arg(index, argument)

@@ -69,13 +69,14 @@ def checked(source: str) -> Checked:
     macros = dict(_DEFINE.findall(text))
     counts, arguments, parts, at = {}, {}, [], 0
     known = [(found, *_signature(text, found, macros)) for found in _KERNEL.finditer(text)]
-    everywhere = {argument.name for *_, given in known for argument in given}
-    for found, count, given in known:
+    everywhere = {argument.name for _, _, given, _ in known for argument in given}
+    for found, count, given, local in known:
         name, inputs = found[1], _end(text, found.end() - 1)
         start = text.index("{", inputs)
         stop = _end(text, start)
         counts[name], arguments[name] = count, given
         places = "".join(f" const int p_{argument.name} = {argument.position};" for argument in given)
+        places += "".join(f" POISON_ARGUMENT({name}, {position}) barrier(CLK_LOCAL_MEM_FENCE);" for position, name in local)
         body = _poisoned(_watched(text[start + 1 : stop], {argument.name for argument in given}))
         parts += [_in_macros(text[at : found.start()], everywhere), text[found.start() : inputs], ", __global long *d_debug"]
         parts += [text[inputs : start + 1], places, body]
@@ -83,18 +84,22 @@ def checked(source: str) -> Checked:
     return Checked(_HELPERS.read_text() + "".join([*parts, _in_macros(text[at:], everywhere)]), counts, arguments)
 
 
-def _signature(text: str, found: re.Match[str], macros: dict[str, str]) -> tuple[int, tuple[Argument, ...]]:
-    """The number of a kernel's arguments, and those that are watched."""
+def _signature(
+    text: str, found: re.Match[str], macros: dict[str, str]
+) -> tuple[int, tuple[Argument, ...], list[tuple[int, str]]]:
+    """The number of a kernel's arguments, those that are watched, and positions and names of local memory."""
     inside = text[found.end() : _end(text, found.end() - 1)]
     inside = re.sub(r"(?<=,)\s*(\w+)\s*(?=,)", lambda word: macros.get(word[1], word[0]), inside).replace("\\\n", " ")
-    every, given = inside.split(","), []
+    every, given, local = inside.split(","), [], []
     for position, argument in enumerate(every):
         if "__global" in argument:
             *words, name = re.findall(r"\w+", argument)
             named = next(word for word in words if word not in _QUALIFIERS)
             ctype, width = _resolved(text, named, macros)
             given.append(Argument(position, name, _BYTES[ctype.lstrip("u")] * width, ctype, "const" not in words))
-    return len(every), tuple(given)
+        elif "__local" in argument:
+            local.append((position, re.findall(r"\w+", argument)[-1]))
+    return len(every), tuple(given), local
 
 
 def _resolved(text: str, name: str, macros: dict[str, str]) -> tuple[str, int]:

@@ -31,6 +31,8 @@ inline long debug_index(__global long *d_debug, const int argument, const long i
 #define BEGIN_AT(name, index) INSIDE(name, index, FAULT_WRITE, 1)
 
 // NaN in either precision, and not what a number that was never written is.
-#define POISON_LOCAL(name) \
-  for (int debug_word = (int)get_local_id(0); debug_word < (int)(sizeof(name) / 4); debug_word += get_local_size(0)) \
+#define POISON_BYTES(name, bytes) \
+  for (int debug_word = (int)get_local_id(0); debug_word < (int)((bytes) / 4); debug_word += get_local_size(0)) \
     ((__local uint *)name)[debug_word] = 0x7ffdfefeu;
+#define POISON_LOCAL(name) POISON_BYTES(name, sizeof(name))
+#define POISON_ARGUMENT(name, argument) POISON_BYTES(name, d_debug[FAULT_ARGUMENTS - 1 + FAULT_WORDS * argument])

@@ -49,7 +49,9 @@ class Watch:
 
     def set(self, index: int, buffer: Any) -> None:
         """Says what an argument is."""
-        if index in self._arguments:
+        if isinstance(buffer, cl.LocalMemory):
+            self._words(index)[0] = buffer.size
+        elif index in self._arguments:
             self._handles.pop(index, None)
             self._words(index)[0] = 0 if buffer is None else self._guards.size(buffer)
             if buffer is not None:

@@ -331,13 +331,14 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // Loads that wait for other loads are asked for together, for some nodes at a time; past the last node items write what stands there.
 #define EACH_READ(n) _Pragma("unroll") for (int k = 0; k < n; ++k)
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void action(const int first, const int count, __global const scalar *restrict d_w, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const ushort *restrict d_places0, const int slices0, __global const ushort *restrict d_bases0, __global const int *restrict d_nodes0, __global const uchar *restrict d_counts0, __global const uchar *restrict d_prescribed, __global scalar *restrict d_out, __global double *restrict d_dots) {
-  __local real s_words[1808];
-  __local int s_nodes0[384];
-  __local uchar s_counts0[384];
-  __local ushort s_firsts0[384];
-  __local real *s_w = s_words + 0;
-  __local real *s_sums0 = s_words + 0;
+void action(const int first, const int count, __global const scalar *restrict d_w, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const ushort *restrict d_places0, const int slices0, __global const ushort *restrict d_bases0, __global const int *restrict d_nodes0, __global const uchar *restrict d_counts0, __global const uchar *restrict d_prescribed, __global scalar *restrict d_out, __global double *restrict d_dots, __local real *s_local) {
+  // Local memory is as large as the mesh needs it: a list's slots, then values at nodes, whose place results take over.
+  const int slots0 = 32 * slices0;
+  __local int *s_nodes0 = (__local int *)s_local;
+  __local ushort *s_firsts0 = (__local ushort *)(s_nodes0 + slots0);
+  __local uchar *s_counts0 = (__local uchar *)(s_firsts0 + slots0);
+  __local real *s_w = (__local real *)(s_counts0 + slots0);
+  __local real *s_sums0 = (__local real *)(s_counts0 + slots0);
   const int group = (int)get_group_id(0), item = (int)get_local_id(0);
   const int cell = first + min(group * GROUP_SIZE + item, count - 1);
 
@@ -345,20 +346,20 @@ void action(const int first, const int count, __global const scalar *restrict d_
   ushort r_places0[6];
   UNROLL
   for (int b = 0; b < 6; ++b) r_places0[b] = d_places0[AT_d_places0(cell, b)];
-  FEW (int begin = item; begin < 32 * slices0; begin += 4 * GROUP_SIZE) {
+  FEW (int begin = item; begin < slots0; begin += 4 * GROUP_SIZE) {
     int r_slots[4], r_nodes[4];
     EACH_READ(4) {
-      r_slots[k] = min(begin + k * GROUP_SIZE, 32 * slices0 - 1);
-      r_nodes[k] = d_nodes0[32 * slices0 * group + r_slots[k]];
+      r_slots[k] = min(begin + k * GROUP_SIZE, slots0 - 1);
+      r_nodes[k] = d_nodes0[slots0 * group + r_slots[k]];
     }
     real r_w[8];
     EACH_READ(4) for (int c = 0, offset = r_nodes[k]; c < 2; ++c) r_w[k * 2 + c] = IS_PRESCRIBED(offset, c) ? R(0) : (real)d_w[NODE(offset) + c];
     EACH_READ(4) {
       const int i = r_slots[k];
       s_firsts0[i] = d_bases0[group * slices0 + (uint)i / 32] + (uint)i * 11 % 32;
-      s_counts0[i] = d_counts0[32 * slices0 * group + i];
+      s_counts0[i] = d_counts0[slots0 * group + i];
       s_nodes0[i] = r_nodes[k];
-      for (int c = 0; c < 2; ++c) s_w[c * 384 + i] = r_w[k * 2 + c];
+      for (int c = 0; c < 2; ++c) s_w[c * slots0 + i] = r_w[k * 2 + c];
     }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -367,7 +368,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
   real r_x_e[NUM_COORD_BASIS * DIM];
   UNROLL
   for (int b = 0; b < 6; ++b)
-    for (int c = 0; c < 2; ++c) r_w_e[b * 2 + c] = s_w[c * 384 + SLOT(r_places0[b])];
+    for (int c = 0; c < 2; ++c) r_w_e[b * 2 + c] = s_w[c * slots0 + SLOT(r_places0[b])];
   UNROLL
   for (int b = 0; b < 3; ++b) {
     const int offset = d_a0_offsets[AT_d_a0_offsets(cell, b)];
@@ -429,7 +430,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
   // scatter
   const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
   double r_dot = 0;
-  FEW (int k = item; k < 2 * 32 * slices0; k += GROUP_SIZE) {
+  FEW (int k = item; k < 2 * slots0; k += GROUP_SIZE) {
     const int i = k / 2, c = k % 2;
     const int results = s_counts0[i], offset = s_nodes0[i], place = s_firsts0[i];
     if (!results || IS_PRESCRIBED(offset, c)) continue;

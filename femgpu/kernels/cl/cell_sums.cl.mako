@@ -19,11 +19,25 @@ void ${step.name}(${arguments}) {
     return;
   }
 % endif
-% for array in step.local:
-  __local ${array.ctype} ${array.name}[${array.words}];
+  // Local memory is as large as the mesh needs it: a list's slots, then values at nodes, whose place results take over.
+<% local = "s_local" %>\
+% for entry in plan.lists:
+<% n = entry.number %>\
+  const int slots${n} = ${slice} * slices${n};
+  __local int *s_nodes${n} = (__local int *)${local};
+  __local ushort *s_firsts${n} = (__local ushort *)(s_nodes${n} + slots${n});
+  __local uchar *s_counts${n} = (__local uchar *)(s_firsts${n} + slots${n});
+<% local = f"(s_counts{n} + slots{n})" %>\
 % endfor
-% for name, begin, _ in plan.words:
-  __local real *${name} = s_words + ${begin};
+<% local = f"(__local real *){local}" %>\
+% for n, name, comps in plan.values:
+  __local real *${name} = ${local};
+<% local = f"{name} + {comps} * slots{n}" %>\
+% endfor
+<% local = f"(__local real *)(s_counts{plan.lists[-1].number} + slots{plan.lists[-1].number})" %>\
+% for entry in plan.lists:
+  __local real *s_sums${entry.number} = ${local};
+<% local = f"s_sums{entry.number} + {entry.num_comp * entry.comp_step}" %>\
 % endfor
   const int group = (int)get_group_id(0)${' - (int)zeroing' * plan.zeroes}, item = (int)get_local_id(0);
   const int cell = first + min(group * GROUP_SIZE + item, count - 1);
@@ -37,7 +51,7 @@ void ${step.name}(${arguments}) {
 % endfor
 % for entry in plan.lists:
 <%
-n, reads, slots = entry.number, plan.reads(entry), f"{slice} * slices{entry.number}"
+n, reads, slots = entry.number, plan.reads(entry), f"slots{entry.number}"
 its_fields = [fields[name] for name in entry.fields]
 %>\
   FEW (int begin = item; begin < ${slots}; begin += ${reads} * GROUP_SIZE) {
@@ -60,10 +74,10 @@ its_fields = [fields[name] for name in entry.fields]
       s_counts${n}[i] = d_counts${n}[${slots} * group + i];
       s_nodes${n}[i] = r_nodes[k];
 % if entry.coords:
-      for (int d = 0; d < DIM; ++d) s_x[d * ${entry.num_slots} + i] = r_x[k * DIM + d];
+      for (int d = 0; d < DIM; ++d) s_x[d * ${slots} + i] = r_x[k * DIM + d];
 % endif
 % for field in its_fields:
-      for (int c = 0; c < ${field.num_comp}; ++c) s_${field.name}[c * ${entry.num_slots} + i] = r_${field.name}[k * ${field.num_comp} + c];
+      for (int c = 0; c < ${field.num_comp}; ++c) s_${field.name}[c * ${slots} + i] = r_${field.name}[k * ${field.num_comp} + c];
 % endfor
     }
   }
@@ -110,7 +124,7 @@ its_fields = [fields[name] for name in entry.fields]
 ## Neighbouring items add neighbouring components: a device adds faster to numbers side by side.
 % for entry in plan.lists:
 <% n, comps = entry.number, entry.num_comp %>\
-  FEW (int k = item; k < ${comps} * ${slice} * slices${n}; k += GROUP_SIZE) {
+  FEW (int k = item; k < ${comps} * slots${n}; k += GROUP_SIZE) {
     const int i = k / ${comps}, c = k % ${comps};
     const int results = s_counts${n}[i], offset = s_nodes${n}[i], place = s_firsts${n}[i];
     if (!results${f" || {'IS_PRESCRIBED(offset, c)' if comps > 1 else 'offset < 0'}" * entry.masked}) continue;

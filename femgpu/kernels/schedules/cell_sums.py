@@ -7,7 +7,7 @@ from functools import cached_property
 from math import ceil
 
 from femgpu.kernels.array import Array
-from femgpu.kernels.node_lists import LISTING_ITEMS, MOST_SLOTS, SLICE, NodeList
+from femgpu.kernels.node_lists import LISTING_ITEMS, MOST_SLOTS, SLICE, NodeList, list_bytes
 from femgpu.kernels.schedules.cell_plan import CellPlan
 from femgpu.kernels.step import Step
 from femgpu.model import Ceiling, Limits
@@ -46,8 +46,7 @@ class CellSumsPlan(CellPlan):
             Step(
                 name=self.work.target,
                 shell="cell_sums",
-                arrays=self.arguments(),
-                local=self.local,
+                arrays=(*self.arguments(), Array("s_local", "real", ("local",))),
                 items=self.group_size,
                 group_cells=self.group_size,
                 barriers=3,
@@ -110,10 +109,11 @@ class CellSumsPlan(CellPlan):
         """One for the rows of each field, with what is read at the same nodes."""
         work, found = self.work, list[NodeList]()
         for number, row in enumerate(work.rows):
-            same = [field.name for field in work.fields if 0 <= row.nodes == field.nodes]
+            same = [field for field in work.fields if 0 <= row.nodes == field.nodes]
             # Where a field has the element of the coordinates, its nodes are theirs, one by one.
             coords = self.needs_coords and row.table == work.coord_table and not any(entry.coords for entry in found)
-            found.append(NodeList(number, self.group_size, row.num_basis, row.num_comp, row.masked, tuple(same), coords))
+            names, words = tuple(field.name for field in same), sum(field.num_comp for field in same) + work.dim * coords
+            found.append(NodeList(number, self.group_size, row.num_basis, row.num_comp, row.masked, names, coords, words))
         return tuple(found)
 
     def reads(self, entry: NodeList) -> int:
@@ -122,32 +122,15 @@ class CellSumsPlan(CellPlan):
         return min(ceil(slices * SLICE / entry.cells), _READS)
 
     @property
-    def local(self) -> tuple[Array, ...]:
-        """Values at the nodes, or results; for each slot node, number of results, and where the first of these stands."""
-        arrays = [Array("s_words", "real", ("values",), max(begin + words for _, begin, words in self.words))]
-        for entry in self.lists:
-            arrays += [
-                Array(f"s_nodes{entry.number}", "int", ("nodes", entry.number), entry.num_slots),
-                Array(f"s_counts{entry.number}", "uchar", ("counts", entry.number), entry.num_slots),
-                Array(f"s_firsts{entry.number}", "ushort", ("firsts", entry.number), entry.num_slots),
-            ]
-        return tuple(arrays)
+    def local_bytes(self) -> int:
+        """Bytes of local memory that are enough, whatever the mesh."""
+        return list_bytes(self.lists, [entry.num_slots // SLICE for entry in self.lists], self.itemsize("real"))
 
     @property
-    def words(self) -> list[tuple[str, int, int]]:
-        """Name, begin and size of values at the nodes and of results, which take over their place, in `s_words`."""
-        comps, found = {field.name: field.num_comp for field in self.work.fields}, []
-        end = 0
-        for entry in self.lists:
-            sizes = {f"s_{name}": comps[name] for name in entry.fields} | ({"s_x": self.work.dim} if entry.coords else {})
-            for name, count in sizes.items():
-                found.append((name, end, count * entry.num_slots))
-                end += count * entry.num_slots
-        end = 0
-        for entry in self.lists:
-            found.append((f"s_sums{entry.number}", end, entry.num_comp * entry.comp_step))
-            end += entry.num_comp * entry.comp_step
-        return found
+    def values(self) -> list[tuple[int, str, int]]:
+        """Number of the list, name and components of what is read at its nodes."""
+        comps = {field.name: field.num_comp for field in self.work.fields} | {"x": self.work.dim}
+        return [(entry.number, f"s_{name}", comps[name]) for entry in self.lists for name in (*entry.fields, *["x"] * entry.coords)]
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -162,7 +145,7 @@ class CellSumsPlan(CellPlan):
     @property
     def shape(self) -> str:
         """The size of a work-group, and the local memory of its sums."""
-        return f"{self.group_size} items that add up their results, {self.local_bytes} B local"
+        return f"{self.group_size} items that add up their results, {self.local_bytes} B local at most"
 
     @property
     def private_bytes(self) -> int:
