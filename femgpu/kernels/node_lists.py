@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import comb
+from dataclasses import dataclass, replace
+from math import comb, gcd
 
 from femgpu.element.reference import TENSOR_CELLS
 from femgpu.kernels.array import Array, Layout
@@ -83,6 +83,16 @@ class NodeList:
         return self.cells * self.num_basis
 
     @property
+    def place_words(self) -> int:
+        """Places of a cell, an even number if they are several: an item loads some of them at a time."""
+        return self.num_basis + self.num_basis % 2 * (self.num_basis > 1)
+
+    @property
+    def together(self) -> int:
+        """Places that are loaded at a time, up to 16 bytes."""
+        return gcd(self.place_words, 8)
+
+    @property
     def num_slots(self) -> int:
         """Slots that are enough, whatever the mesh."""
         return -(-self.num_entries // SLICE) * SLICE
@@ -119,13 +129,14 @@ class NodeList:
     def arrays(self, layout: Layout) -> list[Array]:
         """The arguments: `slices`, a number, of each list; `d_bases` says where the results of a slice begin."""
 
-        def array(part: str, ctype: str, name: str = "d_", words: int = 0) -> Array:
-            role = ("list", part, f"test{self.number}", self.masked)
-            return Array(f"{name}{part}{self.number}", ctype, role, words, layout if words else None, chunk=bool(words))
+        def role(part: str) -> tuple:
+            return ("list", part, f"test{self.number}", self.masked)
 
-        found = [array("places", "ushort", words=self.num_basis), array("slices", "int", ""), array("bases", "ushort")]
-        found += [array("nodes", "int"), array("counts", "uchar")]
-        return [*found, array("vertices", "int")] if self.coords else found
+        where = replace(layout, together=self.together)
+        found = [Array(f"d_places{self.number}", "ushort", role("places"), self.place_words, where, chunk=True)]
+        found.append(Array(f"slices{self.number}", "int", role("slices")))
+        parts = {"bases": "ushort", "nodes": "int", "counts": "uchar"} | ({"vertices": "int"} if self.coords else {})
+        return found + [Array(f"d_{part}{self.number}", ctype, role(part)) for part, ctype in parts.items()]
 
     def nodes_per_cell(self, work: Work) -> float:
         """Nodes for each cell of a work-group, about: of cells that fill a row of boxes, as generators number them."""

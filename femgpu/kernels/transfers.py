@@ -110,7 +110,8 @@ def node_list_kernels(entry: NodeList, block: int) -> str:
         entry: the lists.
         block: cells whose places are interleaved.
     """
-    given = {"CELLS": entry.cells, "NUM_BASIS": entry.num_basis, "NUM_KEYS": entry.num_keys, "BLOCK": block}
+    given = {"CELLS": entry.cells, "NUM_BASIS": entry.num_basis, "NUM_KEYS": entry.num_keys}
+    given |= {"BLOCK": block, "PLACE_WORDS": entry.place_words, "TOGETHER": entry.together}
     given |= LIST_CONSTANTS | {"GROUP_SIZE": LISTING_ITEMS}
     macros = [f"#define {key} {value}" for key, value in given.items()]
     return "\n".join([*macros, source("node_lists.cl")])

@@ -135,7 +135,7 @@ def node_lists(
     make("count_slices", counts)
     slices = runtime.read(counts, np.empty(groups, np.int32)).max(initial=0)
     num_slices = int(slices) * groups
-    sizes = {"places": 2 * -(-count // block) * block * entry.num_basis, "bases": 2 * num_slices}
+    sizes = {"places": 2 * -(-count // block) * block * entry.place_words, "bases": 2 * num_slices}
     sizes |= {"nodes": 4 * SLICE * num_slices, "counts": SLICE * num_slices}
     sizes |= {} if vertices is None else {"vertices": 4 * SLICE * num_slices}
     found = {part: runtime.empty(num_bytes) for part, num_bytes in sizes.items()} | {"slices": slices}

@@ -10,7 +10,7 @@
 #define NUM_CELL_STATE 0
 #define AT_d_a0_offsets(cell, i) ((size_t)((cell) / 32) * 96 + (i) * 32 + (cell) % 32)
 #define AT_d_coord_offsets(cell, i) ((size_t)((cell) / 32) * 96 + (i) * 32 + (cell) % 32)
-#define AT_d_places0(cell, i) ((size_t)(((cell) - first) / 32) * 192 + (i) * 32 + ((cell) - first) % 32)
+#define AT_d_places0(cell, i) ((size_t)(((cell) - first) / 32) * 192 + ((i) / 2 * 32 + ((cell) - first) % 32) * 2 + (i) % 2)
 #define UNROLLED
 #define ATOMIC_PTX64
 #define RECIPROCAL_PTX64
@@ -344,8 +344,21 @@ void action(const int first, const int count, __global const scalar *restrict d_
 
   // gather
   ushort r_places0[6];
-  UNROLL
-  for (int b = 0; b < 6; ++b) r_places0[b] = d_places0[AT_d_places0(cell, b)];
+  {
+    const ushort2 places = *(__global const ushort2 *)(d_places0 + AT_d_places0(cell, 0));
+    r_places0[0] = places.s0;
+    r_places0[1] = places.s1;
+  }
+  {
+    const ushort2 places = *(__global const ushort2 *)(d_places0 + AT_d_places0(cell, 2));
+    r_places0[2] = places.s0;
+    r_places0[3] = places.s1;
+  }
+  {
+    const ushort2 places = *(__global const ushort2 *)(d_places0 + AT_d_places0(cell, 4));
+    r_places0[4] = places.s0;
+    r_places0[5] = places.s1;
+  }
   FEW (int begin = item; begin < slots0; begin += 4 * GROUP_SIZE) {
     int r_slots[4], r_nodes[4];
     EACH_READ(4) {

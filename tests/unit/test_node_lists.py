@@ -18,7 +18,7 @@ TYPES = {"places": np.uint16, "slices": np.int32, "bases": np.uint16, "nodes": n
 def twin(entry, block, offsets, cells, mask=None, vertices=None, dim=0):
     """What `node_lists` makes, group by group; places of cells that fill up the last block are zero."""
     first, count = cells
-    groups, places = [], np.zeros((count, entry.num_basis), np.int64)
+    groups, places = [], np.zeros((count, entry.place_words), np.int64)
     for start in range(0, count, entry.cells):
         part = slice(first + start, first + min(start + entry.cells, count))
         words = offsets[part].ravel()
@@ -34,10 +34,10 @@ def twin(entry, block, offsets, cells, mask=None, vertices=None, dim=0):
         for slot, node in enumerate(nodes):
             slots[node] = slot
         own = slots.reshape(-1, entry.num_basis)
-        places[start : start + len(own)] = chosen_rows(nodes, own) * MOST_SLOTS + own
+        places[start : start + len(own), : entry.num_basis] = chosen_rows(nodes, own) * MOST_SLOTS + own
         assert len(nodes) <= entry.num_slots and SLICE_ROW * sum(map(len, nodes[::SLICE])) <= entry.num_places
     slices = max((-(-len(nodes) // SLICE) for *_, nodes in groups), default=0)
-    found = {"places": (Layout("block", block) if block > 1 else Layout()).pack(places), "slices": slices}
+    found = {"places": layout_of(entry, block).pack(places), "slices": slices}
     found |= {"bases": [], "nodes": [], "counts": []} | ({} if vertices is None else {"vertices": []})
     for part, words, nodes in groups:
         rows = [len(node) for node in nodes[::SLICE]]
@@ -50,6 +50,11 @@ def twin(entry, block, offsets, cells, mask=None, vertices=None, dim=0):
         if vertices is not None:
             found["vertices"] += [*(dim * vertices[part].ravel()[[node[0] for node in nodes]]), *idle]
     return {name: np.array(values, TYPES[name]) for name, values in found.items()}
+
+
+def layout_of(entry, block):
+    """Where the places of a cell stand."""
+    return Layout("block", block, entry.together) if block > 1 else Layout()
 
 
 def chosen_rows(nodes, slots):
@@ -80,16 +85,16 @@ def made(entry, block, offsets, cells, mask=None, vertices=None, dim=0):
 def assert_same(entry, block, offsets, cells, *given):
     expected, found = twin(entry, block, offsets, cells, *given), made(entry, block, offsets, cells, *given)
     assert found.keys() == expected.keys()
-    if block > 1:
-        # What fills up the last block is nobody's.
-        layout = Layout("block", block)
-        for lists in (expected, found):
-            lists["places"] = layout.unpack(lists["places"][: layout.size(cells[1], entry.num_basis)], cells[1], entry.num_basis)
+    # What fills up the last block is nobody's, nor is what makes the number of a cell's places even.
+    layout, words = layout_of(entry, block), entry.place_words
+    for lists in (expected, found):
+        places = layout.unpack(lists["places"][: layout.size(cells[1], words)], cells[1], words)
+        lists["places"] = places[:, : entry.num_basis]
     for name, values in expected.items():
         assert found[name].dtype == TYPES[name] and np.array_equal(found[name].ravel()[: values.size], values.ravel()), name
 
 
-@pytest.mark.parametrize("num_basis, cells", [(1, 1), (3, 7), (4, 128), (10, 64), (20, 33)])
+@pytest.mark.parametrize("num_basis, cells", [(1, 1), (3, 7), (4, 128), (10, 64), (20, 33), (15, 40)])
 @pytest.mark.parametrize("block", [1, 32])
 def test_lists_are_those_of_numpy(rng, num_basis, cells, block):
     """Of few nodes, which stand in a list many times, and of many; ranges with a last group that is full, or not."""

@@ -44,10 +44,20 @@ void ${step.name}(${arguments}) {
 
   // gather
 % for entry in plan.lists:
-<% n = entry.number %>\
-  ushort r_places${n}[${entry.num_basis}];
-  UNROLL
-  for (int b = 0; b < ${entry.num_basis}; ++b) r_places${n}[b] = d_places${n}[AT_d_places${n}(cell, b)];
+<% n, together = entry.number, entry.together %>\
+  ushort r_places${n}[${entry.place_words}];
+% for b in range(0, entry.place_words, together):
+% if together == 1:
+  r_places${n}[${b}] = d_places${n}[AT_d_places${n}(cell, ${b})];
+% else:
+  {
+    const ushort${together} places = *(__global const ushort${together} *)(d_places${n} + AT_d_places${n}(cell, ${b}));
+% for k in range(together):
+    r_places${n}[${b + k}] = places.s${k};
+% endfor
+  }
+% endif
+% endfor
 % endfor
 % for entry in plan.lists:
 <%

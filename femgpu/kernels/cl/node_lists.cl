@@ -162,7 +162,8 @@ void list_nodes(const int first, const int count, __global const int *restrict d
   barrier(CLK_LOCAL_MEM_FENCE);
   EACH(pair, pairs) {
     const size_t cell = (size_t)group * CELLS + pair / NUM_BASIS;
-    d_places[cell / BLOCK * (BLOCK * NUM_BASIS) + pair % NUM_BASIS * BLOCK + cell % BLOCK] =
+    const int b = pair % NUM_BASIS;
+    d_places[cell / BLOCK * (BLOCK * PLACE_WORDS) + (b / TOGETHER * BLOCK + cell % BLOCK) * TOGETHER + b % TOGETHER] =
         (ushort)((int)s_keys[pair] * MOST_SLOTS + PAIR_SLOT(s_orders[pair]));
   }
 }
