@@ -104,8 +104,8 @@ class CellArrays:
         if array.role[0] in _BOUND or (array.role == ("cells",) and term.numbers is None):
             return None
         if array.role == ("local",):
-            parts = [part for step in plan.steps() for part in step.arrays if part.role[:2] == ("list", "slices")]
-            slices = [int(self(term, plan, part, fields, tables, cells)) for part in parts]
+            counts = [given for step in plan.steps() for given in step.arrays if given.role[:2] == ("list", "slices")]
+            slices = [int(self(term, plan, given, fields, tables, cells)) for given in counts]
             return LocalMemory(list_bytes(plan.lists, slices, plan.itemsize("real")))
         if array.role[0] == "list":
             return self._list(term, plan, array, fields, (0, term.num_cells) if cells is None else cells)

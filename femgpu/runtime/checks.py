@@ -84,9 +84,7 @@ def checked(source: str) -> Checked:
     return Checked(_HELPERS.read_text() + "".join([*parts, _in_macros(text[at:], everywhere)]), counts, arguments)
 
 
-def _signature(
-    text: str, found: re.Match[str], macros: dict[str, str]
-) -> tuple[int, tuple[Argument, ...], list[tuple[int, str]]]:
+def _signature(text: str, found: re.Match[str], macros: dict[str, str]) -> tuple[int, tuple[Argument, ...], list[tuple[int, str]]]:
     """The number of a kernel's arguments, those that are watched, and positions and names of local memory."""
     inside = text[found.end() : _end(text, found.end() - 1)]
     inside = re.sub(r"(?<=,)\s*(\w+)\s*(?=,)", lambda word: macros.get(word[1], word[0]), inside).replace("\\\n", " ")

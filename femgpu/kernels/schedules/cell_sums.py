@@ -12,9 +12,9 @@ from femgpu.kernels.schedules.cell_plan import CellPlan
 from femgpu.kernels.step import Step
 from femgpu.model import Ceiling, Limits
 
-# Where it was measured to take less time, by cells: up to so many basis functions of a field, up to so many operations for each result
-# (the first pair with enough basis functions counts). A vertex has some 24 tetrahedra and 6 triangles, whose scalars are fast to add
-# one by one.
+# Where it was measured to take less time, by cells: up to so many basis functions of a field, up to so many operations for each
+# result; the first pair with enough basis functions counts. A vertex has some 24 tetrahedra and 6 triangles, whose scalars are fast
+# to add one by one.
 _MEASURED = {"triangle": ((6, 60),), "tetrahedron": ((10, 128),)}
 # The same of actions of scalars, in double precision, and of vectors: by cells and components, where more than directions count as
 # these. A St. Venant-Kirchhoff body of degree 2, linearised, has 321 operations for each result.
