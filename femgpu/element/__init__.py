@@ -3,6 +3,7 @@
 from femgpu.element.choice import choose_rules
 from femgpu.element.facets import FacetQuadrature, facet_rules, petsc_facet_rules
 from femgpu.element.lagrange import LagrangeElement
+from femgpu.element.mirrors import Mirror, mirror_of, mirrored_derivatives, mirrored_polynomials, reflected
 from femgpu.element.orthonormal import orthonormal
 from femgpu.element.quadrature import EXACT_DEGREE, SCHEMES, Quadrature, collocated_degree, default_rule, petsc_rule, scheme_rule
 from femgpu.element.reference import CELL_NAMES, ReferenceCell, arrangements, reference_cell, relative_turns
@@ -16,6 +17,7 @@ __all__ = [
     "FacetQuadrature",
     "Factors",
     "LagrangeElement",
+    "Mirror",
     "Quadrature",
     "ReferenceCell",
     "Tensor",
@@ -25,10 +27,14 @@ __all__ = [
     "collocated_degree",
     "equalised",
     "facet_rules",
+    "mirror_of",
+    "mirrored_derivatives",
+    "mirrored_polynomials",
     "orthonormal",
     "petsc_facet_rules",
     "petsc_rule",
     "reference_cell",
+    "reflected",
     "relative_turns",
     "scheme_rule",
     "tensor_factors",

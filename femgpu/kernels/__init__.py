@@ -7,6 +7,7 @@ from femgpu.kernels.plan import DOT_SLOTS, DOT_WORDS, TYPES, Plan
 from femgpu.kernels.render import render
 from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule_named
 from femgpu.kernels.step import Step, Wish
+from femgpu.kernels.symmetry import Symmetry
 from femgpu.kernels.tables import pack_tables, parity_lines
 from femgpu.kernels.transfers import (
     CG_STEPS,
@@ -23,7 +24,6 @@ from femgpu.kernels.transfers import (
     sparse_kernels,
     vector_kernels,
 )
-from femgpu.kernels.triangular import triangular
 from femgpu.kernels.work import SECOND, FieldWork, RowsWork, Table, Work
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "RowsWork",
     "Schedule",
     "Step",
+    "Symmetry",
     "Table",
     "Wish",
     "Work",
@@ -61,6 +62,5 @@ __all__ = [
     "roofline_kernels",
     "schedule_named",
     "sparse_kernels",
-    "triangular",
     "vector_kernels",
 ]

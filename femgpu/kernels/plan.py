@@ -164,6 +164,11 @@ class Plan(ABC):
         """Whether coefficients still stand there when the results are written."""
         return True
 
+    @property
+    def mirrored(self) -> bool:
+        """Whether tables are of combinations of basis functions that are even or odd, as `Work.symmetry` says."""
+        return False
+
     def each(self, name: str, count: str) -> str:
         """The head of a loop over nodes of a cell, in C."""
         return f"for (int {name} = 0; {name} < {count}; ++{name})"
@@ -217,13 +222,8 @@ class Plan(ABC):
         """Those of one of both cells of a facet."""
         return tuple(number for number in self.tables if self.work.tables[number].side == side)
 
-    @property
-    def table_words(self) -> int:
-        """Numbers in the weights, the normal, all tabulations and their products, for one facet where there are facets."""
-        return self.words_of(0)
-
-    def words_of(self, side: int) -> int:
-        """The same, of one of both cells of a facet."""
+    def words_of(self, side: int = 0) -> int:
+        """Numbers in the weights, the normal, all tabulations of a side and their products, for one facet if there are facets."""
         work, odd = self.work, self.table_space == "__local"
         words = work.num_qpts + work.dim * work.facet + sum(count for *_, count in product_words(work))
         # In local memory points stand an odd number of words apart, which are then in different banks.

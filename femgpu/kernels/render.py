@@ -15,7 +15,6 @@ from femgpu.kernels.source import source, type_macros
 from femgpu.kernels.step import Step
 from femgpu.kernels.tables import table_text
 from femgpu.kernels.templates import template
-from femgpu.kernels.triangular import triangular
 from femgpu.kernels.work import SECOND, TEST_SECOND, TRIAL_SECOND, FieldWork, RowsWork, Work
 
 _BLOCKS = ("g0", "g1", "g2", "g3")
@@ -38,7 +37,7 @@ def render(plan: Plan, body: str, tables: np.ndarray) -> str:
     Args:
         plan: the plan.
         body: statements of the pointwise function.
-        tables: (num_facets or 1, plan.table_words) what `pack_tables` makes.
+        tables: (num_facets or 1, plan.words_of(0)) what `pack_tables` makes.
 
     Returns:
         OpenCL C; the kernels have the steps' names.
@@ -85,7 +84,6 @@ def _kernel(plan: Plan, step: Step, outputs: tuple[str, ...]) -> str:
         declare_outputs=_declare_outputs(work, outputs),
         test_hessian=bool(work.writes & TEST_SECOND),
         trial_hessian=bool(work.writes & TRIAL_SECOND),
-        skips_zeros=bool(dict(step.macros).get("UNROLL_POINTS")) and triangular(work),
         stages_geometry=any(array.name == "s_geometry" for array in step.local),
         apply_blocks=partial(_apply_blocks, work),
         coefficient=partial(_coefficient, work),

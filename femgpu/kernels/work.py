@@ -7,6 +7,7 @@ from functools import cached_property
 
 from femgpu.element import Tensor
 from femgpu.errors import PlanError
+from femgpu.kernels.symmetry import Symmetry
 
 # What is computed; `state` are the numbers that an action reads instead of computing them.
 TARGETS = ("residual", "action", "diagonal", "matrix", "functional", "state")
@@ -165,6 +166,7 @@ class Work:
         couples: of a sparse matrix, the fields (of the test function, of the direction), by their numbers, that are coupled.
         place: C type of the places within its rows; empty: element matrices are the result.
         modes: degree of the orthonormal polynomials, `num_qpts` of them, that coefficients are of in place of points; -1: points.
+        symmetry: where their tables have no zeros; None: anywhere.
         products: the only point stands for all of them: an element matrix whose points are summed beforehand (`products.py`).
         fresh: nothing has been added to the sparse matrix yet where only one of these cells adds: entries may be stored there.
     """
@@ -197,6 +199,7 @@ class Work:
     rounded: bool = False
     shift: int = 0
     modes: int = -1
+    symmetry: Symmetry | None = None
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:

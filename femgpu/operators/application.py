@@ -214,7 +214,7 @@ def term_tables(term: Term, plan: Plan, pointwise: Pointwise) -> list[np.ndarray
         weights = side.weights
         tabulations = {i: side.tabulate(elements[i][1], plan.work.tables[i].second) for i in plan.side_tables(number)}
         if plan.work.modes >= 0:
-            weights, tabulations = modal_tables(side, plan.work, tabulations)
+            weights, tabulations = modal_tables(side, plan.work, tabulations, plan.mirrored)
         found.append(pack_tables(plan, weights, side.normals, tabulations, number))
     return found
 

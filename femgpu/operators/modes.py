@@ -6,8 +6,9 @@ polynomials, which are fewer than the points of a rule that integrates such prod
 tetrahedra of degree 3, 165 for 304 with a mass of degree 8. Kernels need not know: tabulations are of coefficients in place of
 values, and each weighs 1.
 
-Of a mass polynomials are rotated, so that half of the coefficients are zeros, which kernels with unrolled loops leave out:
-n (n + 1) products for n functions, about as many as with the element matrix.
+Polynomials, and combinations of basis functions, are even or odd under reflections of the cell, so that half of their coefficients
+are zeros on triangles and three quarters on tetrahedra (`element/mirrors.py`), which kernels with unrolled loops leave out. Of a
+mass polynomials are rotated besides, so that half of the others are zeros, too.
 """
 
 from __future__ import annotations
@@ -21,8 +22,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from femgpu.element import LagrangeElement, Quadrature, equalised, orthonormal
-from femgpu.kernels import FieldWork, RowsWork, Work, triangular
+from femgpu.element import (
+    LagrangeElement,
+    Quadrature,
+    equalised,
+    mirror_of,
+    mirrored_derivatives,
+    mirrored_polynomials,
+    orthonormal,
+)
+from femgpu.kernels import FieldWork, RowsWork, Symmetry, Work
 from femgpu.operators.term import Term
 
 # How far a rule's sums of products may be from those of coefficients, relative to the largest: basix's rules are up to 2e-14.
@@ -51,13 +60,14 @@ def with_modes(term: Term, work: Work, elements: Sequence[Any]) -> Work:
     assert isinstance(rule, Quadrature)
     # Of each product one function has to be among the polynomials.
     degree = min(max(element.polynomial_degree - (kind == "D") for element, kind in group) for group in (directions, tests))
-    if degree < 0 or comb(degree + dim, dim) >= work.num_qpts or not _is_exact(rule, degree, directions, tests):
+    if degree < 0 or comb(degree + dim, dim) > work.num_qpts or not _is_exact(rule, degree, directions, tests):
         return work
-    return replace(work, num_qpts=comb(degree + dim, dim), modes=degree)
+    found = replace(work, num_qpts=comb(degree + dim, dim), modes=degree)
+    return replace(found, symmetry=_symmetry(found, elements))
 
 
 def modal_tables(
-    term: Term, work: Work, tabulations: dict[int, list[npt.NDArray[np.float64]]]
+    term: Term, work: Work, tabulations: dict[int, list[npt.NDArray[np.float64]]], mirrored: bool = False
 ) -> tuple[npt.NDArray[np.float64], dict[int, list[npt.NDArray[np.float64]]]]:
     """Weights (1, num_modes) and tabulations of coefficients; those of coordinates keep their gradients.
 
@@ -65,16 +75,16 @@ def modal_tables(
         term: the term.
         work: of `with_modes`.
         tabulations: of each table values (1, num_qpts, num_basis) and gradients (1, num_qpts, num_basis, dim) at the points.
+        mirrored: whether they are to be those of the combinations that `work.symmetry` has, and of its derivatives.
     """
     assert isinstance(term.quadrature, Quadrature)
     first = work.fields[0].table
     transform = modal_transform(term.quadrature, work, tabulations[first][0][0])
-    found = {
-        number: [equalised(np.tensordot(transform, array[0], 1))[None] for array in arrays]
-        for number, arrays in tabulations.items()
-    }
-    if triangular(work):
-        found[first][0] = np.triu(found[first][0])
+    found = {number: [np.tensordot(transform, array[0], 1) for array in arrays] for number, arrays in tabulations.items()}
+    if mirrored:
+        assert work.symmetry is not None
+        found |= {number: _combined(work, number, *found[number]) for number, _ in work.symmetry.mirrors}
+    found = {number: [equalised(array)[None] for array in arrays] for number, arrays in found.items()}
     if work.coord_table in tabulations:
         found[work.coord_table] = [np.repeat(array[:, :1], len(transform), axis=1) for array in tabulations[work.coord_table]]
     return np.ones((1, len(transform))), found
@@ -86,14 +96,50 @@ def modal_transform(rule: Quadrature, work: Work, values: npt.NDArray[np.float64
     Args:
         rule: the points.
         work: of `with_modes`.
-        values: (num_qpts, num_basis) basis functions of its first field. Where the work's tables are `triangular`, polynomials are
-            so rotated that functions before q have no coefficient of polynomial q.
+        values: (num_qpts, num_basis) basis functions of its first field, by which polynomials are rotated where the work's tables
+            are `triangular`.
 
     Returns:
         (num_modes, num_qpts).
     """
-    transform = _coefficients(rule, work.modes)
-    return np.linalg.qr(transform @ values)[0].T @ transform if triangular(work) else transform
+    transform, symmetry = _coefficients(rule, work.modes), work.symmetry
+    if symmetry is None:
+        return transform
+    transform = mirrored_polynomials(rule.cell, work.modes)[0] @ transform
+    if symmetry.triangular:
+        table = work.fields[0].table
+        combined = transform @ values @ np.linalg.inv(symmetry.mirror(table).matrix)
+        for polynomials, functions in symmetry.blocks(table):
+            turn = np.linalg.qr(combined[np.ix_(polynomials, functions)])[0].T
+            transform[polynomials] = turn @ transform[polynomials]
+    return transform
+
+
+def _symmetry(work: Work, elements: Sequence[Any]) -> Symmetry | None:
+    """Of a work with coefficients; None where an element's nodes have none."""
+    parts: tuple[FieldWork | RowsWork, ...] = (*work.fields, *work.rows)
+    mirrors = tuple((number, mirror_of(elements[number])) for number in sorted({part.table for part in parts}))
+    if any(mirror is None for _, mirror in mirrors):
+        return None
+    square = all(part.num_basis == work.num_qpts and not part.gradient for part in parts) and len(mirrors) == 1
+    begins, directions = mirrored_polynomials(work.cell, work.modes)[1], mirrored_derivatives(work.cell)[1]
+    return Symmetry(mirrors, begins, directions, square)  # type: ignore[arg-type]
+
+
+def _combined(work: Work, number: int, values: npt.NDArray[np.float64], gradients: npt.NDArray[np.float64]) -> list[np.ndarray]:
+    """Coefficients (num_modes, num_basis) and (num_modes, num_basis, dim) of combinations and even or odd derivatives."""
+    symmetry = work.symmetry
+    assert symmetry is not None
+    back = np.linalg.inv(symmetry.mirror(number).matrix)
+    parts = np.einsum("kd,qbd->qbk", np.linalg.inv(mirrored_derivatives(work.cell)[0]), gradients)
+    found = [values @ back, np.einsum("qbk,bs->qsk", parts, back)]
+    for array, changes in ((found[0][..., None], (0,)), (found[1], symmetry.directions)):
+        for k, change in enumerate(changes):
+            kept = np.zeros(values.shape, bool)
+            for polynomials, functions in symmetry.blocks(number, change):
+                kept[np.ix_(polynomials, functions)] = True
+            array[..., k] *= np.triu(kept) if symmetry.triangular else kept
+    return found
 
 
 def _coefficients(rule: Quadrature, degree: int) -> npt.NDArray[np.float64]:

@@ -189,6 +189,10 @@ MUTANTS = {
         modal(lambda weights, tables: (weights * (1 + 5e-13), tables)), form="stiffness"
     ),
     "the diagonal of triangular tables is left out": of_modes(text("if (b >= q)", "if (b > q)"), form="values", limits="unrolled"),
+    "differences of coefficients are sums": of_modes(text("= one - other;", "= one + other;"), form="values", limits="unrolled"),
+    "even derivatives alone": of_modes(text("even - parts[0]", "even"), form="stiffness", limits="unrolled"),
+    "odd fluxes are even": of_modes(text("flux[0] - flux[1]", "flux[0] + flux[1]"), form="stiffness", limits="unrolled"),
+    "a group's first place twice": of_sums(text("places.s1", "places.s0")),
     "a group's sums lack a result": of_sums(text("result < results;", "result < results - 1;")),
     "a group's sums are written where prescribed": of_sums(text("if (!results || offset < 0)", "if (!results)"), masked=True),
     "a group's components are prescribed alike": of_sums(

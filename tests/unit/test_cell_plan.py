@@ -213,7 +213,7 @@ def test_a_mass_on_tetrahedra_of_degree_4_has_its_tables_in_constant_memory():
 
     work = mass(35, 35)
     plan = CellPlan.wished(work, gpu, Wish("double", "recomputed", "atomic"))
-    assert 32768 < 8 * plan.table_words < 61440 and plan.table_space == "__constant" and plan.unrolls_points
+    assert 32768 < 8 * plan.words_of() < 61440 and plan.table_space == "__constant" and plan.unrolls_points
     assert not entry.volunteers(work, gpu)
     # Of triangles tiles take less time from fewer numbers on, of degree 5 in any case.
     assert entry.volunteers(replace(work, cell="triangle"), gpu) and entry.volunteers(mass(56, 56), gpu)

@@ -84,7 +84,7 @@ CASES = [
     (transport, "triangle", ("Lagrange", 2), (6, 3)),
     (stokes, "tetrahedron", ("Lagrange", 3, 3), (14, 10)),
     (mass, "tetrahedron", ("Lagrange", 1), None),
-    (diffusion, "tetrahedron", ("Lagrange", 2), None),
+    (diffusion, "tetrahedron", ("Lagrange", 2), (4, 4)),
     (varying, "tetrahedron", ("Lagrange", 2), None),
     (inexact, "tetrahedron", ("Lagrange", 3), None),
     (vertices, "tetrahedron", ("Lagrange", 1), None),

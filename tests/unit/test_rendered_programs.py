@@ -445,7 +445,7 @@ CASES = {
 
 def program(plan, body):
     # Numbers that print alike everywhere, where those of an element may differ in the last digit.
-    return render(plan, body, np.arange(plan.table_words)[None] / 64)
+    return render(plan, body, np.arange(plan.words_of())[None] / 64)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,3 +1,4 @@
+<%namespace name="mirrors" file="mirrors.mako"/>\
 // Schedule cell: one cell (or one facet of a cell) per work-item, everything private, no barrier.
 // Index space: global id = cell - first, rounded up to the work-group; items past the last cell leave at once.
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
@@ -10,19 +11,28 @@ void ${step.name}(${arguments}) {
 % if work.target == "functional":
   accum r_sum[1] = {0};
 % endif
+% if plan.mirrored:
+${mirrors.fold(work)}\
+% else:
 % for i, row in enumerate(work.rows):
   accum r_f${i}_e[${row.size}];
   UNROLL
   for (int i = 0; i < ${row.size}; ++i) r_f${i}_e[i] = 0;
 % endfor
+% endif
 
+% for one, points in enumerate(plan.points):
   POINTS_UNROLL
-  for (int q = 0; q < NUM_QPTS; ++q) {
-<%include file="point.mako"/>
+  for (int q = ${points.start}; q < ${points.stop}; ++q) {
+<%include file="point.mako" args="one=one"/>
 % if work.target == "diagonal":
 <%include file="diagonal.mako"/>\
 % endif
   }
+% endfor
+% if plan.mirrored:
+${mirrors.unfold(work)}\
+% endif
 
 <%include file="scatter.mako"/>
 }

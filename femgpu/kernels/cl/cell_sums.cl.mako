@@ -1,3 +1,4 @@
+<%namespace name="mirrors" file="mirrors.mako"/>\
 // Schedule cell with sums in local memory: one cell per work-item, everything private but at nodes.
 // Values at the nodes of the group's cells are read once; each cell writes its results to places of their own, where the values were,
 // and each node's are added up there before they are added to the vector.
@@ -98,19 +99,28 @@ its_fields = [fields[name] for name in entry.fields]
 % endif
   barrier(CLK_LOCAL_MEM_FENCE);
 <%include file="gather.mako"/>
+% if plan.mirrored:
+${mirrors.fold(work)}\
+% else:
 % for i, row in enumerate(work.rows):
   accum r_f${i}_e[${row.size}];
   UNROLL
   for (int i = 0; i < ${row.size}; ++i) r_f${i}_e[i] = 0;
 % endfor
+% endif
 
+% for one, points in enumerate(plan.points):
   POINTS_UNROLL
-  for (int q = 0; q < NUM_QPTS; ++q) {
-<%include file="point.mako"/>
+  for (int q = ${points.start}; q < ${points.stop}; ++q) {
+<%include file="point.mako" args="one=one"/>
 % if work.target == "diagonal":
 <%include file="diagonal.mako"/>\
 % endif
   }
+% endfor
+% if plan.mirrored:
+${mirrors.unfold(work)}\
+% endif
   barrier(CLK_LOCAL_MEM_FENCE);
 
 % for entry in plan.lists:

@@ -1,7 +1,9 @@
+<%page args="one=0"/>\
+<%namespace name="mirrors" file="mirrors.mako"/>\
 ## One point q of a cell: values and derivatives there, the pointwise function, what the rows get of it; of a diagonal only by 1D matrices.
     // tabulate
 <%include file="point_geometry.mako"/>
-<%include file="point_values.mako"/>
+<%include file="point_values.mako" args="one=one"/>
 % if work.num_state and work.target != "state":
     for (int i = 0; i < NUM_STATE; ++i) r_s[i] = ${plan.state("i")};
 % endif
@@ -31,10 +33,8 @@ flux_weight = "TABLE_W(q) * inverse_det" if divides else "TABLE_W(q)" if plan.ad
 %>\
 % for i, row in enumerate(work.rows):
 <% side = work.sides[row.side]; J_inv = side.name("J_inv") %>\
-% if row.value and skips_zeros:
-    UNROLL for (int b = 0; b < ${row.num_basis}; ++b)
-      if (b >= q)
-        for (int c = 0; c < ${row.num_comp}; ++c) r_f${i}_e[b * ${row.num_comp} + c] += (accum)(TABLE_B(${row.table}, q)[b] * (${weight} * f0[${row.offset} + c]));
+% if plan.mirrored:
+${mirrors.integrate(work, one, i, row, J_inv, weight, flux_weight)}\
 % elif row.value:
     integrate_value(${row.num_basis}, ${row.num_comp}, TABLE_B(${row.table}, q), ${weight}, f0 + ${row.offset}, r_f${i}_e);
 % endif
@@ -60,9 +60,9 @@ flux_weight = "TABLE_W(q) * inverse_det" if divides else "TABLE_W(q)" if plan.ad
       integrate_reference_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), flux_x, r_f${i}_e);
 % endif
     }
-% elif row.gradient and work.reference:
+% elif row.gradient and work.reference and not plan.mirrored:
     integrate_reference_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), f1 + ${row.offset} * DIM, r_f${i}_e);
-% elif row.gradient:
+% elif row.gradient and not plan.mirrored:
     integrate_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), ${flux_weight}, ${J_inv}, f1 + ${row.offset} * DIM, r_f${i}_e);
 % endif
 % if row.hessian and work.reference:

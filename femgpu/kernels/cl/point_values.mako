@@ -1,3 +1,5 @@
+<%page args="one=0"/>\
+<%namespace name="mirrors" file="mirrors.mako"/>\
 ## Values and derivatives of the fields at point q, from r_<field>_e, J_inv and r_x_e; weight or, in reference coordinates, what
 ## the pointwise function reads of the geometry.
 % for name, size in pointwise_arrays:
@@ -11,18 +13,14 @@
 % endif
 % for field in work.fields:
 <% side = work.sides[field.side]; J_inv = side.name("J_inv") %>\
-% if field.value and skips_zeros:
-    // Basis functions before q have none of polynomial q; bounds stand in the text, for compilers to see that.
-    for (int c = 0; c < ${field.num_comp}; ++c) r_${field.array}[${field.offset} + c] = 0;
-    UNROLL for (int b = 0; b < ${field.num_basis}; ++b)
-      if (b >= q)
-        for (int c = 0; c < ${field.num_comp}; ++c) r_${field.array}[${field.offset} + c] += TABLE_B(${field.table}, q)[b] * r_${field.name}_e[b * ${field.num_comp} + c];
+% if plan.mirrored:
+${mirrors.interpolate(work, one, field, J_inv)}\
 % elif field.value:
     interpolate_value(${field.num_basis}, ${field.num_comp}, TABLE_B(${field.table}, q), r_${field.name}_e, r_${field.array} + ${field.offset});
 % endif
-% if field.gradient and work.reference:
+% if field.gradient and work.reference and not plan.mirrored:
     interpolate_reference_gradient(${field.num_basis}, ${field.num_comp}, TABLE_D(${field.table}, q), r_${field.name}_e, r_${field.array}_x + ${field.offset} * DIM);
-% elif field.gradient:
+% elif field.gradient and not plan.mirrored:
     interpolate_gradient(${field.num_basis}, ${field.num_comp}, TABLE_D(${field.table}, q), r_${field.name}_e, ${J_inv}, r_${field.array}_x + ${field.offset} * DIM);
 % if plan.adjugates and not (field.array == "w" and plan.divides_fluxes):
     for (int i = 0; i < ${field.num_comp} * DIM; ++i) r_${field.array}_x[${field.offset} * DIM + i] *= inverse_det;

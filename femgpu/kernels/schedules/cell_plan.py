@@ -48,7 +48,7 @@ class CellPlan(Plan):
     def unrolls_points(self) -> bool:
         """Whether the loop over points is unrolled; of functionals and states, which run once, it never is.
 
-        Tables in constant memory are read at constant addresses then, and zeros of triangular ones are left out.
+        Tables in constant memory are read at constant addresses then.
         """
         work, points = self.work, self.work.num_qpts
         if not (work.rows and self.unrolls_basis):
@@ -57,6 +57,29 @@ class CellPlan(Plan):
         if often and points * work.pointwise_size <= _POINTWISE_UNROLL * self.unroll:
             return points * self.point_size <= _POINTS_UNROLL * self.unroll
         return points * work.num_rows <= _SHORT_POINTS and points * self.point_size <= _SHORT_UNROLL * self.unroll
+
+    @property
+    def mirrored(self) -> bool:
+        """Where points are unrolled."""
+        return self.work.symmetry is not None and self.unrolls_points
+
+    @property
+    def points(self) -> tuple[range, ...]:
+        """Points of the loops over them: all, or polynomials class by class."""
+        symmetry = self.work.symmetry
+        if not self.mirrored or symmetry is None:
+            return (range(self.work.num_qpts),)
+        return tuple(polynomials for polynomials, _ in symmetry.blocks(self.work.fields[0].table))
+
+    @property
+    def keeps_coefficients(self) -> bool:
+        """Unless sums and differences of them take their places."""
+        return not self.mirrored
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Those of combinations, too."""
+        return (*super().sources, *["mirrors.cl"] * self.mirrored)
 
     def seconds(self, ceiling: Ceiling) -> float:
         """By bytes and operations, of which twice as many are done in a time where points are unrolled."""

@@ -131,7 +131,7 @@ class MatrixPlan(Plan):
     @property
     def table_bytes(self) -> int:
         """Local memory that the tabulations take, and where a cell's entries go in a sparse matrix."""
-        tables = self.table_words * self.itemsize("real") if self.staged else 0
+        tables = self.words_of() * self.itemsize("real") if self.staged else 0
         return tables + self.group_cells * self.dof_words * self.itemsize("int")
 
     @property
@@ -155,7 +155,7 @@ class MatrixPlan(Plan):
         parts = self.tile_parts * (self.work.num_comp // self.comps)
         local = [Array("s_blocks", "real", ("blocks",), self.points * self.group_cells * self.point_words)]
         if self.staged:
-            local.append(Array("s_tables", "real", ("staged",), self.table_words))
+            local.append(Array("s_tables", "real", ("staged",), self.words_of()))
         if self.work.place:
             local.append(Array("s_dofs", "int", ("staged dofs",), self.group_cells * self.dof_words))
         return (
@@ -181,7 +181,7 @@ class MatrixPlan(Plan):
                     ("PARTS", parts),
                     ("BLOCK_WORDS", self.block_words),
                     ("POINT_WORDS", self.point_words),
-                    ("TABLE_WORDS", self.table_words),
+                    ("TABLE_WORDS", self.words_of()),
                     *([("AHEAD", min(self.tile_rows, max(1, _AHEAD // self.tile_columns)))] if self.work.place else []),
                 ),
             ),

@@ -139,7 +139,7 @@ class TiledPlan(Plan):
         """Those of the fields, then those of the rows."""
         return (*self.fields, *self.rows)
 
-    def words_of(self, side: int) -> int:
+    def words_of(self, side: int = 0) -> int:
         """Numbers in the tables."""
         return starts(self.table_tiles, self.map_table, self.work.num_qpts, self.work.num_coord_basis * self.work.dim)[""]
 
