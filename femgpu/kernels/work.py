@@ -12,8 +12,7 @@ from femgpu.kernels.symmetry import Symmetry
 # What is computed; `state` are the numbers that an action reads instead of computing them.
 TARGETS = ("residual", "action", "diagonal", "matrix", "functional", "state")
 # Outputs that multiply second derivatives: of the test function, of the direction, of either.
-TEST_SECOND = frozenset({"f2", "g6", "g7", "g8"})
-TRIAL_SECOND = frozenset({"g4", "g5", "g8"})
+TEST_SECOND, TRIAL_SECOND = frozenset({"f2", "g6", "g7", "g8"}), frozenset({"g4", "g5", "g8"})
 SECOND = TEST_SECOND | TRIAL_SECOND
 
 
@@ -223,8 +222,8 @@ class Work:
     @cached_property
     def sides(self) -> tuple[Side, ...]:
         """The cell, or both cells of a facet."""
-        numbers = [number for number in (self.coord_table, self.other_coord_table) if number >= 0]
-        return tuple(Side(i, number, self.tables[number].num_basis) for i, number in enumerate(numbers))
+        numbers = (self.coord_table, self.other_coord_table)
+        return tuple(Side(i, number, self.tables[number].num_basis) for i, number in enumerate(numbers) if number >= 0)
 
     @property
     def factors(self) -> list[tuple[str, str]]:
@@ -270,15 +269,14 @@ class Work:
     @property
     def point_size(self) -> int:
         """Instructions for one point, about, when the loops over basis functions are unrolled; one row of an element matrix."""
-        place = 2 * self.num_coord_basis * self.dim * ("x" in self.reads)
-        return self.pointwise_size + place + self._interpolation + self._integration
+        place = self.num_coord_basis * self.dim * ("x" in self.reads)
+        return self.pointwise_size + 2 * place + self._interpolation + self._integration
 
     @property
     def _interpolation(self) -> int:
         """Operations at a point for geometry and fields."""
         dim, tensor = self.dim, 2 * self.dim**2
-        count = 1 + (tensor + 2 * dim + 3) * self.facet
-        push = 0 if self.reference else tensor
+        push, count = 0 if self.reference else tensor, 1 + (tensor + 2 * dim + 3) * self.facet
         for field in self.fields:
             count += 2 * field.size * (field.value + dim * field.gradient + dim**2 * field.hessian)
             count += push * field.num_comp * (field.gradient + 2 * dim * field.hessian)
@@ -288,15 +286,14 @@ class Work:
     def _integration(self) -> int:
         """Operations at a point for the rows; of an element matrix for one row."""
         dim = self.dim
+        if self.products:
+            return self.num_rows * 2 * self.block_words
         if self.target == "matrix":
-            if self.products:
-                return self.num_rows * 2 * self.block_words
             size = 1 + dim + dim**2 * bool(self.writes & TEST_SECOND)
             return self.num_rows * 2 * size + self.num_comp * 2 * size**2
         if self.target == "diagonal":
             return self.num_rows * 2 * (1 + dim + dim**2 * bool(self.writes & TEST_SECOND)) ** 2
-        push = 0 if self.reference else 2 * dim**2
-        count = 0
+        push, count = 0 if self.reference else 2 * dim**2, 0
         for row in self.rows:
             count += 2 * row.size * (row.value + dim * row.gradient + dim**2 * row.hessian)
             count += push * row.num_comp * (row.gradient + 2 * dim * row.hessian)

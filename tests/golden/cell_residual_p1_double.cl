@@ -315,7 +315,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
   for (int i = 0; i < 3; ++i) r_f0_e[i] = 0;
 
   POINTS_UNROLL
-  for (int q = 0; q < NUM_QPTS; ++q) {
+  for (int q = 0; q < 3; ++q) {
     // tabulate
 
     real r_u[1];

@@ -314,7 +314,7 @@ void diagonal(const int first, const int count, __global const scalar *restrict 
   for (int i = 0; i < 6; ++i) r_f0_e[i] = 0;
 
   POINTS_UNROLL
-  for (int q = 0; q < NUM_QPTS; ++q) {
+  for (int q = 0; q < 3; ++q) {
     // tabulate
 
     real r_u[1];

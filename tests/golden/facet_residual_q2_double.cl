@@ -314,7 +314,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
   for (int i = 0; i < 9; ++i) r_f0_e[i] = 0;
 
   POINTS_UNROLL
-  for (int q = 0; q < NUM_QPTS; ++q) {
+  for (int q = 0; q < 3; ++q) {
     // tabulate
     det_J = rebuild(NUM_COORD_BASIS, TABLE_D(1, q), r_x_e, J_inv);
 

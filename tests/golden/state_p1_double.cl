@@ -306,7 +306,7 @@ void state(const int first, const int count, __global const scalar *restrict d_u
 
 
   POINTS_UNROLL
-  for (int q = 0; q < NUM_QPTS; ++q) {
+  for (int q = 0; q < 3; ++q) {
     // tabulate
 
     real r_u[1];

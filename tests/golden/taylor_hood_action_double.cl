@@ -352,7 +352,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
   for (int i = 0; i < 3; ++i) r_f1_e[i] = 0;
 
   POINTS_UNROLL
-  for (int q = 0; q < NUM_QPTS; ++q) {
+  for (int q = 0; q < 6; ++q) {
     // tabulate
 
     real r_u[1];
