@@ -74,7 +74,7 @@ OPTIONS = (
            ("auto", "store", "single", "recompute")),
     Option("femgpu_modes", str, "auto",
            "on affine simplices, where what the form multiplies is constant in a cell, actions sum over orthonormal polynomials in "
-           "place of quadrature points if these are fewer", ("auto", "no")),
+           "place of quadrature points where they are no more than the points", ("auto", "no")),
     Option("femgpu_tune", str, "off", "the choice among all plans: by a model, or by measurements, once for a form on a device",
            ("off", "model", "measure")),
     Option("femgpu_tune_best", int, 9, "plans that are measured for each term, the best by the model", minimum=1, maximum=_MOST),

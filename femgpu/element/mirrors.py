@@ -18,7 +18,7 @@ from femgpu.element.orthonormal import orthonormal
 
 # The vertices that each reflection swaps.
 _SWAPS = {"triangle": ((1, 2),), "tetrahedron": ((1, 2), (0, 3))}
-# Derivatives along X, Y and Z as sums of those that are even or odd, and the classes of these.
+# Derivatives along X, Y and Z as sums of those that are even or odd, and the classes of these; kernels have them in `mirrors.cl`.
 _DERIVATIVES = {
     "triangle": (((1.0, 1.0), (-1.0, 1.0)), (1, 0)),
     "tetrahedron": (((1.0, 1.0, 1.0), (-1.0, 1.0, 1.0), (0.0, 0.0, 2.0)), (1, 0, 2)),
@@ -31,23 +31,23 @@ class Mirror:
     """Combinations of numbers, each of which is even or odd under every reflection.
 
     Attributes:
-        rounds: pairs of places for each reflection: at the first place comes the sum of both numbers, at the second their
+        order: which number comes to each place, class by class.
+        rounds: pairs of these places for each reflection: at the first place comes the sum of both numbers, at the second their
             difference, first minus second.
-        order: the places class by class.
-        begins: (num_classes + 1,) where each class begins in that order.
+        begins: (num_classes + 1,) where each class begins.
     """
 
-    rounds: tuple[tuple[tuple[int, int], ...], ...]
     order: tuple[int, ...]
+    rounds: tuple[tuple[tuple[int, int], ...], ...]
     begins: tuple[int, ...]
 
     @property
     def matrix(self) -> npt.NDArray[np.float64]:
         """(size, size) what makes the combinations, class by class."""
-        found = np.eye(len(self.order))
+        found = np.eye(len(self.order))[list(self.order)]
         for pairs in self.rounds:
             found = _round(len(found), pairs) @ found
-        return found[list(self.order)]
+        return found
 
 
 @cache
@@ -67,7 +67,9 @@ def mirror_of(element: LagrangeElement) -> Mirror | None:
     signs = [np.diag(matrix @ turn @ np.linalg.inv(matrix)) for turn in turned]
     classes = sum((1 << bit) * (sign < 0) for bit, sign in enumerate(signs))
     order = np.argsort(classes, kind="stable")
-    return Mirror(tuple(rounds), tuple(order.tolist()), _begins(np.bincount(classes, minlength=1 << len(turned))))
+    places = np.argsort(order).tolist()
+    moved = tuple(tuple((places[i], places[j]) for i, j in pairs) for pairs in rounds)
+    return Mirror(tuple(order.tolist()), moved, _begins(np.bincount(classes, minlength=1 << len(turned))))
 
 
 @cache
@@ -91,7 +93,9 @@ def mirrored_polynomials(cell: str, degree: int) -> tuple[npt.NDArray[np.float64
             onto = onto @ (np.eye(size) + (1 - 2 * (one >> bit & 1)) * turn.T) / 2
         kept, vectors = np.linalg.eigh((onto + onto.T) / 2)
         found.append(vectors[:, kept > 0.5].T)
-    return np.concatenate(found), _begins(np.array([len(rows) for rows in found]))
+    # As orthonormal as can be: roundings of the projections add up at high degrees.
+    left, _, right = np.linalg.svd(np.concatenate(found))
+    return left @ right, _begins(np.array([len(rows) for rows in found]))
 
 
 def mirrored_derivatives(cell: str) -> tuple[npt.NDArray[np.float64], tuple[int, ...]]:

@@ -84,8 +84,8 @@ class NodeList:
 
     @property
     def place_words(self) -> int:
-        """Places of a cell, an even number if they are several: an item loads some of them at a time."""
-        return self.num_basis + self.num_basis % 2 * (self.num_basis > 1)
+        """Places of a cell, an even number: an item loads some of them at a time."""
+        return self.num_basis + self.num_basis % 2
 
     @property
     def together(self) -> int:

@@ -88,6 +88,7 @@ def _kernel(plan: Plan, step: Step, outputs: tuple[str, ...]) -> str:
         apply_blocks=partial(_apply_blocks, work),
         coefficient=partial(_coefficient, work),
         direction=partial(_direction, plan),
+        kept=partial(_kept, plan),
         listed=_listed,
         at_node=_at_node,
         **{name.lower(): value for name, value in LIST_CONSTANTS.items()},
@@ -158,13 +159,20 @@ def _coefficient(work: Work, field: FieldWork, cell: str, i: str) -> str:
 
 def _direction(plan: Plan, number: int, row: RowsWork) -> str:
     """The expression for component c of basis function b of the direction in the rows of a field, zero where prescribed."""
-    work, comps = plan.work, row.num_comp
-    for field in work.fields if plan.keeps_coefficients else ():
-        if field.array == "w" and (field.offset, field.table, field.num_comp) == (row.offset, row.table, comps):
-            return f"r_{field.name}_e[{plan.place(field.num_basis, comps, 'b', 'c')}]"
+    comps, kept = row.num_comp, _kept(plan, row)
+    if kept:
+        return f"r_{kept.name}_e[{plan.place(kept.num_basis, comps, 'b', 'c')}]"
     name = f"test{number}"
     field = FieldWork(name, "w", "w", row.offset, row.table, row.num_basis, comps, masked=row.masked)
-    return _coefficient(work, field, "cell", f"(b * {comps} + c)")
+    return _coefficient(plan.work, field, "cell", f"(b * {comps} + c)")
+
+
+def _kept(plan: Plan, row: RowsWork) -> FieldWork | None:
+    """The field with the direction in the rows of a field, where its coefficients still stand there."""
+    for field in plan.work.fields if plan.keeps_coefficients else ():
+        if field.array == "w" and (field.offset, field.table, field.num_comp) == (row.offset, row.table, row.num_comp):
+            return field
+    return None
 
 
 def _listed(entry: NodeList, array: str, c: str) -> str:

@@ -1,8 +1,7 @@
-"""Tables of coefficients in even and odd polynomials, most of which are zeros."""
+"""Where tables of coefficients in even and odd polynomials have no zeros."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from femgpu.element import Mirror
@@ -30,22 +29,27 @@ class Symmetry:
         """The combinations of a table's basis functions."""
         return dict(self.mirrors)[table]
 
-    def polynomials(self, one: int) -> range:
-        """Those of a class."""
-        return range(*self.begins[one : one + 2])
+    @property
+    def parities(self) -> list[int]:
+        """Classes that have polynomials."""
+        return [parity for parity in range(len(self.begins) - 1) if self.polynomials(parity)]
 
-    def functions(self, table: int, one: int, change: int = 0) -> range:
+    def polynomials(self, parity: int) -> range:
+        """Those of a class."""
+        return range(*self.begins[parity : parity + 2])
+
+    def functions(self, table: int, parity: int, applied: int = 0) -> range:
         """The combinations of basis functions that have coefficients of the polynomials of a class.
 
         Args:
             table: number of their table.
-            one: the class.
-            change: class of what is applied to the functions, a derivative say; 0: their values.
+            parity: the class.
+            applied: class of what is applied to the functions, a derivative say; 0: their values.
         """
         begins = self.mirror(table).begins
-        return range(*begins[one ^ change : (one ^ change) + 2])
+        return range(*begins[parity ^ applied : (parity ^ applied) + 2])
 
-    def blocks(self, table: int, change: int = 0) -> Iterator[tuple[range, range]]:
-        """Polynomials and functions of each class."""
-        for one in range(len(self.begins) - 1):
-            yield self.polynomials(one), self.functions(table, one, change)
+    def count(self, table: int, applied: int = 0) -> int:
+        """Numbers of a table that are not left out."""
+        sizes = [(len(self.polynomials(parity)), len(self.functions(table, parity, applied))) for parity in self.parities]
+        return sum(one * (one + 1) // 2 if self.triangular else one * other for one, other in sizes)

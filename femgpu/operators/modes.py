@@ -2,12 +2,12 @@
 
 Where the same numbers multiply values and derivatives everywhere in a cell, an action is a sum of integrals of products of two
 functions: those of the direction and those of the test function. So is a sum over products of their coefficients in orthonormal
-polynomials, which are fewer than the points of a rule that integrates such products: 10 for 14 with Poisson's equation on
-tetrahedra of degree 3, 165 for 304 with a mass of degree 8. Kernels need not know: tabulations are of coefficients in place of
-values, and each weighs 1.
+polynomials, which are no more, and mostly fewer, than the points of a rule that integrates such products: 10 for 14 with Poisson's
+equation on tetrahedra of degree 3, 165 for 304 with a mass of degree 8. Kernels need not know: tabulations are of coefficients in
+place of values, and each weighs 1.
 
 Polynomials, and combinations of basis functions, are even or odd under reflections of the cell, so that half of their coefficients
-are zeros on triangles and three quarters on tetrahedra (`element/mirrors.py`), which kernels with unrolled loops leave out. Of a
+are zeros on triangles and three quarters on tetrahedra (`element/mirrors.py`); schedule `cell` knows, and leaves them out. Of a
 mass polynomials are rotated besides, so that half of the others are zeros, too.
 """
 
@@ -42,7 +42,7 @@ Factor = tuple[LagrangeElement, str]
 
 
 def with_modes(term: Term, work: Work, elements: Sequence[Any]) -> Work:
-    """The work with coefficients for points where its integrand allows that and they are fewer; else the work itself.
+    """The work with coefficients for points where its integrand allows that and they are no more; else the work itself.
 
     Args:
         term: the term.
@@ -63,7 +63,9 @@ def with_modes(term: Term, work: Work, elements: Sequence[Any]) -> Work:
     if degree < 0 or comb(degree + dim, dim) > work.num_qpts or not _is_exact(rule, degree, directions, tests):
         return work
     found = replace(work, num_qpts=comb(degree + dim, dim), modes=degree)
-    return replace(found, symmetry=_symmetry(found, elements))
+    found = replace(found, symmetry=_symmetry(found, elements))
+    # As many polynomials as points pay where zeros can be left out.
+    return work if found.num_qpts == work.num_qpts and found.symmetry is None else found
 
 
 def modal_tables(
@@ -109,7 +111,8 @@ def modal_transform(rule: Quadrature, work: Work, values: npt.NDArray[np.float64
     if symmetry.triangular:
         table = work.fields[0].table
         combined = transform @ values @ np.linalg.inv(symmetry.mirror(table).matrix)
-        for polynomials, functions in symmetry.blocks(table):
+        for parity in symmetry.parities:
+            polynomials, functions = symmetry.polynomials(parity), symmetry.functions(table, parity)
             turn = np.linalg.qr(combined[np.ix_(polynomials, functions)])[0].T
             transform[polynomials] = turn @ transform[polynomials]
     return transform
@@ -133,11 +136,11 @@ def _combined(work: Work, number: int, values: npt.NDArray[np.float64], gradient
     back = np.linalg.inv(symmetry.mirror(number).matrix)
     parts = np.einsum("kd,qbd->qbk", np.linalg.inv(mirrored_derivatives(work.cell)[0]), gradients)
     found = [values @ back, np.einsum("qbk,bs->qsk", parts, back)]
-    for array, changes in ((found[0][..., None], (0,)), (found[1], symmetry.directions)):
-        for k, change in enumerate(changes):
+    for array, classes in ((found[0][..., None], (0,)), (found[1], symmetry.directions)):
+        for k, applied in enumerate(classes):
             kept = np.zeros(values.shape, bool)
-            for polynomials, functions in symmetry.blocks(number, change):
-                kept[np.ix_(polynomials, functions)] = True
+            for parity in symmetry.parities:
+                kept[np.ix_(symmetry.polynomials(parity), symmetry.functions(number, parity, applied))] = True
             array[..., k] *= np.triu(kept) if symmetry.triangular else kept
     return found
 

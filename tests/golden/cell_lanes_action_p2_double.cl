@@ -383,7 +383,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     double4 J_inv[DIM * DIM], det_J;
     _Pragma("clang loop unroll(full)") for (int i = 0; i < DIM * DIM; ++i) J_inv[i] = (double4)(d_geometry[AT_d_geometry(cell0, i)], d_geometry[AT_d_geometry(cell1, i)], d_geometry[AT_d_geometry(cell2, i)], d_geometry[AT_d_geometry(cell3, i)]);
     det_J = (double4)(d_geometry[AT_d_geometry(cell0, DIM * DIM)], d_geometry[AT_d_geometry(cell1, DIM * DIM)], d_geometry[AT_d_geometry(cell2, DIM * DIM)], d_geometry[AT_d_geometry(cell3, DIM * DIM)]);
-  for (int q = 0; q < NUM_QPTS; ++q) {
+  for (int q = 0; q < 3; ++q) {
     // tabulate
 
     double4 r_u[1];

@@ -332,7 +332,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define EACH_READ(n) _Pragma("unroll") for (int k = 0; k < n; ++k)
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void action(const int first, const int count, __global const scalar *restrict d_w, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const ushort *restrict d_places0, const int slices0, __global const ushort *restrict d_bases0, __global const int *restrict d_nodes0, __global const uchar *restrict d_counts0, __global const uchar *restrict d_prescribed, __global scalar *restrict d_out, __global double *restrict d_dots, __local real *s_local) {
-  // Local memory is as large as the mesh needs it: a list's slots, then values at nodes, whose place results take over.
+  // A list's slots, as many as the mesh needs, then values at nodes, whose place results take over.
   const int slots0 = 32 * slices0;
   __local int *s_nodes0 = (__local int *)s_local;
   __local ushort *s_firsts0 = (__local ushort *)(s_nodes0 + slots0);

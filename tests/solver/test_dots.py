@@ -34,6 +34,14 @@ def cube():
     return inner((1 + u**2) * grad(u), grad(v)) * dx, u, [DirichletBC(V, 0.0, 1)]
 
 
+def combined():
+    """Coefficients in even and odd polynomials, of two components, some prescribed."""
+    dm = mesh.box((2, 2, 2), cell="tetrahedron")
+    V = FunctionSpace(dm, "Lagrange", 2, shape=(2,))
+    u, v = Function(V), ufl.TestFunction(V)
+    return inner(grad(u), grad(v)) * dx + u[0] * v[1] * dx, u, [DirichletBC(V, 0.0, 1, component=0)]
+
+
 def robin():
     """A term over facets beside one over cells."""
     dm = mesh.box((3, 3), cell="triangle")
@@ -64,6 +72,8 @@ def penalty():
         (cube, "sumfact:slices=2"),
         (stokes, "gemm"),
         (cube, "gemm:cells=3"),
+        (combined, "cell"),
+        (combined, "cell:lanes=1"),
         (robin, "auto"),
         (penalty, "auto"),
     ],

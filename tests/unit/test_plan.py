@@ -295,7 +295,7 @@ def test_tiled_is_taken_where_registers_do_not_hold_a_cell():
         assert cycles(default) <= min(map(cycles, others[:7])) < math.inf
         # Others than double precision items multiply by themselves.
         assert not next(entry.plans(work, gpu, Wish("single", "recomputed", "atomic"))).mma
-    assert not entry.volunteers(diffusion(2, 4), Limits()) and entry.volunteers(diffusion(3, 14), Limits())
+    assert not any(entry.volunteers(diffusion(*given), Limits()) for given in ((2, 4), (3, 14), (8, 177)))
     # An item that would hold more than its registers.
     assert cycles(TiledPlan(diffusion(8, 177), cells=8, lanes=2, parts=8, mma=8, points=20)) == math.inf
     asked = Wish(parameters=(("cells", 64), ("width", 4), ("parts", 3), ("points", 2), ("mma", 0)))

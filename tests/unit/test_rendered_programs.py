@@ -14,7 +14,8 @@ import pytest
 from plan_works import cell, diffusion, field, matrix, sumfact, tiled, transposed
 
 from femgpu import runtime
-from femgpu.kernels import RowsWork, Table, render, vector_kernels
+from femgpu.element import LagrangeElement, mirror_of
+from femgpu.kernels import RowsWork, Symmetry, Table, render, vector_kernels
 from femgpu.kernels.schedules import (
     CellLanesPlan,
     CellSumsPlan,
@@ -84,6 +85,25 @@ CASES = {
             rows=(RowsWork(0, 0, 6, 2, masked=True, nodes=0),),
         ),
         _VECTOR,
+    ),
+    "combinations_action_p2_gpu_double": (
+        cell(
+            6,
+            target="action",
+            num_qpts=3,
+            modes=1,
+            symmetry=Symmetry(((0, mirror_of(LagrangeElement("triangle", 2))),), (0, 2, 3), (1, 0), False),
+            unroll=3072,
+            block=32,
+            scatter="atomic",
+            atomics="ptx",
+            geometry="stored",
+            tables=(Table(6), Table(3)),
+            coord_table=1,
+            fields=(field("w", "w", 6),),
+            rows=(RowsWork(0, 0, 6, 1),),
+        ),
+        "f0[0] = w[0];\nfor (int i = 0; i < 2; ++i) f1[i] = w_x[i];",
     ),
     "diagonal_p2_gpu_double": (
         cell(

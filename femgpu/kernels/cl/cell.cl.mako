@@ -11,28 +11,28 @@ void ${step.name}(${arguments}) {
 % if work.target == "functional":
   accum r_sum[1] = {0};
 % endif
-% if plan.mirrored:
-${mirrors.fold(work)}\
-% else:
 % for i, row in enumerate(work.rows):
   accum r_f${i}_e[${row.size}];
   UNROLL
   for (int i = 0; i < ${row.size}; ++i) r_f${i}_e[i] = 0;
 % endfor
+% if plan.mirrored:
+${mirrors.fold(plan)}\
 % endif
 
-% for one, points in enumerate(plan.points):
+% for parity, points in plan.points:
   POINTS_UNROLL
   for (int q = ${points.start}; q < ${points.stop}; ++q) {
-<%include file="point.mako" args="one=one"/>
+<%include file="point.mako" args="parity=parity"/>
 % if work.target == "diagonal":
 <%include file="diagonal.mako"/>\
 % endif
   }
 % endfor
 % if plan.mirrored:
-${mirrors.unfold(work)}\
+${mirrors.dots(plan, kept) if plan.sums_dots else ""}\
+${mirrors.unfold(plan)}\
 % endif
 
-<%include file="scatter.mako"/>
+<%include file="scatter.mako" args="folded=plan.mirrored"/>
 }

@@ -1,3 +1,4 @@
+<%namespace name="mirrors" file="mirrors.mako"/>\
 // Schedule cell with LANES cells per work-item, side by side in vectors, everything private, no barrier.
 // Index space: global id = (cell - first) / LANES, rounded up to the work-group. Lanes past the last cell repeat it and write nothing.
 <% reals, accums = plan.vector("real"), plan.vector("accum") %>\
@@ -26,6 +27,9 @@ inline void ${plan.pointwise}(${', '.join(f'const {reals} *v_{name}' for name, _
 }
 </%block>\
 
+% if plan.mirrored:
+${mirrors.tables(plan)}\
+% endif
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
   const int begin = first + (int)get_global_id(0) * LANES, last = first + count - 1;
@@ -50,13 +54,16 @@ ${lane_of(loads, "real")}\
 <%block filter="plan.adapted">\
   {
 % for name in loads:
-    const real *${name} = v${name[1:]};
+    ${"" if plan.mirrored else "const "}real *${name} = v${name[1:]};
 % endfor
 % for i, row in enumerate(work.rows):
     accum *r_f${i}_e = v_f${i}_e;
     UNROLL
     for (int i = 0; i < ${row.size}; ++i) r_f${i}_e[i] = 0;
 % endfor
+% if plan.mirrored:
+${mirrors.fold(plan)}\
+% endif
 % if work.num_cell_state:
     real r_c[NUM_CELL_STATE];
     for (int i = 0; i < NUM_CELL_STATE; ++i) r_c[i] = ${plan.word("d_cell_state", "i")};
@@ -70,9 +77,14 @@ ${lane_of(loads, "real")}\
     det_J = rebuild(NUM_COORD_BASIS, TABLE_D(${work.coord_table}, 0), r_x_e, J_inv);
 % endif
 % endif
-  for (int q = 0; q < NUM_QPTS; ++q) {
-<%include file="point.mako"/>
+% for parity, points in plan.points:
+  for (int q = ${points.start}; q < ${points.stop}; ++q) {
+<%include file="point.mako" args="parity=parity"/>
   }
+% endfor
+% if plan.mirrored:
+${mirrors.unfold(plan)}\
+% endif
   }
 </%block>\
 

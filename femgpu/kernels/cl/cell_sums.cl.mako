@@ -20,7 +20,10 @@ void ${step.name}(${arguments}) {
     return;
   }
 % endif
-  // Local memory is as large as the mesh needs it: a list's slots, then values at nodes, whose place results take over.
+% for array in step.local:
+  __local ${array.ctype} ${array.name}[${array.words}];
+% endfor
+  // A list's slots, as many as the mesh needs, then values at nodes, whose place results take over.
 <% local = "s_local" %>\
 % for entry in plan.lists:
 <% n = entry.number %>\
@@ -48,16 +51,12 @@ void ${step.name}(${arguments}) {
 <% n, together = entry.number, entry.together %>\
   ushort r_places${n}[${entry.place_words}];
 % for b in range(0, entry.place_words, together):
-% if together == 1:
-  r_places${n}[${b}] = d_places${n}[AT_d_places${n}(cell, ${b})];
-% else:
   {
     const ushort${together} places = *(__global const ushort${together} *)(d_places${n} + AT_d_places${n}(cell, ${b}));
 % for k in range(together):
     r_places${n}[${b + k}] = places.s${k};
 % endfor
   }
-% endif
 % endfor
 % endfor
 % for entry in plan.lists:
@@ -99,27 +98,26 @@ its_fields = [fields[name] for name in entry.fields]
 % endif
   barrier(CLK_LOCAL_MEM_FENCE);
 <%include file="gather.mako"/>
-% if plan.mirrored:
-${mirrors.fold(work)}\
-% else:
 % for i, row in enumerate(work.rows):
   accum r_f${i}_e[${row.size}];
   UNROLL
   for (int i = 0; i < ${row.size}; ++i) r_f${i}_e[i] = 0;
 % endfor
+% if plan.mirrored:
+${mirrors.fold(plan)}\
 % endif
 
-% for one, points in enumerate(plan.points):
+% for parity, points in plan.points:
   POINTS_UNROLL
   for (int q = ${points.start}; q < ${points.stop}; ++q) {
-<%include file="point.mako" args="one=one"/>
+<%include file="point.mako" args="parity=parity"/>
 % if work.target == "diagonal":
 <%include file="diagonal.mako"/>\
 % endif
   }
 % endfor
 % if plan.mirrored:
-${mirrors.unfold(work)}\
+${mirrors.unfold(plan)}\
 % endif
   barrier(CLK_LOCAL_MEM_FENCE);
 

@@ -1,9 +1,9 @@
-<%page args="one=0"/>\
+<%page args="parity=0"/>\
 <%namespace name="mirrors" file="mirrors.mako"/>\
 ## One point q of a cell: values and derivatives there, the pointwise function, what the rows get of it; of a diagonal only by 1D matrices.
     // tabulate
 <%include file="point_geometry.mako"/>
-<%include file="point_values.mako" args="one=one"/>
+<%include file="point_values.mako" args="parity=parity"/>
 % if work.num_state and work.target != "state":
     for (int i = 0; i < NUM_STATE; ++i) r_s[i] = ${plan.state("i")};
 % endif
@@ -34,7 +34,7 @@ flux_weight = "TABLE_W(q) * inverse_det" if divides else "TABLE_W(q)" if plan.ad
 % for i, row in enumerate(work.rows):
 <% side = work.sides[row.side]; J_inv = side.name("J_inv") %>\
 % if plan.mirrored:
-${mirrors.integrate(work, one, i, row, J_inv, weight, flux_weight)}\
+${mirrors.integrate(work, parity, i, row, J_inv, weight, flux_weight)}\
 % elif row.value:
     integrate_value(${row.num_basis}, ${row.num_comp}, TABLE_B(${row.table}, q), ${weight}, f0 + ${row.offset}, r_f${i}_e);
 % endif

@@ -1,4 +1,4 @@
-<%page args="one=0"/>\
+<%page args="parity=0"/>\
 <%namespace name="mirrors" file="mirrors.mako"/>\
 ## Values and derivatives of the fields at point q, from r_<field>_e, J_inv and r_x_e; weight or, in reference coordinates, what
 ## the pointwise function reads of the geometry.
@@ -14,7 +14,7 @@
 % for field in work.fields:
 <% side = work.sides[field.side]; J_inv = side.name("J_inv") %>\
 % if plan.mirrored:
-${mirrors.interpolate(work, one, field, J_inv)}\
+${mirrors.interpolate(work, parity, field, J_inv)}\
 % elif field.value:
     interpolate_value(${field.num_basis}, ${field.num_comp}, TABLE_B(${field.table}, q), r_${field.name}_e, r_${field.array} + ${field.offset});
 % endif

@@ -1,4 +1,6 @@
-## A cell's results, r_f<row>_e or r_sum, into d_out, and their share of direction times result.
+<%page args="folded=False"/>\
+## A cell's results, r_f<row>_e or r_sum, into d_out, and their share of direction times result: r_folded, if it is `folded`, and what
+## no coefficients were kept for.
   // scatter
 % if plan.sums_dots:
   const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
@@ -29,8 +31,9 @@
 % endfor
 % if plan.sums_dots:
   if (d_dots) {
-    double r_dot = 0;
+    double r_dot = ${"r_folded" if folded else "0"};
 % for i, row in enumerate(work.rows):
+<% if folded and kept(row): continue %>\
     UNROLL
     ${plan.each("b", row.num_basis)}
       for (int c = 0; c < ${row.num_comp}; ++c)

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from femgpu.kernels.plan import Plan
 from femgpu.kernels.step import Step
+from femgpu.kernels.work import FieldWork, RowsWork
 from femgpu.model import Ceiling
 
 # Tables up to this size stand in the program as __constant data (a program may hold 64 KB of it).
@@ -64,17 +65,31 @@ class CellPlan(Plan):
         return self.work.symmetry is not None and self.unrolls_points
 
     @property
-    def points(self) -> tuple[range, ...]:
-        """Points of the loops over them: all, or polynomials class by class."""
+    def points(self) -> list[tuple[int, range]]:
+        """Points of the loops over them, all, or polynomials class by class, and the class."""
         symmetry = self.work.symmetry
         if not self.mirrored or symmetry is None:
-            return (range(self.work.num_qpts),)
-        return tuple(polynomials for polynomials, _ in symmetry.blocks(self.work.fields[0].table))
+            return [(0, range(self.work.num_qpts))]
+        return [(parity, symmetry.polynomials(parity)) for parity in symmetry.parities]
 
     @property
-    def keeps_coefficients(self) -> bool:
-        """Unless sums and differences of them take their places."""
-        return not self.mirrored
+    def flops(self) -> int:
+        """Without what is multiplied with zeros, which is left out."""
+        return super().flops - self.left_out
+
+    @property
+    def left_out(self) -> int:
+        """Operations of whole tables that combinations save: of each pair of basis functions one has a sum and a difference."""
+        symmetry, saved = self.work.symmetry, 0
+        if not self.mirrored or symmetry is None:
+            return 0
+        parts: tuple[FieldWork | RowsWork, ...] = (*self.work.fields, *self.work.rows)
+        for part in parts:
+            mirror, whole = symmetry.mirror(part.table), self.work.num_qpts * part.num_basis
+            kinds = ([0] if part.value else []) + (list(symmetry.directions) if part.gradient else [])
+            saved += 2 * part.num_comp * sum(whole - symmetry.count(part.table, applied) for applied in kinds)
+            saved -= 2 * part.num_comp * sum(len(pairs) for pairs in mirror.rounds)
+        return saved
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -93,8 +108,9 @@ class CellPlan(Plan):
 
     @property
     def private_bytes(self) -> int:
-        """Rows, too."""
-        return super().private_bytes + 8 * (self.work.num_rows + self.blocks)
+        """Rows, too, and combinations."""
+        work, fields = self.work, sum(field.size for field in self.work.fields)
+        return super().private_bytes + 8 * (work.num_rows + self.blocks + (work.num_rows + fields) * self.mirrored)
 
     @property
     def blocks(self) -> int:
@@ -135,6 +151,11 @@ class CellLanesPlan(CellPlan):
     def unrolls_points(self) -> bool:
         """Never."""
         return False
+
+    @property
+    def mirrored(self) -> bool:
+        """Wherever there are combinations: loops have the bounds of a class."""
+        return self.work.symmetry is not None
 
     def steps(self) -> tuple[Step, ...]:
         """One launch."""

@@ -26,6 +26,8 @@ _ACTIONS = {
 }
 # Most nodes that an item reads at a time: of degree 4 on tetrahedra it has 18.
 _READS = 18
+# Most local memory that is an argument: drivers promise this much, and NVIDIA's gives kernels' own arrays more.
+_ARGUMENT_BYTES = 48 << 10
 # How much longer it is taken to be elsewhere.
 _BEHIND = 1.2
 
@@ -46,7 +48,8 @@ class CellSumsPlan(CellPlan):
             Step(
                 name=self.work.target,
                 shell="cell_sums",
-                arrays=(*self.arguments(), Array("s_local", "real", ("local",))),
+                arrays=(*self.arguments(), *[Array("s_local", "real", ("local",))] * self.takes_local),
+                local=() if self.takes_local else (Array("s_local", "real", ("local",), self._local_words),),
                 items=self.group_size,
                 group_cells=self.group_size,
                 barriers=3,
@@ -82,7 +85,8 @@ class CellSumsPlan(CellPlan):
             return False
         num_basis = max(row.num_basis for row in work.rows)
         found = (next((flops for most, flops in bounds if num_basis <= most), -1) for bounds in self._bounds)
-        return any(self.flops <= flops * work.num_rows for flops in found)
+        # As it was measured, with whole tables.
+        return any(self.flops + self.left_out <= flops * work.num_rows for flops in found)
 
     @property
     def _bounds(self) -> list[tuple[tuple[int, int], ...]]:
@@ -122,6 +126,16 @@ class CellSumsPlan(CellPlan):
         return min(ceil(slices * SLICE / entry.cells), _READS)
 
     @property
+    def takes_local(self) -> bool:
+        """Whether local memory is an argument, as large as the mesh needs it."""
+        return self.local_bytes <= _ARGUMENT_BYTES
+
+    @property
+    def _local_words(self) -> int:
+        """Numbers that are as long, whatever the mesh."""
+        return -(-self.local_bytes // self.itemsize("real"))
+
+    @property
     def local_bytes(self) -> int:
         """Bytes of local memory that are enough, whatever the mesh."""
         return list_bytes(self.lists, [entry.num_slots // SLICE for entry in self.lists], self.itemsize("real"))
@@ -149,15 +163,16 @@ class CellSumsPlan(CellPlan):
 
     @property
     def private_bytes(self) -> int:
-        """Places, too."""
-        return super().private_bytes + 4 * sum(entry.num_basis for entry in self.lists)
+        """Places, too, and what is read at a time."""
+        read = sum(self.reads(entry) * entry.num_values for entry in self.lists)
+        return super().private_bytes + 4 * sum(entry.num_basis for entry in self.lists) + 8 * read
 
     @property
     def shared_bytes(self) -> int:
         """Values and coordinates at the nodes, their offsets and how many results they have, and sums that are added."""
-        comps, total = {field.name: field.num_comp for field in self.work.fields}, 0
+        total = 0
         for entry in self.lists:
-            words = sum(comps[name] for name in entry.fields) + 2 * entry.num_comp
-            node = self.itemsize("scalar") * words + 5 + entry.coords * (4 + self.itemsize("real") * self.work.dim)
-            total += round(node * entry.nodes_per_cell(self.work))
+            coords = self.work.dim * entry.coords
+            words = self.itemsize("scalar") * (entry.num_values - coords + 2 * entry.num_comp) + self.itemsize("real") * coords
+            total += round((words + 5 + 4 * entry.coords) * entry.nodes_per_cell(self.work))
         return total

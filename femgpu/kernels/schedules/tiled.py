@@ -15,9 +15,9 @@ from femgpu.kernels.step import Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
 
-# Basis functions of an element, and numbers of a cell, from which on it is faster than schedule cell. On a CPU basis functions
-# count alone. On a GPU numbers do, too: by matrix instructions (triangles of degree 5 have 49 and more but for a mass), and without
-# (tetrahedra of degree 4: 73 and 86); with fewer basis functions (hyperelasticity of degree 2: 97) only where registers lack room.
+# Basis functions of an element, and numbers of a cell, from which on it is faster than schedule cell on a GPU: by matrix
+# instructions (triangles of degree 5 have 49 and more but for a mass), and without (tetrahedra of degree 4: 73 and 86); with fewer
+# basis functions (hyperelasticity of degree 2: 97) only where registers lack room.
 _BASIS, _NUMBERS, _NUMBERS_ALONE, _REGISTERS = 15, 48, 80, 160
 # Numbers from which on it is faster where cell unrolls its points, up to so many basis functions: scalars on tetrahedra of degree 3
 # have 52 to 58, elasticity 148, on triangles of degree 4 73. Of a mass on tetrahedra, degree 4 has 73, and 35 basis functions.
@@ -50,12 +50,10 @@ class Tiled:
         return ""
 
     def volunteers(self, work: Work, limits: Limits) -> bool:
-        """Where an item of schedule cell has more numbers than it keeps in registers; on a CPU from some degree on."""
-        if self.refuses(work, limits):
+        """Where an item of schedule cell has more numbers than it keeps in registers; on a CPU its cells side by side win."""
+        if not limits.unroll or self.refuses(work, limits):
             return False
         num_basis = max(table.num_basis for table in work.tables)
-        if not limits.unroll:
-            return num_basis >= _BASIS
         least = _NUMBERS if limits.mma else _NUMBERS_ALONE
         if num_basis < _BASIS:
             least = _REGISTERS
