@@ -26,7 +26,7 @@ class Launch:
     Args:
         runtime: the device.
         make: makes the OpenCL kernel; called where there is something to launch.
-        arguments: buffers and numpy scalars, in order.
+        arguments: buffers, numpy scalars and local memory, in order.
         sizes: work-items, rounded up to the group size here, and work-items per work-group.
         label: for messages.
         tally: counts the launches.
@@ -137,7 +137,7 @@ class Kernel:
         runtime: the device.
         source: the program's text.
         name: of the kernel function.
-        arguments: buffers and numpy scalars, in order.
+        arguments: buffers, numpy scalars and local memory, in order.
         global_size: work-items; rounded up to the group size.
         group_size: work-items per work-group.
         label: for the view and dumps.
