@@ -54,7 +54,7 @@ ${lane_of(loads, "real")}\
 <%block filter="plan.adapted">\
   {
 % for name in loads:
-    ${"" if plan.mirrored else "const "}real *${name} = v${name[1:]};
+    const real *${name} = v${name[1:]};
 % endfor
 % for i, row in enumerate(work.rows):
     accum *r_f${i}_e = v_f${i}_e;

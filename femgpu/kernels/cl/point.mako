@@ -35,7 +35,9 @@ flux_weight = "TABLE_W(q) * inverse_det" if divides else "TABLE_W(q)" if plan.ad
 <% side = work.sides[row.side]; J_inv = side.name("J_inv") %>\
 % if plan.mirrored:
 ${mirrors.integrate(work, parity, i, row, J_inv, weight, flux_weight)}\
-% elif row.value:
+<% continue %>\
+% endif
+% if row.value:
     integrate_value(${row.num_basis}, ${row.num_comp}, TABLE_B(${row.table}, q), ${weight}, f0 + ${row.offset}, r_f${i}_e);
 % endif
 % if row.hessian and not work.reference:
@@ -60,9 +62,9 @@ ${mirrors.integrate(work, parity, i, row, J_inv, weight, flux_weight)}\
       integrate_reference_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), flux_x, r_f${i}_e);
 % endif
     }
-% elif row.gradient and work.reference and not plan.mirrored:
+% elif row.gradient and work.reference:
     integrate_reference_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), f1 + ${row.offset} * DIM, r_f${i}_e);
-% elif row.gradient and not plan.mirrored:
+% elif row.gradient:
     integrate_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), ${flux_weight}, ${J_inv}, f1 + ${row.offset} * DIM, r_f${i}_e);
 % endif
 % if row.hessian and work.reference:

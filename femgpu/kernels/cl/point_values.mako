@@ -15,12 +15,14 @@
 <% side = work.sides[field.side]; J_inv = side.name("J_inv") %>\
 % if plan.mirrored:
 ${mirrors.interpolate(work, parity, field, J_inv)}\
-% elif field.value:
+<% continue %>\
+% endif
+% if field.value:
     interpolate_value(${field.num_basis}, ${field.num_comp}, TABLE_B(${field.table}, q), r_${field.name}_e, r_${field.array} + ${field.offset});
 % endif
-% if field.gradient and work.reference and not plan.mirrored:
+% if field.gradient and work.reference:
     interpolate_reference_gradient(${field.num_basis}, ${field.num_comp}, TABLE_D(${field.table}, q), r_${field.name}_e, r_${field.array}_x + ${field.offset} * DIM);
-% elif field.gradient and not plan.mirrored:
+% elif field.gradient:
     interpolate_gradient(${field.num_basis}, ${field.num_comp}, TABLE_D(${field.table}, q), r_${field.name}_e, ${J_inv}, r_${field.array}_x + ${field.offset} * DIM);
 % if plan.adjugates and not (field.array == "w" and plan.divides_fluxes):
     for (int i = 0; i < ${field.num_comp} * DIM; ++i) r_${field.array}_x[${field.offset} * DIM + i] *= inverse_det;
