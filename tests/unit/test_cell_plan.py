@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from plan_works import cell, diffusion, field, residual
 
+from femgpu.element import LagrangeElement, mirror_of, mirrored_derivatives, mirrored_polynomials
 from femgpu.errors import PlanError
-from femgpu.kernels import RowsWork, Table, Wish, schedule_named
+from femgpu.kernels import RowsWork, Symmetry, Table, Wish, schedule_named
 from femgpu.kernels.node_lists import MOST_SLOTS
 from femgpu.kernels.schedules import CellLanesPlan, CellPlan, CellSumsPlan
 from femgpu.model import Limits
@@ -86,7 +87,7 @@ def test_points_are_unrolled_as_long_as_instructions_stay_at_hand():
         ("tetrahedron", 10, 1, {}, 220),
         ("tetrahedron", 10, 1, dict(precision="single"), 128),
         ("tetrahedron", 20, 1, {}, 150),
-        ("tetrahedron", 35, 1, {}, 150),
+        ("tetrahedron", 35, 1, {}, 0),
         ("tetrahedron", 56, 1, {}, 0),
         ("tetrahedron", 20, 1, dict(precision="single"), 0),
         ("tetrahedron", 10, 2, {}, 128),
@@ -220,3 +221,46 @@ def test_a_mass_on_tetrahedra_of_degree_4_has_its_tables_in_constant_memory():
     assert CellPlan.wished(mass(56, 56), gpu, Wish("double")).table_space == "__global"
     # More numbers than that, and derivatives.
     assert entry.volunteers(replace(work, num_cell_state=9), gpu) and entry.volunteers(diffusion(4, 20), gpu)
+
+
+@pytest.mark.parametrize(
+    ("cell", "degree", "modes", "num_comp", "saved", "schedule"),
+    [
+        # Poisson's equation and elasticity; too little is saved, too many numbers for registers, too many operations.
+        ("tetrahedron", 2, 1, 1, 320, None),
+        ("triangle", 3, 2, 1, 224, None),
+        ("triangle", 4, 3, 1, 576, "cell"),
+        ("triangle", 4, 3, 2, 1152, "cell"),
+        ("triangle", 6, 5, 2, 4608, "cell"),
+        ("tetrahedron", 3, 2, 1, 1696, "cell"),
+        ("tetrahedron", 3, 2, 3, 5088, "cell"),
+        ("tetrahedron", 4, 3, 1, 6088, "cell"),
+        ("tetrahedron", 4, 3, 3, 18264, "tiled"),
+        ("tetrahedron", 5, 4, 1, 17248, None),
+    ],
+)
+def test_combinations_where_they_save_enough(cell, degree, modes, num_comp, saved, schedule):
+    """On a GPU groups then add up, in both precisions, and no tiles are taken as long as registers hold a cell."""
+    gpu, (_, begins) = replace(GPU, items=1024, mma=16), mirrored_polynomials(cell, modes)
+    mirror, dim = mirror_of(LagrangeElement(cell, degree)), 2 if cell == "triangle" else 3
+    num_basis, symmetry = len(mirror.order), Symmetry(((0, mirror),), begins, mirrored_derivatives(cell)[1], False)
+    parts = dict(
+        rows=(RowsWork(0, 0, num_basis, num_comp, value=False, nodes=0),),
+        fields=(replace(field("w", "w", num_basis, num_comp, value=False), nodes=0),),
+        tables=(Table(num_basis), Table(dim + 1)),
+    )
+    work = replace(
+        diffusion(1, begins[-1], num_comp, cell=cell, dim=dim), num_state=0, modes=modes, symmetry=symmetry, writes=frozenset({"f1"})
+    )
+    work = replace(work, **parts)
+    plan = CellPlan.wished(work, gpu, Wish("double", "recomputed", "atomic"))
+    assert (plan.savings, plan.mirrored) == (saved, schedule is not None)
+    assert plan.flops + plan.left_out == replace(plan, work=replace(work, symmetry=None)).flops
+    if schedule:
+        assert schedule_named("tiled").volunteers(work, gpu) == (schedule == "tiled")
+        for precision in ("double", "single"):
+            first = next(iter(schedule_named("cell").plans(work, gpu, Wish(precision, "recomputed", "atomic"))))
+            assert isinstance(first, CellSumsPlan) and first.beats_cells and first.mirrored
+        broken = replace(work, rows=(replace(work.rows[0], continuous=False),))
+        assert type(next(iter(schedule_named("cell").plans(broken, gpu, Wish("double", "recomputed", "atomic"))))) is CellPlan
+

@@ -21,7 +21,7 @@ _MEASURED = {"triangle": ((6, 60),), "tetrahedron": ((10, 128),)}
 _ACTIONS = {
     ("triangle", 1): ((3, 50), (6, 30), (10, 135), (15, 90)),
     ("triangle", 2): ((10, 70),),
-    ("tetrahedron", 1): ((10, 220), (35, 150)),
+    ("tetrahedron", 1): ((10, 220), (20, 150)),
     ("tetrahedron", 3): ((10, 350),),
 }
 # Most nodes that an item reads at a time: of degree 4 on tetrahedra it has 18.
@@ -78,15 +78,14 @@ class CellSumsPlan(CellPlan):
     def beats_cells(self) -> bool:
         """Whether adding up a work-group's results was measured to take less time than adding those of each cell.
 
-        On affine cells whose fields are continuous and of low degree, where adding bounds and not arithmetic.
+        On affine cells whose fields are continuous, where adding bounds and not arithmetic: with combinations, or of low degree.
         """
         work = self.work
         if not (self.serves and work.affine and all(row.continuous for row in work.rows)):
             return False
         num_basis = max(row.num_basis for row in work.rows)
         found = (next((flops for most, flops in bounds if num_basis <= most), -1) for bounds in self._bounds)
-        # As it was measured, with whole tables.
-        return any(self.flops + self.left_out <= flops * work.num_rows for flops in found)
+        return self.mirrored or any(self.flops <= flops * work.num_rows for flops in found)
 
     @property
     def _bounds(self) -> list[tuple[tuple[int, int], ...]]:

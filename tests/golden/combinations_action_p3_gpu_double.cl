@@ -2,15 +2,15 @@
 #define SCALAR double
 #define ACCUM double
 #define DIM 2
-#define NUM_QPTS 3
+#define NUM_QPTS 10
 #define NUM_COMP 1
-#define NUM_ROWS 6
+#define NUM_ROWS 10
 #define NUM_COORD_BASIS 3
 #define NUM_STATE 0
 #define NUM_CELL_STATE 0
-#define AT_d_w_offsets(cell, i) ((size_t)((cell) / 32) * 192 + (i) * 32 + (cell) % 32)
+#define AT_d_w_offsets(cell, i) ((size_t)((cell) / 32) * 320 + (i) * 32 + (cell) % 32)
 #define AT_d_geometry(cell, i) ((size_t)((cell) / 32) * 160 + (i) * 32 + (cell) % 32)
-#define AT_d_test0_offsets(cell, i) ((size_t)((cell) / 32) * 192 + (i) * 32 + (cell) % 32)
+#define AT_d_test0_offsets(cell, i) ((size_t)((cell) / 32) * 320 + (i) * 32 + (cell) % 32)
 #define UNROLLED
 #define ATOMIC_PTX64
 #define RECIPROCAL_PTX64
@@ -92,10 +92,10 @@ inline void add_dot(__global double *d_slots, double share) {
 }
 
 #define TABLE __constant
-__constant real d_tables[57] = {R(0x0.0p+0), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.a000000000000p-3), R(0x1.c000000000000p-3), R(0x1.e000000000000p-3), R(0x1.0000000000000p-2), R(0x1.1000000000000p-2), R(0x1.2000000000000p-2), R(0x1.3000000000000p-2), R(0x1.4000000000000p-2), R(0x1.5000000000000p-2), R(0x1.6000000000000p-2), R(0x1.7000000000000p-2), R(0x1.8000000000000p-2), R(0x1.9000000000000p-2), R(0x1.a000000000000p-2), R(0x1.b000000000000p-2), R(0x1.c000000000000p-2), R(0x1.d000000000000p-2), R(0x1.e000000000000p-2), R(0x1.f000000000000p-2), R(0x1.0000000000000p-1), R(0x1.0800000000000p-1), R(0x1.1000000000000p-1), R(0x1.1800000000000p-1), R(0x1.2000000000000p-1), R(0x1.2800000000000p-1), R(0x1.3000000000000p-1), R(0x1.3800000000000p-1), R(0x1.4000000000000p-1), R(0x1.4800000000000p-1), R(0x1.5000000000000p-1), R(0x1.5800000000000p-1), R(0x1.6000000000000p-1), R(0x1.6800000000000p-1), R(0x1.7000000000000p-1), R(0x1.7800000000000p-1), R(0x1.8000000000000p-1), R(0x1.8800000000000p-1), R(0x1.9000000000000p-1), R(0x1.9800000000000p-1), R(0x1.a000000000000p-1), R(0x1.a800000000000p-1), R(0x1.b000000000000p-1), R(0x1.b800000000000p-1), R(0x1.c000000000000p-1)};
+__constant real d_tables[310] = {R(0x0.0p+0), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.a000000000000p-3), R(0x1.c000000000000p-3), R(0x1.e000000000000p-3), R(0x1.0000000000000p-2), R(0x1.1000000000000p-2), R(0x1.2000000000000p-2), R(0x1.3000000000000p-2), R(0x1.4000000000000p-2), R(0x1.5000000000000p-2), R(0x1.6000000000000p-2), R(0x1.7000000000000p-2), R(0x1.8000000000000p-2), R(0x1.9000000000000p-2), R(0x1.a000000000000p-2), R(0x1.b000000000000p-2), R(0x1.c000000000000p-2), R(0x1.d000000000000p-2), R(0x1.e000000000000p-2), R(0x1.f000000000000p-2), R(0x1.0000000000000p-1), R(0x1.0800000000000p-1), R(0x1.1000000000000p-1), R(0x1.1800000000000p-1), R(0x1.2000000000000p-1), R(0x1.2800000000000p-1), R(0x1.3000000000000p-1), R(0x1.3800000000000p-1), R(0x1.4000000000000p-1), R(0x1.4800000000000p-1), R(0x1.5000000000000p-1), R(0x1.5800000000000p-1), R(0x1.6000000000000p-1), R(0x1.6800000000000p-1), R(0x1.7000000000000p-1), R(0x1.7800000000000p-1), R(0x1.8000000000000p-1), R(0x1.8800000000000p-1), R(0x1.9000000000000p-1), R(0x1.9800000000000p-1), R(0x1.a000000000000p-1), R(0x1.a800000000000p-1), R(0x1.b000000000000p-1), R(0x1.b800000000000p-1), R(0x1.c000000000000p-1), R(0x1.c800000000000p-1), R(0x1.d000000000000p-1), R(0x1.d800000000000p-1), R(0x1.e000000000000p-1), R(0x1.e800000000000p-1), R(0x1.f000000000000p-1), R(0x1.f800000000000p-1), R(0x1.0000000000000p+0), R(0x1.0400000000000p+0), R(0x1.0800000000000p+0), R(0x1.0c00000000000p+0), R(0x1.1000000000000p+0), R(0x1.1400000000000p+0), R(0x1.1800000000000p+0), R(0x1.1c00000000000p+0), R(0x1.2000000000000p+0), R(0x1.2400000000000p+0), R(0x1.2800000000000p+0), R(0x1.2c00000000000p+0), R(0x1.3000000000000p+0), R(0x1.3400000000000p+0), R(0x1.3800000000000p+0), R(0x1.3c00000000000p+0), R(0x1.4000000000000p+0), R(0x1.4400000000000p+0), R(0x1.4800000000000p+0), R(0x1.4c00000000000p+0), R(0x1.5000000000000p+0), R(0x1.5400000000000p+0), R(0x1.5800000000000p+0), R(0x1.5c00000000000p+0), R(0x1.6000000000000p+0), R(0x1.6400000000000p+0), R(0x1.6800000000000p+0), R(0x1.6c00000000000p+0), R(0x1.7000000000000p+0), R(0x1.7400000000000p+0), R(0x1.7800000000000p+0), R(0x1.7c00000000000p+0), R(0x1.8000000000000p+0), R(0x1.8400000000000p+0), R(0x1.8800000000000p+0), R(0x1.8c00000000000p+0), R(0x1.9000000000000p+0), R(0x1.9400000000000p+0), R(0x1.9800000000000p+0), R(0x1.9c00000000000p+0), R(0x1.a000000000000p+0), R(0x1.a400000000000p+0), R(0x1.a800000000000p+0), R(0x1.ac00000000000p+0), R(0x1.b000000000000p+0), R(0x1.b400000000000p+0), R(0x1.b800000000000p+0), R(0x1.bc00000000000p+0), R(0x1.c000000000000p+0), R(0x1.c400000000000p+0), R(0x1.c800000000000p+0), R(0x1.cc00000000000p+0), R(0x1.d000000000000p+0), R(0x1.d400000000000p+0), R(0x1.d800000000000p+0), R(0x1.dc00000000000p+0), R(0x1.e000000000000p+0), R(0x1.e400000000000p+0), R(0x1.e800000000000p+0), R(0x1.ec00000000000p+0), R(0x1.f000000000000p+0), R(0x1.f400000000000p+0), R(0x1.f800000000000p+0), R(0x1.fc00000000000p+0), R(0x1.0000000000000p+1), R(0x1.0200000000000p+1), R(0x1.0400000000000p+1), R(0x1.0600000000000p+1), R(0x1.0800000000000p+1), R(0x1.0a00000000000p+1), R(0x1.0c00000000000p+1), R(0x1.0e00000000000p+1), R(0x1.1000000000000p+1), R(0x1.1200000000000p+1), R(0x1.1400000000000p+1), R(0x1.1600000000000p+1), R(0x1.1800000000000p+1), R(0x1.1a00000000000p+1), R(0x1.1c00000000000p+1), R(0x1.1e00000000000p+1), R(0x1.2000000000000p+1), R(0x1.2200000000000p+1), R(0x1.2400000000000p+1), R(0x1.2600000000000p+1), R(0x1.2800000000000p+1), R(0x1.2a00000000000p+1), R(0x1.2c00000000000p+1), R(0x1.2e00000000000p+1), R(0x1.3000000000000p+1), R(0x1.3200000000000p+1), R(0x1.3400000000000p+1), R(0x1.3600000000000p+1), R(0x1.3800000000000p+1), R(0x1.3a00000000000p+1), R(0x1.3c00000000000p+1), R(0x1.3e00000000000p+1), R(0x1.4000000000000p+1), R(0x1.4200000000000p+1), R(0x1.4400000000000p+1), R(0x1.4600000000000p+1), R(0x1.4800000000000p+1), R(0x1.4a00000000000p+1), R(0x1.4c00000000000p+1), R(0x1.4e00000000000p+1), R(0x1.5000000000000p+1), R(0x1.5200000000000p+1), R(0x1.5400000000000p+1), R(0x1.5600000000000p+1), R(0x1.5800000000000p+1), R(0x1.5a00000000000p+1), R(0x1.5c00000000000p+1), R(0x1.5e00000000000p+1), R(0x1.6000000000000p+1), R(0x1.6200000000000p+1), R(0x1.6400000000000p+1), R(0x1.6600000000000p+1), R(0x1.6800000000000p+1), R(0x1.6a00000000000p+1), R(0x1.6c00000000000p+1), R(0x1.6e00000000000p+1), R(0x1.7000000000000p+1), R(0x1.7200000000000p+1), R(0x1.7400000000000p+1), R(0x1.7600000000000p+1), R(0x1.7800000000000p+1), R(0x1.7a00000000000p+1), R(0x1.7c00000000000p+1), R(0x1.7e00000000000p+1), R(0x1.8000000000000p+1), R(0x1.8200000000000p+1), R(0x1.8400000000000p+1), R(0x1.8600000000000p+1), R(0x1.8800000000000p+1), R(0x1.8a00000000000p+1), R(0x1.8c00000000000p+1), R(0x1.8e00000000000p+1), R(0x1.9000000000000p+1), R(0x1.9200000000000p+1), R(0x1.9400000000000p+1), R(0x1.9600000000000p+1), R(0x1.9800000000000p+1), R(0x1.9a00000000000p+1), R(0x1.9c00000000000p+1), R(0x1.9e00000000000p+1), R(0x1.a000000000000p+1), R(0x1.a200000000000p+1), R(0x1.a400000000000p+1), R(0x1.a600000000000p+1), R(0x1.a800000000000p+1), R(0x1.aa00000000000p+1), R(0x1.ac00000000000p+1), R(0x1.ae00000000000p+1), R(0x1.b000000000000p+1), R(0x1.b200000000000p+1), R(0x1.b400000000000p+1), R(0x1.b600000000000p+1), R(0x1.b800000000000p+1), R(0x1.ba00000000000p+1), R(0x1.bc00000000000p+1), R(0x1.be00000000000p+1), R(0x1.c000000000000p+1), R(0x1.c200000000000p+1), R(0x1.c400000000000p+1), R(0x1.c600000000000p+1), R(0x1.c800000000000p+1), R(0x1.ca00000000000p+1), R(0x1.cc00000000000p+1), R(0x1.ce00000000000p+1), R(0x1.d000000000000p+1), R(0x1.d200000000000p+1), R(0x1.d400000000000p+1), R(0x1.d600000000000p+1), R(0x1.d800000000000p+1), R(0x1.da00000000000p+1), R(0x1.dc00000000000p+1), R(0x1.de00000000000p+1), R(0x1.e000000000000p+1), R(0x1.e200000000000p+1), R(0x1.e400000000000p+1), R(0x1.e600000000000p+1), R(0x1.e800000000000p+1), R(0x1.ea00000000000p+1), R(0x1.ec00000000000p+1), R(0x1.ee00000000000p+1), R(0x1.f000000000000p+1), R(0x1.f200000000000p+1), R(0x1.f400000000000p+1), R(0x1.f600000000000p+1), R(0x1.f800000000000p+1), R(0x1.fa00000000000p+1), R(0x1.fc00000000000p+1), R(0x1.fe00000000000p+1), R(0x1.0000000000000p+2), R(0x1.0100000000000p+2), R(0x1.0200000000000p+2), R(0x1.0300000000000p+2), R(0x1.0400000000000p+2), R(0x1.0500000000000p+2), R(0x1.0600000000000p+2), R(0x1.0700000000000p+2), R(0x1.0800000000000p+2), R(0x1.0900000000000p+2), R(0x1.0a00000000000p+2), R(0x1.0b00000000000p+2), R(0x1.0c00000000000p+2), R(0x1.0d00000000000p+2), R(0x1.0e00000000000p+2), R(0x1.0f00000000000p+2), R(0x1.1000000000000p+2), R(0x1.1100000000000p+2), R(0x1.1200000000000p+2), R(0x1.1300000000000p+2), R(0x1.1400000000000p+2), R(0x1.1500000000000p+2), R(0x1.1600000000000p+2), R(0x1.1700000000000p+2), R(0x1.1800000000000p+2), R(0x1.1900000000000p+2), R(0x1.1a00000000000p+2), R(0x1.1b00000000000p+2), R(0x1.1c00000000000p+2), R(0x1.1d00000000000p+2), R(0x1.1e00000000000p+2), R(0x1.1f00000000000p+2), R(0x1.2000000000000p+2), R(0x1.2100000000000p+2), R(0x1.2200000000000p+2), R(0x1.2300000000000p+2), R(0x1.2400000000000p+2), R(0x1.2500000000000p+2), R(0x1.2600000000000p+2), R(0x1.2700000000000p+2), R(0x1.2800000000000p+2), R(0x1.2900000000000p+2), R(0x1.2a00000000000p+2), R(0x1.2b00000000000p+2), R(0x1.2c00000000000p+2), R(0x1.2d00000000000p+2), R(0x1.2e00000000000p+2), R(0x1.2f00000000000p+2), R(0x1.3000000000000p+2), R(0x1.3100000000000p+2), R(0x1.3200000000000p+2), R(0x1.3300000000000p+2), R(0x1.3400000000000p+2), R(0x1.3500000000000p+2)};
 #define TABLE_W(q) d_tables[q]
-#define TABLE_B0(q) (d_tables + 3 + (q) * 6)
-#define TABLE_D0(q) (d_tables + 21 + (q) * 12)
+#define TABLE_B0(q) (d_tables + 10 + (q) * 10)
+#define TABLE_D0(q) (d_tables + 110 + (q) * 20)
 #define TABLE_B(i, q) TABLE_B##i(q)
 #define TABLE_D(i, q) TABLE_D##i(q)
 #define TABLE_H(i, q) TABLE_H##i(q)
@@ -348,9 +348,9 @@ void action(const int first, const int count, __global const scalar *restrict d_
   if (cell >= first + count) return;
 
   // gather
-  real r_w_e[6];
+  real r_w_e[10];
   UNROLL
-  for (int b = 0; b < 6; ++b) {
+  for (int b = 0; b < 10; ++b) {
     const int offset = d_w_offsets[AT_d_w_offsets(cell, b)];
     for (int c = 0; c < 1; ++c) r_w_e[b * 1 + c] = (real)d_w[offset + c];
   }
@@ -359,36 +359,54 @@ void action(const int first, const int count, __global const scalar *restrict d_
   for (int i = 0; i < DIM * DIM; ++i) J_inv[i] = d_geometry[AT_d_geometry(cell, i)];
   det_J = d_geometry[AT_d_geometry(cell, DIM * DIM)];
 
-  accum r_f0_e[6];
+  accum r_f0_e[10];
   UNROLL
-  for (int i = 0; i < 6; ++i) r_f0_e[i] = 0;
-  real r_w_m[6];
+  for (int i = 0; i < 10; ++i) r_f0_e[i] = 0;
+  real r_w_m[10];
   { const int b = 0, place = 0; for (int c = 0; c < 1; ++c) r_w_m[b * 1 + c] = r_w_e[place * 1 + c]; }
   { const int b = 1, place = 1; for (int c = 0; c < 1; ++c) r_w_m[b * 1 + c] = r_w_e[place * 1 + c]; }
-  { const int b = 2, place = 3; for (int c = 0; c < 1; ++c) r_w_m[b * 1 + c] = r_w_e[place * 1 + c]; }
-  { const int b = 3, place = 4; for (int c = 0; c < 1; ++c) r_w_m[b * 1 + c] = r_w_e[place * 1 + c]; }
-  { const int b = 4, place = 2; for (int c = 0; c < 1; ++c) r_w_m[b * 1 + c] = r_w_e[place * 1 + c]; }
-  { const int b = 5, place = 5; for (int c = 0; c < 1; ++c) r_w_m[b * 1 + c] = r_w_e[place * 1 + c]; }
-  { const int i = 0, j = 4;
+  { const int b = 2, place = 2; for (int c = 0; c < 1; ++c) r_w_m[b * 1 + c] = r_w_e[place * 1 + c]; }
+  { const int b = 3, place = 3; for (int c = 0; c < 1; ++c) r_w_m[b * 1 + c] = r_w_e[place * 1 + c]; }
+  { const int b = 4, place = 7; for (int c = 0; c < 1; ++c) r_w_m[b * 1 + c] = r_w_e[place * 1 + c]; }
+  { const int b = 5, place = 8; for (int c = 0; c < 1; ++c) r_w_m[b * 1 + c] = r_w_e[place * 1 + c]; }
+  { const int b = 6, place = 4; for (int c = 0; c < 1; ++c) r_w_m[b * 1 + c] = r_w_e[place * 1 + c]; }
+  { const int b = 7, place = 5; for (int c = 0; c < 1; ++c) r_w_m[b * 1 + c] = r_w_e[place * 1 + c]; }
+  { const int b = 8, place = 6; for (int c = 0; c < 1; ++c) r_w_m[b * 1 + c] = r_w_e[place * 1 + c]; }
+  { const int b = 9, place = 9; for (int c = 0; c < 1; ++c) r_w_m[b * 1 + c] = r_w_e[place * 1 + c]; }
+  { const int i = 1, j = 8;
     for (int c = 0; c < 1; ++c) {
       const real one = r_w_m[i * 1 + c], other = r_w_m[j * 1 + c];
       r_w_m[i * 1 + c] = one + other;
       r_w_m[j * 1 + c] = one - other;
     }
   }
-  { const int i = 3, j = 5;
+  { const int i = 2, j = 7;
     for (int c = 0; c < 1; ++c) {
       const real one = r_w_m[i * 1 + c], other = r_w_m[j * 1 + c];
       r_w_m[i * 1 + c] = one + other;
       r_w_m[j * 1 + c] = one - other;
     }
   }
-  accum r_f0_m[6];
+  { const int i = 3, j = 6;
+    for (int c = 0; c < 1; ++c) {
+      const real one = r_w_m[i * 1 + c], other = r_w_m[j * 1 + c];
+      r_w_m[i * 1 + c] = one + other;
+      r_w_m[j * 1 + c] = one - other;
+    }
+  }
+  { const int i = 5, j = 9;
+    for (int c = 0; c < 1; ++c) {
+      const real one = r_w_m[i * 1 + c], other = r_w_m[j * 1 + c];
+      r_w_m[i * 1 + c] = one + other;
+      r_w_m[j * 1 + c] = one - other;
+    }
+  }
+  accum r_f0_m[10];
   UNROLL
-  for (int i = 0; i < 6; ++i) r_f0_m[i] = 0;
+  for (int i = 0; i < 10; ++i) r_f0_m[i] = 0;
 
   POINTS_UNROLL
-  for (int q = 0; q < 2; ++q) {
+  for (int q = 0; q < 6; ++q) {
     // tabulate
 
     real r_u[1];
@@ -404,14 +422,14 @@ void action(const int first, const int count, __global const scalar *restrict d_
     real r_n[2];
     real r_s[1];
     for (int c = 0; c < 1; ++c) r_w[0 + c] = 0;
-    UNROLL for (int b = 0; b < 4; ++b)
+    UNROLL for (int b = 0; b < 6; ++b)
       for (int c = 0; c < 1; ++c) r_w[0 + c] += TABLE_B(0, q)[b] * r_w_m[b * 1 + c];
     {
       real parts[1 * DIM];
       for (int i = 0; i < 1 * DIM; ++i) parts[i] = 0;
-    UNROLL for (int b = 4; b < 6; ++b)
+    UNROLL for (int b = 6; b < 10; ++b)
       for (int c = 0; c < 1; ++c) parts[c * DIM + 0] += TABLE_D(0, q)[b * DIM + 0] * r_w_m[b * 1 + c];
-    UNROLL for (int b = 0; b < 4; ++b)
+    UNROLL for (int b = 0; b < 6; ++b)
       for (int c = 0; c < 1; ++c) parts[c * DIM + 1] += TABLE_D(0, q)[b * DIM + 1] * r_w_m[b * 1 + c];
       for (int c = 0; c < 1; ++c) {
         real reference[DIM];
@@ -433,7 +451,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     pointwise(r_u, r_u_x, r_u_xx, r_w, r_w_x, r_w_xx, r_a, r_a_x, r_a_xx, r_x, r_n, r_s, d_constants, f0, f1);
 
     // integrate
-    UNROLL for (int b = 0; b < 4; ++b)
+    UNROLL for (int b = 0; b < 6; ++b)
       for (int c = 0; c < 1; ++c) r_f0_m[b * 1 + c] += (accum)(TABLE_B(0, q)[b] * (weight * f0[0 + c]));
     {
       real parts[1 * DIM];
@@ -442,15 +460,15 @@ void action(const int first, const int count, __global const scalar *restrict d_
         pull_back_flux(J_inv, weight, f1 + (0 + c) * DIM, flux);
         to_parts(flux, parts + c * DIM);
       }
-    UNROLL for (int b = 4; b < 6; ++b)
+    UNROLL for (int b = 6; b < 10; ++b)
       for (int c = 0; c < 1; ++c) r_f0_m[b * 1 + c] += (accum)(TABLE_D(0, q)[b * DIM + 0] * parts[c * DIM + 0]);
-    UNROLL for (int b = 0; b < 4; ++b)
+    UNROLL for (int b = 0; b < 6; ++b)
       for (int c = 0; c < 1; ++c) r_f0_m[b * 1 + c] += (accum)(TABLE_D(0, q)[b * DIM + 1] * parts[c * DIM + 1]);
     }
 
   }
   POINTS_UNROLL
-  for (int q = 2; q < 3; ++q) {
+  for (int q = 6; q < 10; ++q) {
     // tabulate
 
     real r_u[1];
@@ -466,14 +484,14 @@ void action(const int first, const int count, __global const scalar *restrict d_
     real r_n[2];
     real r_s[1];
     for (int c = 0; c < 1; ++c) r_w[0 + c] = 0;
-    UNROLL for (int b = 4; b < 6; ++b)
+    UNROLL for (int b = 6; b < 10; ++b)
       for (int c = 0; c < 1; ++c) r_w[0 + c] += TABLE_B(0, q)[b] * r_w_m[b * 1 + c];
     {
       real parts[1 * DIM];
       for (int i = 0; i < 1 * DIM; ++i) parts[i] = 0;
-    UNROLL for (int b = 0; b < 4; ++b)
+    UNROLL for (int b = 0; b < 6; ++b)
       for (int c = 0; c < 1; ++c) parts[c * DIM + 0] += TABLE_D(0, q)[b * DIM + 0] * r_w_m[b * 1 + c];
-    UNROLL for (int b = 4; b < 6; ++b)
+    UNROLL for (int b = 6; b < 10; ++b)
       for (int c = 0; c < 1; ++c) parts[c * DIM + 1] += TABLE_D(0, q)[b * DIM + 1] * r_w_m[b * 1 + c];
       for (int c = 0; c < 1; ++c) {
         real reference[DIM];
@@ -495,7 +513,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     pointwise(r_u, r_u_x, r_u_xx, r_w, r_w_x, r_w_xx, r_a, r_a_x, r_a_xx, r_x, r_n, r_s, d_constants, f0, f1);
 
     // integrate
-    UNROLL for (int b = 4; b < 6; ++b)
+    UNROLL for (int b = 6; b < 10; ++b)
       for (int c = 0; c < 1; ++c) r_f0_m[b * 1 + c] += (accum)(TABLE_B(0, q)[b] * (weight * f0[0 + c]));
     {
       real parts[1 * DIM];
@@ -504,25 +522,39 @@ void action(const int first, const int count, __global const scalar *restrict d_
         pull_back_flux(J_inv, weight, f1 + (0 + c) * DIM, flux);
         to_parts(flux, parts + c * DIM);
       }
-    UNROLL for (int b = 0; b < 4; ++b)
+    UNROLL for (int b = 0; b < 6; ++b)
       for (int c = 0; c < 1; ++c) r_f0_m[b * 1 + c] += (accum)(TABLE_D(0, q)[b * DIM + 0] * parts[c * DIM + 0]);
-    UNROLL for (int b = 4; b < 6; ++b)
+    UNROLL for (int b = 6; b < 10; ++b)
       for (int c = 0; c < 1; ++c) r_f0_m[b * 1 + c] += (accum)(TABLE_D(0, q)[b * DIM + 1] * parts[c * DIM + 1]);
     }
 
   }
   double r_folded = 0;
   if (d_dots) {
-    UNROLL for (int i = 0; i < 6; ++i) r_folded += (double)r_f0_m[i] * r_w_m[i];
+    UNROLL for (int i = 0; i < 10; ++i) r_folded += (double)r_f0_m[i] * r_w_m[i];
   }
-  { const int i = 0, j = 4;
+  { const int i = 1, j = 8;
     for (int c = 0; c < 1; ++c) {
       const accum one = r_f0_m[i * 1 + c], other = r_f0_m[j * 1 + c];
       r_f0_m[i * 1 + c] = one + other;
       r_f0_m[j * 1 + c] = one - other;
     }
   }
-  { const int i = 3, j = 5;
+  { const int i = 2, j = 7;
+    for (int c = 0; c < 1; ++c) {
+      const accum one = r_f0_m[i * 1 + c], other = r_f0_m[j * 1 + c];
+      r_f0_m[i * 1 + c] = one + other;
+      r_f0_m[j * 1 + c] = one - other;
+    }
+  }
+  { const int i = 3, j = 6;
+    for (int c = 0; c < 1; ++c) {
+      const accum one = r_f0_m[i * 1 + c], other = r_f0_m[j * 1 + c];
+      r_f0_m[i * 1 + c] = one + other;
+      r_f0_m[j * 1 + c] = one - other;
+    }
+  }
+  { const int i = 5, j = 9;
     for (int c = 0; c < 1; ++c) {
       const accum one = r_f0_m[i * 1 + c], other = r_f0_m[j * 1 + c];
       r_f0_m[i * 1 + c] = one + other;
@@ -531,15 +563,19 @@ void action(const int first, const int count, __global const scalar *restrict d_
   }
   { const int b = 0, place = 0; for (int c = 0; c < 1; ++c) r_f0_e[place * 1 + c] = r_f0_m[b * 1 + c]; }
   { const int b = 1, place = 1; for (int c = 0; c < 1; ++c) r_f0_e[place * 1 + c] = r_f0_m[b * 1 + c]; }
-  { const int b = 2, place = 3; for (int c = 0; c < 1; ++c) r_f0_e[place * 1 + c] = r_f0_m[b * 1 + c]; }
-  { const int b = 3, place = 4; for (int c = 0; c < 1; ++c) r_f0_e[place * 1 + c] = r_f0_m[b * 1 + c]; }
-  { const int b = 4, place = 2; for (int c = 0; c < 1; ++c) r_f0_e[place * 1 + c] = r_f0_m[b * 1 + c]; }
-  { const int b = 5, place = 5; for (int c = 0; c < 1; ++c) r_f0_e[place * 1 + c] = r_f0_m[b * 1 + c]; }
+  { const int b = 2, place = 2; for (int c = 0; c < 1; ++c) r_f0_e[place * 1 + c] = r_f0_m[b * 1 + c]; }
+  { const int b = 3, place = 3; for (int c = 0; c < 1; ++c) r_f0_e[place * 1 + c] = r_f0_m[b * 1 + c]; }
+  { const int b = 4, place = 7; for (int c = 0; c < 1; ++c) r_f0_e[place * 1 + c] = r_f0_m[b * 1 + c]; }
+  { const int b = 5, place = 8; for (int c = 0; c < 1; ++c) r_f0_e[place * 1 + c] = r_f0_m[b * 1 + c]; }
+  { const int b = 6, place = 4; for (int c = 0; c < 1; ++c) r_f0_e[place * 1 + c] = r_f0_m[b * 1 + c]; }
+  { const int b = 7, place = 5; for (int c = 0; c < 1; ++c) r_f0_e[place * 1 + c] = r_f0_m[b * 1 + c]; }
+  { const int b = 8, place = 6; for (int c = 0; c < 1; ++c) r_f0_e[place * 1 + c] = r_f0_m[b * 1 + c]; }
+  { const int b = 9, place = 9; for (int c = 0; c < 1; ++c) r_f0_e[place * 1 + c] = r_f0_m[b * 1 + c]; }
 
   // scatter
   const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
   UNROLL
-  for (int b = 0; b < 6; ++b) {
+  for (int b = 0; b < 10; ++b) {
     const int offset = d_test0_offsets[AT_d_test0_offsets(cell, b)];
     for (int c = 0; c < 1; ++c) atomic_add_scalar(d_out + offset + c, (scalar)r_f0_e[b] * r_scale);
   }
