@@ -250,7 +250,11 @@ def test_combinations_where_they_save_enough(cell, degree, modes, num_comp, save
         tables=(Table(num_basis), Table(dim + 1)),
     )
     work = replace(
-        diffusion(1, begins[-1], num_comp, cell=cell, dim=dim), num_state=0, modes=modes, symmetry=symmetry, writes=frozenset({"f1"})
+        diffusion(1, begins[-1], num_comp, cell=cell, dim=dim),
+        num_state=0,
+        modes=modes,
+        symmetry=symmetry,
+        writes=frozenset({"f1"}),
     )
     work = replace(work, **parts)
     plan = CellPlan.wished(work, gpu, Wish("double", "recomputed", "atomic"))
@@ -263,4 +267,3 @@ def test_combinations_where_they_save_enough(cell, degree, modes, num_comp, save
             assert isinstance(first, CellSumsPlan) and first.beats_cells and first.mirrored
         broken = replace(work, rows=(replace(work.rows[0], continuous=False),))
         assert type(next(iter(schedule_named("cell").plans(broken, gpu, Wish("double", "recomputed", "atomic"))))) is CellPlan
-
