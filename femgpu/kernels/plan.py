@@ -46,8 +46,7 @@ class Plan(ABC):
     """
 
     schedule: ClassVar[str]
-    # The function that kernels call at a point.
-    pointwise: ClassVar[str] = "pointwise"
+    pointwise: ClassVar[str] = "pointwise"  # the function that kernels call at a point
 
     work: Work
     precision: str = "double"
@@ -84,9 +83,8 @@ class Plan(ABC):
         work = self.work
         words = sum(field.size + field.num_comp * (1 + work.dim + work.dim**2 * field.hessian) for field in work.fields)
         words += 2 * work.num_comp * (1 + work.dim + work.dim**2 * work.second)
-        coords = sum(side.num_coord_basis for side in work.sides) * self.needs_coords
-        words += 4 * work.dim**3 * len(work.sides) + work.num_state + 2 * work.num_cell_state + coords * work.dim
-        return 8 * (words + BESIDE_WORDS)
+        words += work.dim * sum(side.num_coord_basis for side in work.sides) * self.needs_coords
+        return 8 * (words + 4 * work.dim**3 * len(work.sides) + work.num_state + 2 * work.num_cell_state + BESIDE_WORDS)
 
     @property
     def table_space(self) -> str:
@@ -188,6 +186,11 @@ class Plan(ABC):
         return False
 
     @property
+    def weighs_lines(self) -> bool:
+        """Whether the 1D matrices that rows are multiplied by have the rule's weights in them, and points have none."""
+        return False
+
+    @property
     def adjugates(self) -> bool:
         """Whether maps are rebuilt as adjugates of the Jacobian, in place of its inverse, which takes fewer operations."""
         return False
@@ -200,15 +203,13 @@ class Plan(ABC):
     @property
     def needs_coords(self) -> bool:
         """Whether the coordinates of the cell are read."""
-        rebuilt = self.work.maps and self.geometry == "recomputed"
-        return rebuilt or "x" in self.work.reads or self.work.bends
+        return (self.work.maps and self.geometry == "recomputed") or "x" in self.work.reads or self.work.bends
 
     @property
     def geometry_words(self) -> int:
         """Stored numbers per cell: inverse Jacobian and determinant, once or at each point."""
-        if not self.work.maps or self.geometry != "stored":
-            return 0
-        return (self.work.dim**2 + 1) * (1 if self.work.affine else self.work.num_qpts)
+        points = 1 if self.work.affine else self.work.num_qpts
+        return (self.work.dim**2 + 1) * points * (self.work.maps and self.geometry == "stored")
 
     @property
     def tables(self) -> tuple[int, ...]:
@@ -253,9 +254,8 @@ class Plan(ABC):
     @property
     def flops(self) -> int:
         """Floating-point operations of one cell."""
-        work = self.work
-        rebuilds = (1 if work.affine else work.num_qpts) if work.maps and self.geometry == "recomputed" else 0
-        return work.flops() + rebuilds * work.rebuild_flops
+        rebuilds = (1 if self.work.affine else self.work.num_qpts) * (self.work.maps and self.geometry == "recomputed")
+        return self.work.flops() + rebuilds * self.work.rebuild_flops
 
     @cached_property
     def bytes(self) -> int:
@@ -283,8 +283,8 @@ class Plan(ABC):
 
     def seconds(self, ceiling: Ceiling) -> float:
         """The time that one cell takes by bytes and operations."""
-        arithmetic = ceiling.double if self.precision == "double" else ceiling.single
-        times = (self.bytes / (SHARE_BYTES * ceiling.copy), self.flops / (SHARE_FLOPS * arithmetic))
+        rate = SHARE_FLOPS * (ceiling.double if self.precision == "double" else ceiling.single)
+        times = (self.bytes / (SHARE_BYTES * ceiling.copy), self.flops / rate)
         return max(times) + OVERLAP * min(times)
 
     def arguments(self) -> tuple[Array, ...]:

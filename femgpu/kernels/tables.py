@@ -101,6 +101,7 @@ def _line_text(plan: Plan) -> str:
         B, D = one.B[:1], one.D[:1]
         parts = [[D if axis == along else B for axis in range(work.dim)] for along in range(work.dim)]
         arrays["LINE_MAP"] = np.stack([_product(part) for part in parts], axis=1)
+    arrays |= _weighted_lines(plan)
     lines: list[str] = []
     if plan.splits and plan.passes_lines:
         start = 0
@@ -120,6 +121,19 @@ def _line_text(plan: Plan) -> str:
     return "\n".join(lines)
 
 
+def _weighted_lines(plan: Plan) -> dict[str, np.ndarray]:
+    """The matrices that rows are multiplied by, where these have the weights in them: W B, and W D W^-1 before that.
+
+    Along each direction values at the points, and what is left of derivatives there, are multiplied by W B at last.
+    """
+    tensor = plan.work.tensor
+    if tensor is None or not plan.weighs_lines:
+        return {}
+    weights = tensor.weights[:, None]
+    values = {f"LINE_WB{row.table}": weights * tensor.factors[row.table].B for row in plan.work.rows}
+    return values | {"LINE_WD": weights * tensor.D / tensor.weights}
+
+
 def parity_lines(plan: Plan) -> dict[str, np.ndarray]:
     """Even and odd parts of the 1D matrices that lines are multiplied by, by name."""
     tensor = plan.work.tensor
@@ -127,7 +141,7 @@ def parity_lines(plan: Plan) -> dict[str, np.ndarray]:
     matrices = {"LINE_D": tensor.D} | {f"LINE_B{number}": tensor.factors[number].B for number in plan.tables}
     return {
         f"{name}_{part}": half
-        for name, matrix in matrices.items()
+        for name, matrix in (matrices | _weighted_lines(plan)).items()
         for part, half in zip(("EVEN", "ODD"), parity_parts(matrix), strict=True)
     }
 
