@@ -127,7 +127,7 @@ def _weighted_lines(plan: Plan) -> dict[str, np.ndarray]:
     Along each direction values at the points, and what is left of derivatives there, are multiplied by W B at last.
     """
     tensor = plan.work.tensor
-    if tensor is None or not plan.weighs_lines:
+    if not plan.weighs_lines or tensor is None:
         return {}
     weights = tensor.weights[:, None]
     values = {f"LINE_WB{row.table}": weights * tensor.factors[row.table].B for row in plan.work.rows}
@@ -141,7 +141,7 @@ def parity_lines(plan: Plan) -> dict[str, np.ndarray]:
     matrices = {"LINE_D": tensor.D} | {f"LINE_B{number}": tensor.factors[number].B for number in plan.tables}
     return {
         f"{name}_{part}": half
-        for name, matrix in (matrices | _weighted_lines(plan)).items()
+        for name, matrix in matrices.items()
         for part, half in zip(("EVEN", "ODD"), parity_parts(matrix), strict=True)
     }
 

@@ -91,7 +91,7 @@ inline void add_dot(__global double *d_slots, double share) {
 }
 
 #define TABLE __constant
-__constant real d_lines[92] = {R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.a000000000000p-3), R(0x1.c000000000000p-3), R(0x1.e000000000000p-3), R(0x1.0000000000000p-2), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.0000000000000p-12), R(0x1.0000000000000p-11), R(0x1.8000000000000p-11), R(0x1.0000000000000p-9), R(0x1.4000000000000p-9), R(0x1.8000000000000p-9), R(0x1.5000000000000p-8), R(0x1.8000000000000p-8), R(0x1.b000000000000p-8), R(0x1.4000000000000p-7), R(0x1.6000000000000p-7), R(0x1.8000000000000p-7), R(0x1.0000000000000p-6), R(0x1.0000000000000p-6), R(0x1.0000000000000p-6), R(0x1.0000000000000p-6), R(0x1.4000000000000p-3), R(0x1.8000000000000p-4), R(0x1.2aaaaaaaaaaabp-4), R(0x1.0000000000000p-4), R(0x1.b000000000000p-2), R(0x1.e000000000000p-3), R(0x1.6000000000000p-3), R(0x1.2000000000000p-3), R(0x1.a000000000000p-1), R(0x1.c000000000000p-2), R(0x1.4000000000000p-2), R(0x1.0000000000000p-2)};
+__constant real d_lines[64] = {R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.a000000000000p-3), R(0x1.c000000000000p-3), R(0x1.e000000000000p-3), R(0x1.0000000000000p-2), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3)};
 #define LINE_W (d_lines + 0)
 #define LINE_X (d_lines + 4)
 #define LINE_D (d_lines + 8)
@@ -99,8 +99,6 @@ __constant real d_lines[92] = {R(0x1.0000000000000p-6), R(0x1.0000000000000p-5),
 #define LINE_D0 (d_lines + 36)
 #define LINE_B1 (d_lines + 48)
 #define LINE_D1 (d_lines + 56)
-#define LINE_WB0 (d_lines + 64)
-#define LINE_WD (d_lines + 76)
 #define LATTICE_W(p) (LINE_W[(p) / 1 % 4] * LINE_W[(p) / 4 % 4] * LINE_W[(p) / 16 % 4])
 // Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
 
@@ -302,7 +300,7 @@ inline void integrate_reference_hessian(const int num_basis, const int num_comp,
 }
 
 #undef TABLE_W
-#define TABLE_W(q) R(1)
+#define TABLE_W(q) (LINE_W[i] * row_weight)
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void action(const int first, const int count, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out, __global double *restrict d_dots, __global const uchar *restrict d_stores) {
   const int item = (int)get_local_id(0) % ITEMS, own = (int)get_local_id(0) / ITEMS;
@@ -395,6 +393,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     }
   barrier(CLK_LOCAL_MEM_FENCE);
   if (item < 4) {
+    const real item_weight = LINE_W[item];
     // x = x0 + r xr + t xt + r t xrt on the plane, whose normal derivative is y0 + r yr + t yt + r t yrt.
     const real s = LINE_X[item];
     real x0[DIM], xr[DIM], xt[DIM], xrt[DIM], y0[DIM], yr[DIM], yt[DIM], yrt[DIM];
@@ -406,6 +405,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
       yrt[d] = map[7], xrt[d] = map[3] + s * yrt[d];
     }
     LONG for (int k = 0; k < 4; ++k) {
+      const real row_weight = item_weight * LINE_W[k];
       const int row = item * ROW + k * PLANE;
       real r_w_q[16];
       SHORT for (int c = 0; c < 1; ++c) {
@@ -475,7 +475,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         accum back[4];
         SHORT for (int r = 0; r < 4; ++r) {
         accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_WD[r * 1 + m * 4] * (r_f0_q + (2 + 3 * c) * 4)[m];
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * (r_f0_q + (2 + 3 * c) * 4)[m];
         back[r] = sum;
       }
         SHORT for (int i = 0; i < 4; ++i) back[i] += r_f0_q[c * 4 + i];
@@ -496,7 +496,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         SHORT for (int r = 0; r < 4; ++r) flux[r] = (at)[r * ROW];
         SHORT for (int r = 0; r < 4; ++r) {
         accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_WD[r * 1 + m * 4] * flux[m];
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * flux[m];
         back[r] = sum;
       }
         SHORT for (int r = 0; r < 4; ++r) (at)[r * ROW] = back[r];
@@ -513,14 +513,14 @@ void action(const int first, const int count, __global const scalar *restrict d_
         SHORT for (int r = 0; r < 4; ++r) flux[r] = (at + 2 * SLAB)[r * PLANE];
         SHORT for (int r = 0; r < 4; ++r) {
         accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_WD[r * 1 + m * 4] * flux[m];
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * flux[m];
         back[r] = sum;
       }
         SHORT for (int r = 0; r < 4; ++r) line[r] += back[r] + at[SLAB + r * PLANE];
         accum nodes[3];
         SHORT for (int r = 0; r < 3; ++r) {
         accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_WB0[r * 1 + m * 3] * line[m];
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * line[m];
         nodes[r] = sum;
       }
         SHORT for (int r = 0; r < 3; ++r) (at)[r * PLANE] = nodes[r];
@@ -541,7 +541,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         accum nodes[3];
         SHORT for (int r = 0; r < 3; ++r) {
         accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_WB0[r * 1 + m * 3] * line[m];
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * line[m];
         nodes[r] = sum;
       }
         SHORT for (int r = 0; r < 3; ++r) (partial + l)[r * 4] = nodes[r];
@@ -550,7 +550,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
       SHORT for (int l = 0; l < 3; ++l) {
         SHORT for (int r = 0; r < 3; ++r) {
         accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_WB0[r * 1 + m * 3] * (partial + l * 4)[m];
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * (partial + l * 4)[m];
         (sums + l * 3)[r] = sum;
       }
       }

@@ -51,11 +51,10 @@ ${multiply(plan.q1d, plan.q1d, plan.q1d, 1, "LINE_D", source, target)}\
 % endif
 </%def>\
 <%def name="derive_back(plan, source, target)">\
-<% back = "W" * plan.weighs_lines %>\
 % if plan.splits:
-${multiply_parts(plan.q1d, plan.q1d, True, -1, f"LINE_{back}D", source, target, "accum")}\
+${multiply_parts(plan.q1d, plan.q1d, True, -1, "LINE_D", source, target, "accum")}\
 % else:
-${multiply(plan.q1d, plan.q1d, 1, plan.q1d, f"LINE_{back}D", source, target, "accum")}\
+${multiply(plan.q1d, plan.q1d, 1, plan.q1d, "LINE_D", source, target, "accum")}\
 % endif
 </%def>\
 ## Values along a line at the nodes to those at the points, and back.
@@ -67,10 +66,9 @@ ${multiply(sums.sizes.q1d, sums.sizes.p1d, sums.sizes.p1d, 1, f"LINE_B{sums.size
 % endif
 </%def>\
 <%def name="gather_back(plan, sums, source, target)">\
-<% back = "W" * plan.weighs_lines %>\
 % if plan.splits:
-${multiply_parts(sums.sizes.p1d, sums.sizes.q1d, True, 1, f"LINE_{back}B{sums.sizes.table}", source, target, "accum")}\
+${multiply_parts(sums.sizes.p1d, sums.sizes.q1d, True, 1, f"LINE_B{sums.sizes.table}", source, target, "accum")}\
 % else:
-${multiply(sums.sizes.p1d, sums.sizes.q1d, 1, sums.sizes.p1d, f"LINE_{back}B{sums.sizes.table}", source, target, "accum")}\
+${multiply(sums.sizes.p1d, sums.sizes.q1d, 1, sums.sizes.p1d, f"LINE_B{sums.sizes.table}", source, target, "accum")}\
 % endif
 </%def>\

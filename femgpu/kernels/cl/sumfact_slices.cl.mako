@@ -20,7 +20,7 @@ derived, derived_rows = ([sums for sums in group if plan.derives(sums)] for grou
 <%include file="points.cl"/>
 <%include file="map_along.mako"/>\
 #undef TABLE_W
-#define TABLE_W(q) ${"R(1)" if plan.weighs_lines else "(LINE_W[i] * row_weight)"}
+#define TABLE_W(q) (LINE_W[i] * row_weight)
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
 % if plan.cells_first:
@@ -141,14 +141,10 @@ ${nodes.keep_coords(plan)}\
   barrier(CLK_LOCAL_MEM_FENCE);
 % endif
   if (item < ${q}) {
-% if not plan.weighs_lines:
     const real item_weight = LINE_W[item];
-% endif
 <%include file="plane_map.mako"/>\
     LONG for (int k = 0; k < ${q}; ++k) {
-% if not plan.weighs_lines:
       const real row_weight = item_weight * LINE_W[k];
-% endif
       const int row = item * ROW + k * PLANE;
 <%include file="plane_row.mako"/>\
 % for sums, field in fields:

@@ -15,8 +15,10 @@ from femgpu.model import Ceiling
 # Tables up to this size stand in the program as __constant data (a program may hold 64 KB of it).
 _CONSTANT_TABLE_BYTES = 61440
 # How much longer all points of residuals and actions may be, unrolled, than one whose basis functions are: what a GPU's instruction
-# cache holds. Their pointwise functions, which gain nothing by it, may be a part of that.
-_POINTS_UNROLL, _POINTWISE_UNROLL = 5, 2
+# cache holds: by operations, which with combinations are fewer for as many instructions (6063 of helmholtz on tetrahedra of degree 4
+# took less time than tiles, 6884 of Poisson's equation on triangles of degree 8 more). Their pointwise functions, which gain nothing
+# by it, may be a part of that.
+_POINTS_UNROLL, _MIRRORED_UNROLL, _POINTWISE_UNROLL = 5, 3, 2
 # The same of others, and of tables that are arguments all the same, where points times rows are no more than so many.
 _SHORT_UNROLL, _SHORT_POINTS = 1.5, 64
 # Operations that combinations have to save on a GPU: Poisson's equation saves 320 on tetrahedra of degree 2, which takes a tenth
@@ -55,13 +57,15 @@ class CellPlan(Plan):
 
         Tables in constant memory are read at constant addresses then.
         """
-        work, points = self.work, self.work.num_qpts
+        work, points, size = self.work, self.work.num_qpts, self.work.num_qpts * self.point_size
         if not (work.rows and self.unrolls_basis):
             return False
         often = work.target in ("residual", "action") and self.table_space == "__constant"
         if often and points * work.pointwise_size <= _POINTWISE_UNROLL * self.unroll:
-            return points * self.point_size - self.savings <= _POINTS_UNROLL * self.unroll
-        return points * work.num_rows <= _SHORT_POINTS and points * self.point_size <= _SHORT_UNROLL * self.unroll
+            if self.savings >= _LEAST_SAVED:
+                return size - self.savings <= _MIRRORED_UNROLL * self.unroll
+            return size <= _POINTS_UNROLL * self.unroll
+        return points * work.num_rows <= _SHORT_POINTS and size <= _SHORT_UNROLL * self.unroll
 
     @property
     def mirrored(self) -> bool:

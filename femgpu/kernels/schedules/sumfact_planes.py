@@ -76,9 +76,8 @@ class SumfactPlanePlan(SumfactLatticePlan):
 
     @property
     def weighs_lines(self) -> bool:
-        """Where no row's nodes are the points, and nothing that is stored there may have weights in it."""
-        stored = self.geometry == "stored" or (self.work.reference and self.work.num_state + self.work.num_cell_state > 0)
-        return not stored and not any(sums.sizes.collocated for sums in self.rows)
+        """Where maps are rebuilt, in physical coordinates, so that nothing stored has weights in it, and no row's nodes are points."""
+        return self.adjugates and not any(sums.sizes.collocated for sums in self.rows)
 
     @property
     def axes(self) -> tuple[int, ...]:

@@ -59,6 +59,11 @@ class SumfactSlicePlan(SumfactPlanePlan):
         return self.q1d > _WHOLE and self.symmetric
 
     @property
+    def weighs_lines(self) -> bool:
+        """Not here: rows of points share most of a weight."""
+        return False
+
+    @property
     def expanded(self) -> str:
         """The adjugate, too, where enough points of a row share what its coefficients take."""
         adjugate = self.adjugates and self.multilinear and self.q1d >= _EXPANDED
