@@ -15,9 +15,9 @@ from femgpu.model import Ceiling
 # Tables up to this size stand in the program as __constant data (a program may hold 64 KB of it).
 _CONSTANT_TABLE_BYTES = 61440
 # How much longer all points of residuals and actions may be, unrolled, than one whose basis functions are: what a GPU's instruction
-# cache holds: by operations, which with combinations are fewer for as many instructions (6063 of helmholtz on tetrahedra of degree 4
-# took less time than tiles, 6884 of Poisson's equation on triangles of degree 8 more). Their pointwise functions, which gain nothing
-# by it, may be a part of that.
+# cache holds: by operations, which with combinations are fewer for as many instructions (6063 of helmholtz on tetrahedra of degree
+# 4 took less time than tiles, 6884 of Poisson's equation on triangles of degree 8 more). Their pointwise functions, which gain
+# nothing by it, may be a part of that.
 _POINTS_UNROLL, _MIRRORED_UNROLL, _POINTWISE_UNROLL = 5, 3, 2
 # The same of others, and of tables that are arguments all the same, where points times rows are no more than so many.
 _SHORT_UNROLL, _SHORT_POINTS = 1.5, 64

@@ -76,7 +76,7 @@ class SumfactPlanePlan(SumfactLatticePlan):
 
     @property
     def weighs_lines(self) -> bool:
-        """Where maps are rebuilt, in physical coordinates, so that nothing stored has weights in it, and no row's nodes are points."""
+        """Where maps are rebuilt, in physical coordinates (no weights in what is stored), and no row's nodes are the points."""
         return self.adjugates and not any(sums.sizes.collocated for sums in self.rows)
 
     @property
