@@ -46,7 +46,8 @@ class Plan(ABC):
     """
 
     schedule: ClassVar[str]
-    pointwise: ClassVar[str] = "pointwise"  # the function that kernels call at a point
+    # The function that kernels call at a point.
+    pointwise: ClassVar[str] = "pointwise"
 
     work: Work
     precision: str = "double"
@@ -83,8 +84,9 @@ class Plan(ABC):
         work = self.work
         words = sum(field.size + field.num_comp * (1 + work.dim + work.dim**2 * field.hessian) for field in work.fields)
         words += 2 * work.num_comp * (1 + work.dim + work.dim**2 * work.second)
-        words += work.dim * sum(side.num_coord_basis for side in work.sides) * self.needs_coords
-        return 8 * (words + 4 * work.dim**3 * len(work.sides) + work.num_state + 2 * work.num_cell_state + BESIDE_WORDS)
+        coords = sum(side.num_coord_basis for side in work.sides) * self.needs_coords
+        words += 4 * work.dim**3 * len(work.sides) + work.num_state + 2 * work.num_cell_state + coords * work.dim
+        return 8 * (words + BESIDE_WORDS)
 
     @property
     def table_space(self) -> str:
@@ -186,11 +188,6 @@ class Plan(ABC):
         return False
 
     @property
-    def weighs_lines(self) -> bool:
-        """Whether the 1D matrices that rows are multiplied by have the rule's weights in them, and points have none."""
-        return False
-
-    @property
     def adjugates(self) -> bool:
         """Whether maps are rebuilt as adjugates of the Jacobian, in place of its inverse, which takes fewer operations."""
         return False
@@ -203,13 +200,15 @@ class Plan(ABC):
     @property
     def needs_coords(self) -> bool:
         """Whether the coordinates of the cell are read."""
-        return (self.work.maps and self.geometry == "recomputed") or "x" in self.work.reads or self.work.bends
+        rebuilt = self.work.maps and self.geometry == "recomputed"
+        return rebuilt or "x" in self.work.reads or self.work.bends
 
     @property
     def geometry_words(self) -> int:
         """Stored numbers per cell: inverse Jacobian and determinant, once or at each point."""
-        points = 1 if self.work.affine else self.work.num_qpts
-        return (self.work.dim**2 + 1) * points * (self.work.maps and self.geometry == "stored")
+        if not self.work.maps or self.geometry != "stored":
+            return 0
+        return (self.work.dim**2 + 1) * (1 if self.work.affine else self.work.num_qpts)
 
     @property
     def tables(self) -> tuple[int, ...]:
@@ -254,8 +253,9 @@ class Plan(ABC):
     @property
     def flops(self) -> int:
         """Floating-point operations of one cell."""
-        rebuilds = (1 if self.work.affine else self.work.num_qpts) * (self.work.maps and self.geometry == "recomputed")
-        return self.work.flops() + rebuilds * self.work.rebuild_flops
+        work = self.work
+        rebuilds = (1 if work.affine else work.num_qpts) if work.maps and self.geometry == "recomputed" else 0
+        return work.flops() + rebuilds * work.rebuild_flops
 
     @cached_property
     def bytes(self) -> int:
@@ -283,8 +283,8 @@ class Plan(ABC):
 
     def seconds(self, ceiling: Ceiling) -> float:
         """The time that one cell takes by bytes and operations."""
-        rate = SHARE_FLOPS * (ceiling.double if self.precision == "double" else ceiling.single)
-        times = (self.bytes / (SHARE_BYTES * ceiling.copy), self.flops / rate)
+        arithmetic = ceiling.double if self.precision == "double" else ceiling.single
+        times = (self.bytes / (SHARE_BYTES * ceiling.copy), self.flops / (SHARE_FLOPS * arithmetic))
         return max(times) + OVERLAP * min(times)
 
     def arguments(self) -> tuple[Array, ...]:

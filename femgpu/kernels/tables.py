@@ -127,11 +127,11 @@ def _weighted_lines(plan: Plan) -> dict[str, np.ndarray]:
     Along each direction values at the points, and what is left of derivatives there, are multiplied by W B at last.
     """
     tensor = plan.work.tensor
-    if not plan.weighs_lines or tensor is None:
+    if tensor is None or not getattr(plan, "weighs_lines", False):  # planes of sumfact may
         return {}
     weights = tensor.weights[:, None]
-    values = {f"LINE_WB{row.table}": weights * tensor.factors[row.table].B for row in plan.work.rows}
-    return values | {"LINE_WD": weights * tensor.D / tensor.weights}
+    values = {f"WEIGHED_B{row.table}": weights * tensor.factors[row.table].B for row in plan.work.rows}
+    return values | {"WEIGHED_D": weights * tensor.D / tensor.weights}
 
 
 def parity_lines(plan: Plan) -> dict[str, np.ndarray]:

@@ -351,6 +351,26 @@ CASES = {
         ),
         "f0[0] = w[0];\nfor (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
     ),
+    "sumfact_planes_action_q2_weighed_double": (
+        sumfact(
+            3,
+            4,
+            3,
+            2,
+            plan=SumfactPlanePlan,
+            target="action",
+            coord_table=1,
+            affine=False,
+            geometry="recomputed",
+            scatter="atomic",
+            fields=(field("w", "w", 27, value=False),),
+            rows=(RowsWork(0, 0, 27, 1, value=False, beside="w"),),
+            derivatives=2,
+            unroll=2048,
+            cells=8,
+        ),
+        "for (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
+    ),
     "sumfact_slices_action_q2_gauss_double": (
         sumfact(
             3,

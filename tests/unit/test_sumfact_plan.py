@@ -208,3 +208,12 @@ def test_planes_of_several_components_are_few():
                 work = pencils(q1d, q1d - turns, num_comp).work
                 beats.append(SumfactPlanePlan(work, derivatives=2).beats_pencils)
             assert sum(beats) == most[turns] - 1 and beats == sorted(beats, reverse=True)
+
+
+def test_rows_are_multiplied_by_matrices_with_weights_in_them():
+    """By planes that rebuild a map in physical coordinates, of rows with derivatives."""
+    values = (RowsWork(0, 0, 27, 1, gradient=False),)
+    plan = SumfactPlanePlan(replace(sumfact(3, 4, 3).work, affine=False), derivatives=2, geometry="recomputed")
+    stored, slices = replace(plan, geometry="stored"), SumfactSlicePlan(plan.work, derivatives=2, geometry="recomputed")
+    pulled, mass = (replace(plan, work=replace(plan.work, **given)) for given in (dict(reference=True), dict(rows=values)))
+    assert [other.weighs_lines for other in (plan, stored, slices, pulled, mass)] == [True] + [False] * 4

@@ -10,7 +10,8 @@ fields = [(sums, field) for sums, field in zip(plan.lattices, work.fields) if su
 derived = [sums for sums in plan.lattices if plan.derives(sums)]
 derived_rows = [sums for sums in plan.rows if plan.derives(sums)]
 groups = (("fields", "real", plan.lattices), ("rows", "accum", plan.rows))
-back = "W" * plan.weighs_lines
+# What rows are multiplied by: matrices with the rule's weights in them, where points then have none.
+backwards = "WEIGHED" if plan.weighs_lines else "LINE"
 def slot(sums, axis=None):
     comps = sums.sizes.num_comp
     return "c" if axis is None else f"({comps + plan.axes[axis]} + 3 * c)"
@@ -29,8 +30,8 @@ def slot(sums, axis=None):
         const __local accum *plane = l_rows + (${plan.first(sums)} + c) * SLAB + item * ROW;
         SHORT for (int l = 0; l < PLACES; ++l) sums[l] += plane[l / ${q} * PLANE + l % ${q}];
       }
-      ${planes.multiply(q, q, q, f"LINE_{back}D", True, (f"(r_{sums.name}_q + {slot(sums, 0)} * PLACES)", 1, q), ("sums", 1, q), "accum", True)}
-      ${planes.multiply(q, q, q, f"LINE_{back}D", True, (f"(r_{sums.name}_q + {slot(sums, 2)} * PLACES)", q, 1), ("sums", q, 1), "accum", True)}
+      ${planes.multiply(q, q, q, f"{backwards}_D", True, (f"(r_{sums.name}_q + {slot(sums, 0)} * PLACES)", 1, q), ("sums", 1, q), "accum", True)}
+      ${planes.multiply(q, q, q, f"{backwards}_D", True, (f"(r_{sums.name}_q + {slot(sums, 2)} * PLACES)", q, 1), ("sums", q, 1), "accum", True)}
 % endif
 </%def>\
 <%include file="points.cl"/>
@@ -198,7 +199,7 @@ ${nodes.keep_coords(plan)}\
       __local accum *plane = l_rows + (${plan.first(sums)} + c) * SLAB + item * PLANE;
       accum flux[PLACES], back[PLACES];
       ${planes.move(q, q, q, "ROW", "plane", "flux", False)}
-      ${planes.multiply(q, q, q, f"LINE_{back}D", True, ("flux", q, 1), ("back", q, 1), "accum")}
+      ${planes.multiply(q, q, q, f"{backwards}_D", True, ("flux", q, 1), ("back", q, 1), "accum")}
       ${planes.move(q, q, q, "ROW", "plane", "back", True)}
     }
 % endfor
@@ -220,7 +221,7 @@ ${collect(sums)}\
       ${planes.move(q, q, q, "PLANE", "to", "sums", True)}
 % else:
       accum partial[${p * q}];
-      ${planes.multiply(p, q, q, f"LINE_{back}B{sums.sizes.table}", True, ("sums", q, 1), ("partial", q, 1), "accum")}
+      ${planes.multiply(p, q, q, f"{backwards}_B{sums.sizes.table}", True, ("sums", q, 1), ("partial", q, 1), "accum")}
       ${planes.move(q, p, q, "PLANE", "to", "partial", True)}
 % endif
     }
@@ -241,8 +242,8 @@ ${collect(sums)}\
 % else:
       accum partial[PLACES], lines[${p * q}];
       ${planes.move(q, q, q, "ROW", "plane", "partial", False)}
-      ${planes.multiply(p, q, q, f"LINE_{back}B{sums.sizes.table}", True, ("partial", q, 1), ("lines", q, 1), "accum")}
-      ${planes.multiply(p, q, p, f"LINE_{back}B{sums.sizes.table}", True, ("lines", 1, q), ("sums", 1, p), "accum")}
+      ${planes.multiply(p, q, q, f"{backwards}_B{sums.sizes.table}", True, ("partial", q, 1), ("lines", q, 1), "accum")}
+      ${planes.multiply(p, q, p, f"{backwards}_B{sums.sizes.table}", True, ("lines", 1, q), ("sums", 1, p), "accum")}
 % endif
 % endif
 ${planes.scatter(plan, work, i, sums, row)}\

@@ -15,9 +15,9 @@ from femgpu.model import Ceiling
 # Tables up to this size stand in the program as __constant data (a program may hold 64 KB of it).
 _CONSTANT_TABLE_BYTES = 61440
 # How much longer all points of residuals and actions may be, unrolled, than one whose basis functions are: what a GPU's instruction
-# cache holds: by operations, which with combinations are fewer for as many instructions (6063 of helmholtz on tetrahedra of degree
-# 4 took less time than tiles, 6884 of Poisson's equation on triangles of degree 8 more). Their pointwise functions, which gain
-# nothing by it, may be a part of that.
+# cache holds. With combinations what is left may be less: 6063 operations (Helmholtz' equation on tetrahedra of degree 4) took less
+# time than tiles, 6884 (Poisson's on triangles of degree 8) took more. Pointwise functions, which gain nothing by it, may be a
+# part of that.
 _POINTS_UNROLL, _MIRRORED_UNROLL, _POINTWISE_UNROLL = 5, 3, 2
 # The same of others, and of tables that are arguments all the same, where points times rows are no more than so many.
 _SHORT_UNROLL, _SHORT_POINTS = 1.5, 64
@@ -62,15 +62,19 @@ class CellPlan(Plan):
             return False
         often = work.target in ("residual", "action") and self.table_space == "__constant"
         if often and points * work.pointwise_size <= _POINTWISE_UNROLL * self.unroll:
-            if self.savings >= _LEAST_SAVED:
-                return size - self.savings <= _MIRRORED_UNROLL * self.unroll
-            return size <= _POINTS_UNROLL * self.unroll
+            return size <= _POINTS_UNROLL * self.unroll or self._saves
         return points * work.num_rows <= _SHORT_POINTS and size <= _SHORT_UNROLL * self.unroll
 
     @property
     def mirrored(self) -> bool:
-        """Where points are unrolled, and enough is saved."""
-        return self.unrolls_points and self.savings >= _LEAST_SAVED
+        """Where points are unrolled, and that is worth it."""
+        return self.unrolls_points and self._saves
+
+    @property
+    def _saves(self) -> bool:
+        """Whether combinations save enough operations, and leave few enough to be unrolled."""
+        left = self.work.num_qpts * self.point_size - self.savings
+        return self.savings >= _LEAST_SAVED and left <= _MIRRORED_UNROLL * self.unroll
 
     @property
     def points(self) -> list[tuple[int, range]]:
@@ -83,12 +87,7 @@ class CellPlan(Plan):
     @property
     def flops(self) -> int:
         """Without what is multiplied with zeros, which is left out."""
-        return super().flops - self.left_out
-
-    @property
-    def left_out(self) -> int:
-        """Operations of whole tables that are not done."""
-        return self.savings if self.mirrored else 0
+        return super().flops - self.savings * self.mirrored
 
     @cached_property
     def savings(self) -> int:

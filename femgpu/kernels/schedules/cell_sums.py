@@ -24,6 +24,8 @@ _ACTIONS = {
     ("tetrahedron", 1): ((10, 220), (20, 150)),
     ("tetrahedron", 3): ((10, 350),),
 }
+# Cells of a group whose items have combinations: P4 on tetrahedra takes longer in groups of 32 than cell by cell.
+_LEAST_GROUP = 64
 # Most nodes that an item reads at a time: of degree 4 on tetrahedra it has 18.
 _READS = 18
 # Most local memory that is an argument: drivers promise this much, and NVIDIA's gives kernels' own arrays more.
@@ -83,9 +85,11 @@ class CellSumsPlan(CellPlan):
         work = self.work
         if not (self.serves and work.affine and all(row.continuous for row in work.rows)):
             return False
+        if self.mirrored:
+            return self.group_size >= _LEAST_GROUP
         num_basis = max(row.num_basis for row in work.rows)
         found = (next((flops for most, flops in bounds if num_basis <= most), -1) for bounds in self._bounds)
-        return self.mirrored or any(self.flops <= flops * work.num_rows for flops in found)
+        return any(self.flops <= flops * work.num_rows for flops in found)
 
     @property
     def _bounds(self) -> list[tuple[tuple[int, int], ...]]:

@@ -76,8 +76,11 @@ class SumfactPlanePlan(SumfactLatticePlan):
 
     @property
     def weighs_lines(self) -> bool:
-        """Where maps are rebuilt, in physical coordinates (no weights in what is stored), and no row's nodes are the points."""
-        return self.adjugates and not any(sums.sizes.collocated for sums in self.rows)
+        """Whether the 1D matrices that rows are multiplied by have the rule's weights in them, and points have none.
+
+        Where maps are rebuilt in physical coordinates: what is stored has no weights then. Rows without derivatives were not timed.
+        """
+        return self.adjugates and all(self.derives(sums) and not sums.sizes.collocated for sums in self.rows)
 
     @property
     def axes(self) -> tuple[int, ...]:

@@ -60,7 +60,7 @@ class SumfactSlicePlan(SumfactPlanePlan):
 
     @property
     def weighs_lines(self) -> bool:
-        """Not here: rows of points share most of a weight."""
+        """Never: rows of points share most of a weight."""
         return False
 
     @property

@@ -9,6 +9,7 @@ from itertools import islice
 from femgpu.errors import PlanError
 from femgpu.kernels.plan import GEOMETRIES
 from femgpu.kernels.schedules.cell_plan import CellPlan
+from femgpu.kernels.schedules.cell_sums import CellSumsPlan
 from femgpu.kernels.schedules.tiled_choice import ranked
 from femgpu.kernels.schedules.tiled_plan import LANES, TiledPlan
 from femgpu.kernels.step import Wish
@@ -17,8 +18,8 @@ from femgpu.model import Limits
 
 # Basis functions of an element, and numbers of a cell, from which on it is faster than schedule cell on a GPU: by matrix
 # instructions (triangles of degree 5 have 49 and more but for a mass), and without (tetrahedra of degree 4: 73 and 86); with fewer
-# basis functions (hyperelasticity of degree 2: 97), and where cell has combinations (elasticity: of degree 3 on tetrahedra 148, of
-# degree 6 on triangles 125), only where registers lack room.
+# basis functions (hyperelasticity of degree 2: 97), and where groups of cell add up combinations (elasticity: of degree 3 on
+# tetrahedra 148, of degree 6 on triangles 125), only where registers lack room.
 _BASIS, _NUMBERS, _NUMBERS_ALONE, _REGISTERS = 15, 48, 80, 160
 # Numbers from which on it is faster where cell unrolls its points, up to so many basis functions: scalars on tetrahedra of degree 3
 # have 52 to 58, elasticity 148, on triangles of degree 4 73. Of a mass on tetrahedra, degree 4 has 73, and 35 basis functions.
@@ -54,16 +55,21 @@ class Tiled:
         """Where an item of schedule cell has more numbers than it keeps in registers; on a CPU its cells side by side win."""
         if not limits.unroll or self.refuses(work, limits):
             return False
-        num_basis, cell = max(table.num_basis for table in work.tables), CellPlan(work, geometry="recomputed", unroll=limits.unroll)
+        num_basis = max(table.num_basis for table in work.tables)
         least = _NUMBERS if limits.mma else _NUMBERS_ALONE
-        if num_basis < _BASIS or cell.mirrored:
+        if num_basis < _BASIS or self._leaves(work, limits):
             least = _REGISTERS
-        elif cell.unrolls_points:
+        elif CellPlan(work, geometry="recomputed", unroll=limits.unroll).unrolls_points:
             gradients = any(field.gradient for field in work.fields) or any(row.gradient for row in work.rows)
             mass = work.cell == "tetrahedron" and not gradients
             most, numbers = (_MASS_BASIS, _MASS_NUMBERS) if mass else (_UNROLLED_BASIS, _UNROLLED_NUMBERS)
             least = max(least, numbers) if num_basis <= most else least
         return TiledPlan(work, geometry="recomputed").cell_numbers >= least
+
+    def _leaves(self, work: Work, limits: Limits) -> bool:
+        """Whether groups of schedule cell add up results, by combinations."""
+        groups = CellSumsPlan(work, geometry="recomputed", scatter="atomic", unroll=limits.unroll)
+        return limits.native_atomics and groups.mirrored and groups.beats_cells and groups.fits(limits)
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[TiledPlan]:
         """The fastest by the model first, then some without matrix instructions."""

@@ -1,0 +1,580 @@
+#define REAL double
+#define SCALAR double
+#define ACCUM double
+#define DIM 3
+#define NUM_QPTS 64
+#define NUM_COMP 1
+#define NUM_ROWS 27
+#define NUM_COORD_BASIS 8
+#define NUM_STATE 0
+#define NUM_CELL_STATE 0
+#define AT_d_w_offsets(cell, i) ((size_t)(cell) * 27 + (i))
+#define AT_d_coord_offsets(cell, i) ((size_t)(cell) * 8 + (i))
+#define AT_d_test0_offsets(cell, i) ((size_t)(cell) * 27 + (i))
+#define UNROLLED
+#define ATOMIC_CAS64
+// Types. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef REAL real;
+typedef SCALAR scalar;
+typedef ACCUM accum;
+#define R(x) ((real)(x))
+
+#ifdef UNROLLED
+#define UNROLL _Pragma("unroll")
+#elif defined(ROLLED)
+#define UNROLL _Pragma("unroll 1")
+#else
+#define UNROLL
+#endif
+
+// Where word i of a cell stands in an array: AT_<array>(cell, i), defined above for every array.
+
+// An offset ~o marks a node at o some of whose components are prescribed: d_prescribed[o + c] says which. Fields of one component
+// need no such array.
+#define NODE(mark) ((mark) < 0 ? ~(mark) : (mark))
+#define IS_PRESCRIBED(mark, c) ((mark) < 0 && d_prescribed[~(mark) + (c)])
+
+// Adds x to a number in global memory; how, and the type, say macros.
+#if defined(ATOMIC_PTX64)
+inline void atomic_add_scalar(__global double *p, double x) {
+  asm volatile("red.global.add.f64 [%0], %1;" ::"l"(p), "d"(x) : "memory");
+}
+#elif defined(ATOMIC_PTX32)
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  asm volatile("red.global.add.f32 [%0], %1;" ::"l"(p), "f"(x) : "memory");
+}
+#elif defined(ATOMIC_CAS64)
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+inline void atomic_add_scalar(__global double *p, double x) {
+  union { double value; ulong bits; } seen, next;
+  do {
+    seen.value = *(volatile __global double *)p;
+    next.value = seen.value + x;
+  } while (atom_cmpxchg((volatile __global ulong *)p, seen.bits, next.bits) != seen.bits);
+}
+#elif defined(ATOMIC_CAS32)
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  union { scalar value; uint bits; } seen, next;
+  do {
+    seen.value = *(volatile __global scalar *)p;
+    next.value = seen.value + x;
+  } while (atomic_cmpxchg((volatile __global uint *)p, seen.bits, next.bits) != seen.bits);
+}
+#endif
+
+#define DOT_SLOTS 1024
+// What an action with slots adds to its result is scaled by the quotient of the two numbers behind them.
+inline double dot_scale(__global const double *d_slots) {
+  const double divisor = d_slots[DOT_SLOTS + 1];
+  return divisor == 0.0 ? 0.0 : d_slots[DOT_SLOTS] / divisor;
+}
+
+// Adds an item's share of a sum to one of its slots; on NVIDIA the 32 items of a warp add up theirs first, if none has left.
+inline void add_dot(__global double *d_slots, double share) {
+  const int item = (int)get_global_id(0);
+#ifdef ATOMIC_PTX64
+  uint active;
+  asm volatile("activemask.b32 %0;" : "=r"(active));
+  if (active == 0xffffffffu) {
+    for (int step = 16; step > 0; step /= 2) {
+      double other;
+      asm volatile("{ .reg .b32 lo, hi; mov.b64 {lo, hi}, %1; shfl.sync.bfly.b32 lo, lo, %2, 31, 0xffffffff; "
+                   "shfl.sync.bfly.b32 hi, hi, %2, 31, 0xffffffff; mov.b64 %0, {lo, hi}; }"
+                   : "=d"(other) : "d"(share), "r"(step));
+      share += other;
+    }
+    if (item % 32) return;
+  }
+#endif
+  atomic_add_scalar(d_slots + item / 32 % DOT_SLOTS, share);
+}
+
+#define TABLE __constant
+__constant real d_lines[92] = {R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.a000000000000p-3), R(0x1.c000000000000p-3), R(0x1.e000000000000p-3), R(0x1.0000000000000p-2), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.0000000000000p-12), R(0x1.0000000000000p-11), R(0x1.8000000000000p-11), R(0x1.0000000000000p-9), R(0x1.4000000000000p-9), R(0x1.8000000000000p-9), R(0x1.5000000000000p-8), R(0x1.8000000000000p-8), R(0x1.b000000000000p-8), R(0x1.4000000000000p-7), R(0x1.6000000000000p-7), R(0x1.8000000000000p-7), R(0x1.0000000000000p-6), R(0x1.0000000000000p-6), R(0x1.0000000000000p-6), R(0x1.0000000000000p-6), R(0x1.4000000000000p-3), R(0x1.8000000000000p-4), R(0x1.2aaaaaaaaaaabp-4), R(0x1.0000000000000p-4), R(0x1.b000000000000p-2), R(0x1.e000000000000p-3), R(0x1.6000000000000p-3), R(0x1.2000000000000p-3), R(0x1.a000000000000p-1), R(0x1.c000000000000p-2), R(0x1.4000000000000p-2), R(0x1.0000000000000p-2)};
+#define LINE_W (d_lines + 0)
+#define LINE_X (d_lines + 4)
+#define LINE_D (d_lines + 8)
+#define LINE_B0 (d_lines + 24)
+#define LINE_D0 (d_lines + 36)
+#define LINE_B1 (d_lines + 48)
+#define LINE_D1 (d_lines + 56)
+#define WEIGHED_B0 (d_lines + 64)
+#define WEIGHED_D (d_lines + 76)
+#define LATTICE_W(p) (LINE_W[(p) / 1 % 4] * LINE_W[(p) / 4 % 4] * LINE_W[(p) / 16 % 4])
+// Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
+
+// 1 / x for ordinary x. On NVIDIA an approximation of 20 bits, whose relative error a step of third order cubes: as exact as a division but
+// for the last bit, without its branches.
+inline real reciprocal(const real x) {
+#ifdef RECIPROCAL_PTX64
+  double y;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  const double error = fma(-x, y, 1.0);
+  return fma(fma(error, error, error), y, y);
+#else
+  return R(1) / x;
+#endif
+}
+
+// The inverse of J times its determinant, which is returned.
+inline real adjugate(const real *J, real *out) {
+#if DIM == 1
+  out[0] = 1;
+  return J[0];
+#elif DIM == 2
+  out[0] = J[3];
+  out[1] = -J[1];
+  out[2] = -J[2];
+  out[3] = J[0];
+  return J[0] * J[3] - J[1] * J[2];
+#else
+  out[0] = J[4] * J[8] - J[5] * J[7];
+  out[1] = J[2] * J[7] - J[1] * J[8];
+  out[2] = J[1] * J[5] - J[2] * J[4];
+  out[3] = J[5] * J[6] - J[3] * J[8];
+  out[4] = J[0] * J[8] - J[2] * J[6];
+  out[5] = J[2] * J[3] - J[0] * J[5];
+  out[6] = J[3] * J[7] - J[4] * J[6];
+  out[7] = J[1] * J[6] - J[0] * J[7];
+  out[8] = J[0] * J[4] - J[1] * J[3];
+  return J[0] * out[0] + J[1] * out[3] + J[2] * out[6];
+#endif
+}
+
+// Inverts J; returns the determinant.
+inline real invert(const real *J, real *J_inv) {
+  const real det = adjugate(J, J_inv), scale = reciprocal(det);
+  for (int i = 0; i < DIM * DIM; ++i) J_inv[i] *= scale;
+  return det;
+}
+
+// Outward unit normal n = J^-T N / |J^-T N| of a facet from that of the reference facet, N; returns |J^-T N|.
+inline real facet_normal(TABLE const real *N, const real *J_inv, real *n) {
+  real square = 0;
+  for (int d = 0; d < DIM; ++d) {
+    n[d] = 0;
+    for (int k = 0; k < DIM; ++k) n[d] += J_inv[k * DIM + d] * N[k];
+    square += n[d] * n[d];
+  }
+  const real length = sqrt(square);
+  for (int d = 0; d < DIM; ++d) n[d] /= length;
+  return length;
+}
+
+// out[k] = weight sum_d J_inv[k, d] f1[d]: the flux in reference coordinates, ready for D^T
+inline void pull_back_flux(const real *J_inv, const real weight, const real *f1, real *out) {
+  for (int k = 0; k < DIM; ++k) {
+    real sum = 0;
+    for (int d = 0; d < DIM; ++d) sum += J_inv[k * DIM + d] * f1[d];
+    out[k] = weight * sum;
+  }
+}
+
+// In cells whose map bends: out[c, k, l] -= sum_m gradient[c, m] d^2 x_m / dX_k dX_l
+inline void subtract_map(const int num_comp, const real *gradient, const real *map_xx, real *out) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int m = 0; m < DIM; ++m)
+      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] -= gradient[c * DIM + m] * map_xx[m * DIM * DIM + i];
+}
+
+// out[i, j] = sum_kl J_inv[k, i] h[k, l] J_inv[l, j]
+inline void push_hessian(const real *J_inv, const real *h, real *out) {
+  for (int i = 0; i < DIM; ++i)
+    for (int j = 0; j < DIM; ++j) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k)
+        for (int l = 0; l < DIM; ++l) sum += J_inv[k * DIM + i] * h[k * DIM + l] * J_inv[l * DIM + j];
+      out[i * DIM + j] = sum;
+    }
+}
+
+inline void pointwise(const real *u, const real *u_x, const real *u_xx, const real *w, const real *w_x, const real *w_xx, const real *a, const real *a_x, const real *a_xx, const real *x, const real *n, const real *s,
+                      __global const real *constants, real *f0, real *f1) {
+  const int dim = DIM;
+  (void)dim;
+  for (int i = 0; i < 3; ++i) f1[i] = w_x[i];
+}
+
+#define GROUP_SIZE 32
+#define LANES 1
+#define ITEMS 4
+#define CELLS 8
+#define N 4
+#define ROW 4
+#define PLANE 20
+#define SLAB 80
+#define POINTS_UNROLL
+// Schedule sumfact on hexahedra, ITEMS work-items for each of the CELLS cells of a work-group. An item has a plane of points, across the
+// second axis, in its registers, where it contracts the other two directions. For the second axis it takes a plane across the
+// third, by way of local memory, and so do the nodes unless they are the points. Which direction an axis is says `plan.axes`.
+// Index space: local id = (cell, item). Past the last cell of the launch items repeat it and write nothing.
+#define LATTICE
+#define AT_POINT(slot, p) (slot)
+#define SHORT _Pragma("unroll")
+#define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
+#define PLACES 16
+// What `basis.cl` computes from tables at a point is read and written here as sums over the lattice: word `slot` of place p of one cell
+// is e[(slot * NUM_QPTS + p) * LANES]; slots as in `contractions.py`.
+// LATTICE is the address space.
+#ifndef AT_POINT
+#define AT_POINT(slot, p) (((slot) * NUM_QPTS + (p)) * LANES)
+#endif
+#define TABLE_B(i, q) place
+#define TABLE_D(i, q) place
+#define TABLE_H(i, q) place
+#define TABLE_W(q) LATTICE_W(place)
+
+// value[c]
+inline void interpolate_value(const int num_basis, const int num_comp, const int p, LATTICE const real *e, real *value) {
+  for (int c = 0; c < num_comp; ++c) value[c] = e[AT_POINT(c, p)];
+}
+
+// gradient[c, k], in reference coordinates
+inline void interpolate_reference_gradient(const int num_basis, const int num_comp, const int p, LATTICE const real *e, real *gradient) {
+  for (int i = 0; i < num_comp * DIM; ++i) gradient[i] = e[AT_POINT(num_comp + i, p)];
+}
+
+// gradient[c, d] = sum_k reference[c, k] J_inv[k, d]
+inline void interpolate_gradient(const int num_basis, const int num_comp, const int p, LATTICE const real *e, const real *J_inv,
+                                 real *gradient) {
+  for (int c = 0; c < num_comp; ++c) {
+    real reference[DIM];
+    for (int k = 0; k < DIM; ++k) reference[k] = e[AT_POINT(num_comp + c * DIM + k, p)];
+    for (int d = 0; d < DIM; ++d) {
+      gradient[c * DIM + d] = 0;
+      for (int k = 0; k < DIM; ++k) gradient[c * DIM + d] += reference[k] * J_inv[k * DIM + d];
+    }
+  }
+}
+
+// reference second derivatives out[c, k, l], which stand there for k <= l
+inline void reference_hessian(const int num_basis, const int num_comp, const int p, LATTICE const real *e, real *out) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int k = 0; k < DIM; ++k)
+      for (int l = 0; l < DIM; ++l)
+        out[(c * DIM + k) * DIM + l] = e[AT_POINT(num_comp * (1 + DIM) + (c * DIM + min(k, l)) * DIM + max(k, l), p)];
+}
+
+// The inverse Jacobian and, returned, the determinant from the gradients of the coordinates.
+inline real rebuild(const int num_basis, const int p, LATTICE const real *x_e, real *J_inv) {
+  real J[DIM * DIM];
+  interpolate_reference_gradient(num_basis, DIM, p, x_e, J);
+  return invert(J, J_inv);
+}
+
+// The inverse Jacobian times the determinant in its place.
+inline real rebuild_adjugate(const int num_basis, const int p, LATTICE const real *x_e, real *out) {
+  real J[DIM * DIM];
+  interpolate_reference_gradient(num_basis, DIM, p, x_e, J);
+  return adjugate(J, out);
+}
+
+// What multiplies the test function's values: weight f0[c]
+inline void integrate_value(const int num_basis, const int num_comp, const int p, const real weight, const real *f0, LATTICE accum *e) {
+  for (int c = 0; c < num_comp; ++c) e[AT_POINT(c, p)] = (accum)(weight * f0[c]);
+}
+
+// ... its gradients: the flux in reference coordinates
+inline void integrate_reference_gradient(const int num_basis, const int num_comp, const int p, const real *f1, LATTICE accum *e) {
+  for (int i = 0; i < num_comp * DIM; ++i) e[AT_POINT(num_comp + i, p)] = (accum)f1[i];
+}
+
+// ... weight J_inv f1[c]
+inline void integrate_gradient(const int num_basis, const int num_comp, const int p, const real weight, const real *J_inv,
+                               const real *f1, LATTICE accum *e) {
+  for (int c = 0; c < num_comp; ++c) {
+    real flux[DIM];
+    pull_back_flux(J_inv, weight, f1 + c * DIM, flux);
+    for (int k = 0; k < DIM; ++k) e[AT_POINT(num_comp + c * DIM + k, p)] = (accum)flux[k];
+  }
+}
+
+// ... its second derivatives in reference coordinates, which stand there for k <= l
+inline void integrate_reference_hessian(const int num_basis, const int num_comp, const int p, const real *f2, LATTICE accum *e) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int k = 0; k < DIM; ++k)
+      for (int l = k; l < DIM; ++l) {
+        const real both = f2[(c * DIM + k) * DIM + l] + (k < l ? f2[(c * DIM + l) * DIM + k] : R(0));
+        e[AT_POINT(num_comp * (1 + DIM) + (c * DIM + k) * DIM + l, p)] = (accum)both;
+      }
+}
+
+#undef TABLE_W
+#define TABLE_W(q) R(1)
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+void action(const int first, const int count, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out, __global double *restrict d_dots, __global const uchar *restrict d_stores) {
+  const int item = (int)get_local_id(0) % ITEMS, own = (int)get_local_id(0) / ITEMS;
+  const int past = (int)get_group_id(0) * CELLS + own, cell = first + min(past, count - 1);
+  __local real s_slots[648]; // 5184 bytes
+  __local real s_x[200]; // 1600 bytes
+  __local real *l_slots = s_slots + own * 81;
+  __local real *l_x = s_x + own * 25;
+  __local accum *l_fields = l_slots, *l_rows = l_slots;
+  real r_w_q[4 * PLACES];
+  accum r_f0_q[4 * PLACES];
+  const int inside = item < 4;
+
+  // gather
+  // All items load, those without nodes what others do: compilers load in a branch what is used there, and wait at it for what they have
+  // loaded before.
+  int x_offsets[2];
+  SHORT for (int turn = 0; turn < 2; ++turn)
+    x_offsets[turn] = d_coord_offsets[AT_d_coord_offsets(cell, min(item + turn * ITEMS, NUM_COORD_BASIS - 1))];
+  int w_offsets[9];
+  SHORT for (int l = 0; l < 9; ++l) w_offsets[l] = d_w_offsets[AT_d_w_offsets(cell, (l % 3) * 3 + (l / 3) * 9 + (min(item, 2)) * 1)];
+  real x_values[2 * DIM];
+  SHORT for (int turn = 0; turn < 2; ++turn)
+    SHORT for (int d = 0; d < DIM; ++d) x_values[turn * DIM + d] = d_coords[x_offsets[turn] + d];
+  SHORT for (int c = 0; c < 1; ++c) {
+    real nodes[9];
+    SHORT for (int l = 0; l < 9; ++l) nodes[l] = (real)d_w[w_offsets[l] + c];
+    // Items without nodes fill planes that nobody reads.
+    __local real *plane = l_fields + (0 + c) * SLAB + item * PLANE;
+    real partial[12], values[PLACES];
+    SHORT for (int l = 0; l < 3; ++l)
+          SHORT for (int r = 0; r < 4; ++r) {
+            real sum = 0;
+            SHORT for (int m = 0; m < 3; ++m)
+              sum += (real)LINE_B0[r * 3 + m] * nodes[m * 1 + l * 3];
+            partial[r * 1 + l * 4] = sum;
+          }
+    SHORT for (int l = 0; l < 4; ++l)
+          SHORT for (int r = 0; r < 4; ++r) {
+            real sum = 0;
+            SHORT for (int m = 0; m < 3; ++m)
+              sum += (real)LINE_B0[r * 3 + m] * partial[m * 4 + l * 1];
+            values[r * 4 + l * 1] = sum;
+          }
+    SHORT for (int m = 0; m < 4; ++m)
+          SHORT for (int n = 0; n < 4; ++n) plane[m * ROW + n] = values[m * 4 + n];
+  }
+  SHORT for (int turn = 0; turn < 2; ++turn)
+    if (item + turn * ITEMS < NUM_COORD_BASIS)
+      SHORT for (int d = 0; d < DIM; ++d) l_x[d * NUM_COORD_BASIS + item + turn * ITEMS] = x_values[turn * DIM + d];
+  barrier(CLK_LOCAL_MEM_FENCE);
+
+  // tabulate
+  if (inside) {
+    SHORT for (int c = 0; c < 1; ++c) {
+      __local real *plane = l_fields + (0 + c) * SLAB + item * ROW;
+      real nodes[12];
+      SHORT for (int m = 0; m < 3; ++m)
+          SHORT for (int n = 0; n < 4; ++n) nodes[m * 4 + n] = plane[m * PLANE + n];
+      SHORT for (int l = 0; l < 4; ++l)
+          SHORT for (int r = 0; r < 4; ++r) {
+            real sum = 0;
+            SHORT for (int m = 0; m < 3; ++m)
+              sum += (real)LINE_B0[r * 3 + m] * nodes[m * 4 + l * 1];
+            (r_w_q + c * PLACES)[r * 4 + l * 1] = sum;
+          }
+    }
+  }
+  if (inside) {
+    SHORT for (int c = 0; c < 1; ++c) {
+      __local real *plane = l_fields + (0 + c) * SLAB + item * ROW;
+      SHORT for (int m = 0; m < 4; ++m)
+          SHORT for (int n = 0; n < 4; ++n) plane[m * PLANE + n] = (r_w_q + c * PLACES)[m * 4 + n];
+    }
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (inside) {
+    SHORT for (int c = 0; c < 1; ++c) {
+      __local real *plane = l_fields + (0 + c) * SLAB + item * PLANE;
+      real values[PLACES], slopes[PLACES];
+      SHORT for (int m = 0; m < 4; ++m)
+          SHORT for (int n = 0; n < 4; ++n) values[m * 4 + n] = plane[m * ROW + n];
+      SHORT for (int l = 0; l < 4; ++l)
+          SHORT for (int r = 0; r < 4; ++r) {
+            real sum = 0;
+            SHORT for (int m = 0; m < 4; ++m)
+              sum += (real)LINE_D[r * 4 + m] * values[m * 4 + l * 1];
+            slopes[r * 4 + l * 1] = sum;
+          }
+      SHORT for (int m = 0; m < 4; ++m)
+          SHORT for (int n = 0; n < 4; ++n) plane[m * ROW + n] = slopes[m * 4 + n];
+    }
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+
+  if (inside) {
+    SHORT for (int c = 0; c < 1; ++c) {
+      __local real *plane = l_fields + (0 + c) * SLAB + item * ROW;
+      SHORT for (int m = 0; m < 4; ++m)
+          SHORT for (int n = 0; n < 4; ++n) (r_w_q + (3 + 3 * c) * PLACES)[m * 4 + n] = plane[m * PLANE + n];
+      SHORT for (int l = 0; l < 4; ++l)
+          SHORT for (int r = 0; r < 4; ++r) {
+            real sum = 0;
+            SHORT for (int m = 0; m < 4; ++m)
+              sum += (real)LINE_D[r * 4 + m] * (r_w_q + c * PLACES)[m * 1 + l * 4];
+            (r_w_q + (2 + 3 * c) * PLACES)[r * 1 + l * 4] = sum;
+          }
+      SHORT for (int l = 0; l < 4; ++l)
+          SHORT for (int r = 0; r < 4; ++r) {
+            real sum = 0;
+            SHORT for (int m = 0; m < 4; ++m)
+              sum += (real)LINE_D[r * 4 + m] * (r_w_q + c * PLACES)[m * 4 + l * 1];
+            (r_w_q + (1 + 3 * c) * PLACES)[r * 4 + l * 1] = sum;
+          }
+    }
+    // x = x0 + r xr + t xt + r t xrt on the plane, whose normal derivative is y0 + r yr + t yt + r t yrt.
+    const real s = LINE_X[item];
+    real x0[DIM], xr[DIM], xt[DIM], xrt[DIM], y0[DIM], yr[DIM], yt[DIM], yrt[DIM];
+    SHORT for (int d = 0; d < DIM; ++d) {
+      const __local real *map = l_x + 8 * d;
+      y0[d] = map[4], x0[d] = map[0] + s * y0[d];
+      yr[d] = map[6], xr[d] = map[2] + s * yr[d];
+      yt[d] = map[5], xt[d] = map[1] + s * yt[d];
+      yrt[d] = map[7], xrt[d] = map[3] + s * yrt[d];
+    }
+    SHORT for (int k = 0; k < 4; ++k) {
+      SHORT for (int i = 0; i < 4; ++i) {
+        const int place = (i) * 4 + (item) * 16 + (k) * 1, q = place;
+        real r_w_e[4];
+        SHORT for (int l = 0; l < 4; ++l) r_w_e[l] = r_w_q[l * PLACES + k * 4 + i];
+        const real here = LINE_X[i];
+        real r_x_e[DIM * (1 + DIM)];
+        SHORT for (int d = 0; d < DIM; ++d) {
+          const real t = LINE_X[k];
+          r_x_e[d] = (x0[d] + t * xt[d]) + here * (xr[d] + t * xrt[d]);
+          r_x_e[DIM + d * DIM + 1] = xr[d] + t * xrt[d];
+          r_x_e[DIM + d * DIM + 2] = (y0[d] + t * yt[d]) + here * (yr[d] + t * yrt[d]);
+          r_x_e[DIM + d * DIM + 0] = xt[d] + here * xrt[d];
+        }
+        accum r_f0_e[4];
+        real J_inv[DIM * DIM], det_J;
+    // tabulate
+    // J_inv times det_J stands in place of J_inv: derivatives are divided, and in fluxes det_J cancels.
+    det_J = rebuild_adjugate(NUM_COORD_BASIS, TABLE_D(1, q), r_x_e, J_inv);
+    const real inverse_det = reciprocal(det_J);
+
+    real r_u[1];
+    real r_u_x[1];
+    real r_u_xx[1];
+    real r_w[1];
+    real r_w_x[3];
+    real r_w_xx[1];
+    real r_a[1];
+    real r_a_x[1];
+    real r_a_xx[1];
+    real r_x[3];
+    real r_n[3];
+    real r_s[1];
+    interpolate_gradient(27, 1, TABLE_D(0, q), r_w_e, J_inv, r_w_x + 0 * DIM);
+    const real measure = det_J;
+    const real weight = TABLE_W(q) * measure;
+
+
+    // pointwise
+    real f0[1]; for (int i = 0; i < 1; ++i) f0[i] = 0;
+    real f1[3]; for (int i = 0; i < 3; ++i) f1[i] = 0;
+    pointwise(r_u, r_u_x, r_u_xx, r_w, r_w_x, r_w_xx, r_a, r_a_x, r_a_xx, r_x, r_n, r_s, d_constants, f0, f1);
+
+    // integrate
+    integrate_gradient(27, 1, TABLE_D(0, q), TABLE_W(q) * inverse_det, J_inv, f1 + 0 * DIM, r_f0_e);
+
+        SHORT for (int l = 1; l < 4; ++l) r_f0_q[l * PLACES + k * 4 + i] = r_f0_e[l];
+      }
+    }
+  }
+
+  // integrate
+  if (inside) {
+    SHORT for (int c = 0; c < 1; ++c) {
+      __local accum *plane = l_rows + (0 + c) * SLAB + item * ROW;
+      SHORT for (int m = 0; m < 4; ++m)
+          SHORT for (int n = 0; n < 4; ++n) plane[m * PLANE + n] = (r_f0_q + (3 + 3 * c) * PLACES)[m * 4 + n];
+    }
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (inside) {
+    SHORT for (int c = 0; c < 1; ++c) {
+      __local accum *plane = l_rows + (0 + c) * SLAB + item * PLANE;
+      accum flux[PLACES], back[PLACES];
+      SHORT for (int m = 0; m < 4; ++m)
+          SHORT for (int n = 0; n < 4; ++n) flux[m * 4 + n] = plane[m * ROW + n];
+      SHORT for (int l = 0; l < 4; ++l)
+          SHORT for (int r = 0; r < 4; ++r) {
+            accum sum = 0;
+            SHORT for (int m = 0; m < 4; ++m)
+              sum += (accum)WEIGHED_D[m * 4 + r] * flux[m * 4 + l * 1];
+            back[r * 4 + l * 1] = sum;
+          }
+      SHORT for (int m = 0; m < 4; ++m)
+          SHORT for (int n = 0; n < 4; ++n) plane[m * ROW + n] = back[m * 4 + n];
+    }
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
+  double r_dot = 0;
+  if (inside)
+    SHORT for (int c = 0; c < 1; ++c) {
+      accum sums[PLACES];
+      SHORT for (int l = 0; l < PLACES; ++l) sums[l] = 0;
+      {
+        const __local accum *plane = l_rows + (0 + c) * SLAB + item * ROW;
+        SHORT for (int l = 0; l < PLACES; ++l) sums[l] += plane[l / 4 * PLANE + l % 4];
+      }
+      SHORT for (int l = 0; l < 4; ++l)
+          SHORT for (int r = 0; r < 4; ++r) {
+            accum sum = sums[r * 1 + l * 4];
+            SHORT for (int m = 0; m < 4; ++m)
+              sum += (accum)WEIGHED_D[m * 4 + r] * (r_f0_q + (2 + 3 * c) * PLACES)[m * 1 + l * 4];
+            sums[r * 1 + l * 4] = sum;
+          }
+      SHORT for (int l = 0; l < 4; ++l)
+          SHORT for (int r = 0; r < 4; ++r) {
+            accum sum = sums[r * 4 + l * 1];
+            SHORT for (int m = 0; m < 4; ++m)
+              sum += (accum)WEIGHED_D[m * 4 + r] * (r_f0_q + (1 + 3 * c) * PLACES)[m * 4 + l * 1];
+            sums[r * 4 + l * 1] = sum;
+          }
+      __local accum *to = l_rows + (0 + c) * SLAB + item * ROW;
+      accum partial[12];
+      SHORT for (int l = 0; l < 4; ++l)
+          SHORT for (int r = 0; r < 3; ++r) {
+            accum sum = 0;
+            SHORT for (int m = 0; m < 4; ++m)
+              sum += (accum)WEIGHED_B0[m * 3 + r] * sums[m * 4 + l * 1];
+            partial[r * 4 + l * 1] = sum;
+          }
+      SHORT for (int m = 0; m < 3; ++m)
+          SHORT for (int n = 0; n < 4; ++n) to[m * PLANE + n] = partial[m * 4 + n];
+    }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (item < 3) {
+    SHORT for (int c = 0; c < 1; ++c) {
+      const __local accum *plane = l_rows + (0 + c) * SLAB + item * PLANE;
+      accum sums[9];
+      accum partial[PLACES], lines[12];
+      SHORT for (int m = 0; m < 4; ++m)
+          SHORT for (int n = 0; n < 4; ++n) partial[m * 4 + n] = plane[m * ROW + n];
+      SHORT for (int l = 0; l < 4; ++l)
+          SHORT for (int r = 0; r < 3; ++r) {
+            accum sum = 0;
+            SHORT for (int m = 0; m < 4; ++m)
+              sum += (accum)WEIGHED_B0[m * 3 + r] * partial[m * 4 + l * 1];
+            lines[r * 4 + l * 1] = sum;
+          }
+      SHORT for (int l = 0; l < 3; ++l)
+          SHORT for (int r = 0; r < 3; ++r) {
+            accum sum = 0;
+            SHORT for (int m = 0; m < 4; ++m)
+              sum += (accum)WEIGHED_B0[m * 3 + r] * lines[m * 1 + l * 4];
+            sums[r * 1 + l * 3] = sum;
+          }
+      if (past < count) {
+        int f0_offsets[9];
+        SHORT for (int l = 0; l < 9; ++l) f0_offsets[l] = d_test0_offsets[AT_d_test0_offsets(cell, (l % 3) * 3 + (l / 3) * 9 + (item) * 1)];
+        if (d_dots)
+          SHORT for (int l = 0; l < 9; ++l) r_dot += (double)sums[l] * ((real)d_w[f0_offsets[l] + c]);
+        const int stores = d_stores && item > 0 && item < 2;
+        SHORT for (int l = 0; l < 9; ++l) {
+          if (stores && l % 3 > 0 && l % 3 < 2 && l / 3 > 0 && l / 3 < 2) { d_out[f0_offsets[l] + c] = (scalar)sums[l] * r_scale; }
+        else atomic_add_scalar(d_out + f0_offsets[l] + c, (scalar)sums[l] * r_scale);
+        }
+      }
+    }
+  }
+  if (d_dots) add_dot(d_dots, r_dot);
+}
