@@ -24,7 +24,7 @@ _ACTIONS = {
     ("tetrahedron", 1): ((10, 220), (20, 150)),
     ("tetrahedron", 3): ((10, 350),),
 }
-# Cells of a group whose items have combinations: P4 on tetrahedra takes longer in groups of 32 than cell by cell.
+# Cells of a group whose items have combinations, at least: mass P4 on tetrahedra takes 1.2 times as long in groups of 32 as of 64.
 _LEAST_GROUP = 64
 # Most nodes that an item reads at a time: of degree 4 on tetrahedra it has 18.
 _READS = 18

@@ -57,7 +57,7 @@ class Tiled:
             return False
         num_basis = max(table.num_basis for table in work.tables)
         least = _NUMBERS if limits.mma else _NUMBERS_ALONE
-        if num_basis < _BASIS or self._leaves(work, limits):
+        if num_basis < _BASIS or self._groups_add(work, limits):
             least = _REGISTERS
         elif CellPlan(work, geometry="recomputed", unroll=limits.unroll).unrolls_points:
             gradients = any(field.gradient for field in work.fields) or any(row.gradient for row in work.rows)
@@ -66,7 +66,7 @@ class Tiled:
             least = max(least, numbers) if num_basis <= most else least
         return TiledPlan(work, geometry="recomputed").cell_numbers >= least
 
-    def _leaves(self, work: Work, limits: Limits) -> bool:
+    def _groups_add(self, work: Work, limits: Limits) -> bool:
         """Whether groups of schedule cell add up results, by combinations."""
         groups = CellSumsPlan(work, geometry="recomputed", scatter="atomic", unroll=limits.unroll)
         return limits.native_atomics and groups.mirrored and groups.beats_cells and groups.fits(limits)
