@@ -14,10 +14,11 @@ from femgpu.bench.actions import TOLERANCE
 from femgpu.bench.bakeoff import other_plans
 from femgpu.errors import DataError, FormError
 from femgpu.kernels import Array, Plan, Work, render
-from femgpu.model import Beta
+from femgpu.model import Beta, Limits
 from femgpu.operators import twin
 from femgpu.operators.application import Application, label, term_tables
 from femgpu.operators.arrays import CellArrays, real_type, scalar_type
+from femgpu.operators.planner import zeroing_limits
 from femgpu.operators.term import FieldData
 from femgpu.operators.ways import choose_plan
 from femgpu.operators.work import make_work
@@ -107,12 +108,17 @@ class ResidualBench:
 
     def plan(self, what: str, settings: Settings) -> Plan:
         """The plan that options name: from E-vectors with stored geometry, fused with atomic sums."""
-        return choose_plan(self.work(what), self.term, _settings(what, settings), self.runtime.device.limits).plan
+        return choose_plan(self.work(what), self.term, _settings(what, settings), self._limits(settings)).plan
 
     def plans(self, what: str, settings: Settings, count: int) -> list[Plan]:
         """So many plans of each schedule that serves."""
-        others = other_plans(self.term, self.work(what), _settings(what, settings), self.runtime.device.limits, count)
+        others = other_plans(self.term, self.work(what), _settings(what, settings), self._limits(settings), count)
         return [choice.plan for choice in others]
+
+    def _limits(self, settings: Settings) -> Limits:
+        """What the device allows, and whether launches zero their results, as a solver's do."""
+        num_bytes = self.problem.u.space.num_local * np.dtype(scalar_type(settings.precision)).itemsize
+        return zeroing_limits(self.runtime.device.limits, num_bytes)
 
     def build_ahead(self, plans: Iterable[Plan]) -> None:
         """Starts to build programs side by side, where programs are built ahead."""
@@ -130,22 +136,9 @@ class ResidualBench:
             DataError: when the result is wrong.
         """
         times, error = (self._fused if what == "fused" else self._evector)(plan, seconds)
-        return Timing(
-            what,
-            plan.schedule,
-            str(plan),
-            getattr(plan, "num_blocks", 0),
-            getattr(plan, "num_batches", 0),
-            plan.geometry,
-            self.term.num_cells,
-            len(times),
-            float(np.median(times)),
-            float(times.min()),
-            self.beta.flops,
-            plan.flops,
-            plan.bytes,
-            error,
-        )
+        blocks, batches = (getattr(plan, name, 0) for name in ("num_blocks", "num_batches"))
+        given = what, plan.schedule, str(plan), blocks, batches, plan.geometry, self.term.num_cells, len(times)
+        return Timing(*given, float(np.median(times)), float(times.min()), self.beta.flops, plan.flops, plan.bytes, error)
 
     def _evector(self, plan: Plan, seconds: float) -> tuple[np.ndarray, float]:
         scalar = scalar_type(plan.precision)
@@ -171,9 +164,12 @@ class ResidualBench:
         result = np.empty(space.num_local, scalar)
         out = self._upload(("out", "L", scalar), lambda: result)
         application = self._application(plan, buffers | {("out",): out})
-        times = launch_seconds(self.runtime, (*self.runtime.zeroing(out, result.nbytes), *application.bind({})), seconds)
-        self.runtime.zero(out, result.nbytes)
-        application()
+        first, launches = result.nbytes * application.zeroes, application.bind({}, space.num_local)
+        times = launch_seconds(self.runtime, [*self.runtime.zeroing(out, result.nbytes, first), *launches], seconds)
+        poison(self.runtime.queue, out, result.nbytes)
+        self.runtime.zero(out, result.nbytes, first)
+        for launch in launches:
+            launch()
         return times, self._judge(self.runtime.read(out, result), self.expected, plan.precision)
 
     @cached_property

@@ -48,6 +48,11 @@ class Layouts(Protocol):
         ...
 
     @property
+    def counts_cells(self) -> bool:
+        """Whether offsets of what has one node per cell may be null."""
+        ...
+
+    @property
     def needs_coords(self) -> bool:
         """Whether coordinates are read."""
         ...
@@ -94,7 +99,8 @@ def input_arrays(plan: Layouts) -> list[Array]:
         if field.vector in words:
             arrays.append(Array(f"d_{field.vector}", "scalar", ("vector", field.vector), words.pop(field.vector)))
         if field.name not in listed:
-            arrays.append(_offsets(plan, f"d_{field.name}_offsets", field.name, field.masked, field.num_basis))
+            kind = "cell_offsets" if plan.counts_cells and field.num_basis == 1 and not field.masked else "offsets"
+            arrays.append(_offsets(plan, f"d_{field.name}_offsets", field.name, field.masked, field.num_basis, kind=kind))
     for side in work.sides:
         if plan.geometry_words:
             arrays.append(_of_side(side, "d_geometry", "real", "geometry", plan.geometry_words, layout))
@@ -171,8 +177,8 @@ def state_word(work: Work, i: str, plane: int) -> str:
     return f"q / {plane} * {plane * work.num_state} + {i} * {plane} + q % {plane}" if plane else f"q * NUM_STATE + {i}"
 
 
-def _offsets(plan: Layouts, name: str, field: str, masked: bool, words: int, moves: int = 1) -> Array:
-    return Array(name, "int", ("offsets", field, masked), words, plan.node_layout, moves=int(moves))
+def _offsets(plan: Layouts, name: str, field: str, masked: bool, words: int, moves: int = 1, kind: str = "offsets") -> Array:
+    return Array(name, "int", (kind, field, masked), words, plan.node_layout, moves=int(moves))
 
 
 def _of_side(side: Side, name: str, ctype: str, role: str, words: int, layout: Layout) -> Array:

@@ -52,8 +52,9 @@ class Layout:
             chunk: cells are counted from the first of the launch.
         """
         word, cell = "(i)", "((cell) - first)" if chunk else "(cell)"
-        if self.order == "block":
-            block, together = self.block, self.together
+        if self.order == "block" and words > self.together:
+            # Unsigned numbers divide by fewer instructions.
+            block, together, cell = self.block, self.together, f"(uint){cell}"
             first = f"(size_t)({cell} / {block}) * {block * words}"
             if together == 1:
                 position = f"{first} + {word} * {block} + {cell} % {block}"
@@ -122,6 +123,7 @@ class Array:
         name: of the argument.
         ctype: `real`, `scalar`, `accum`, `double`, `int`, `int4`, `uint`, `ushort` or `uchar`.
         role: what it holds: ("vector", "w") an L-vector, ("entries", "w") each cell's own coefficients, ("offsets", "w", masked),
+            ("cell_offsets", "a0", False) the same of what has one node per cell, or null where these are in the order of the cells,
             ("geometry",), ("coords",), ("coord_offsets",), ("facets",), ("other", "facets") and so on of second cells of facets,
             ("constants",), ("tables", "full", side), ("prescribed",),
             ("list", "places", "test0", masked) and other parts of a `NodeList`, ("local",) local memory for lists,

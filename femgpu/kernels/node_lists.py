@@ -37,7 +37,8 @@ LISTING_ITEMS = 256
 def list_bytes(lists: Sequence[NodeList], slices: Sequence[int], itemsize: int) -> int:
     """Local memory of a work-group for lists of so many slices each.
 
-    For each slot node, number of results and where the first of these stands; then values at the nodes, whose place results take.
+    For each slot node, number of results and where the first of these stands; then values at the nodes, and results, which take
+    their place or stand behind them.
 
     Args:
         lists: of a plan.
@@ -47,7 +48,7 @@ def list_bytes(lists: Sequence[NodeList], slices: Sequence[int], itemsize: int) 
     slots = [SLICE * count for count in slices]
     values = sum(entry.num_values * count for entry, count in zip(lists, slots, strict=True))
     sums = sum(entry.num_comp * entry.comp_step for entry in lists)
-    return _SLOT_BYTES * sum(slots) + itemsize * max(values, sums)
+    return _SLOT_BYTES * sum(slots) + itemsize * (values + sums if lists[0].apart else max(values, sums))
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class NodeList:
         fields: names of the fields that are read at the same nodes.
         coords: whether these are the nodes of the coordinates, too.
         num_values: numbers that are read at a node.
+        apart: whether results stand behind the values, of all lists, and not in their place.
     """
 
     number: int
@@ -76,6 +78,7 @@ class NodeList:
     fields: tuple[str, ...] = ()
     coords: bool = False
     num_values: int = 0
+    apart: bool = False
 
     @property
     def num_entries(self) -> int:
@@ -139,11 +142,13 @@ class NodeList:
         return found + [Array(f"d_{part}{self.number}", ctype, role(part)) for part, ctype in parts.items()]
 
     def nodes_per_cell(self, work: Work) -> float:
-        """Nodes for each cell of a work-group, about: of cells that fill a row of boxes, as generators number them."""
+        """Nodes for each cell of a work-group, about: of triangles that fill a square of boxes, of others in a row of boxes."""
         if not work.rows[self.number].continuous:
             return self.num_basis
         dim, split = work.dim, 1
         degree = round(self.num_basis ** (1 / dim)) - 1
         if work.cell not in TENSOR_CELLS:
             degree, split = next(p for p in range(self.num_basis) if comb(p + dim, dim) >= self.num_basis), (1, 1, 2, 6)[dim]
-        return min((self.cells / split * degree + 1) * (degree + 1) ** (dim - 1) / self.cells, self.num_basis)
+        boxes = self.cells / split
+        nodes = (boxes**0.5 * degree + 1) ** 2 if work.cell == "triangle" else (boxes * degree + 1) * (degree + 1) ** (dim - 1)
+        return min(nodes / self.cells, self.num_basis)

@@ -46,8 +46,9 @@ class Plan(ABC):
     """
 
     schedule: ClassVar[str]
-    # The function that kernels call at a point.
+    # The function that kernels call at a point; whether they do without offsets of what has one node in each cell.
     pointwise: ClassVar[str] = "pointwise"
+    counts_cells: ClassVar[bool] = False
 
     work: Work
     precision: str = "double"
@@ -59,7 +60,7 @@ class Plan(ABC):
     chunk_cells: int = 0
 
     def __post_init__(self) -> None:
-        for what, legal in (("precision", PRECISIONS), ("geometry", GEOMETRIES), ("scatter", SCATTERS)):
+        for what, legal in {"precision": PRECISIONS, "geometry": GEOMETRIES, "scatter": SCATTERS}.items():
             if (value := getattr(self, what)) not in legal:
                 raise PlanError(f"{what} {value!r}: expected one of {', '.join(legal)}")
 
@@ -200,8 +201,7 @@ class Plan(ABC):
     @property
     def needs_coords(self) -> bool:
         """Whether the coordinates of the cell are read."""
-        rebuilt = self.work.maps and self.geometry == "recomputed"
-        return rebuilt or "x" in self.work.reads or self.work.bends
+        return (self.work.maps and self.geometry == "recomputed") or "x" in self.work.reads or self.work.bends
 
     @property
     def geometry_words(self) -> int:

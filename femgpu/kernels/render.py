@@ -122,8 +122,10 @@ def _macros(plan: Plan, steps: tuple[Step, ...]) -> list[str]:
         bits = 64 if work.place else plan.itemsize("scalar") * 8
         lines.append(f"#define ATOMIC_{plan.atomics.upper()}{bits}")
     # PTX inverts scalars only, not the vectors that cells stand side by side in.
-    if plan.atomics == "ptx" and plan.ctype("real") == "double" and plan.adapted("real") == "real":
-        lines.append("#define RECIPROCAL_PTX64")
+    if plan.atomics == "ptx" and plan.adapted("real") == "real":
+        lines.append(f"#define RECIPROCAL_PTX{8 * plan.itemsize('real')}")
+    if plan.table_space == "__constant" and all(dict(step.macros).get("UNROLL_POINTS") for step in steps):
+        lines.append("#define KNOWN_TABLES")
     return lines
 
 

@@ -2,7 +2,8 @@
 
 PETSc needs a mesh generator for triangles and tetrahedra. Here they come from Kuhn's split of a grid: dim! simplices per
 grid cell, one for each order of the axes (Kuhn, Some combinatorial lemmas in topology, 1960); neighbouring grid cells match.
-Prisms are the triangles of the plane, extruded.
+Prisms are the triangles of the plane, extruded. Grid cells of triangles stand in blocks, so that those of a work-group share more
+vertices than in a row: 128 triangles have 85 in place of 130.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ SIDES = {1: ((1, 2),), 2: ((4, 2), (1, 3)), 3: ((6, 5), (3, 4), (1, 2))}
 MARKER_LABEL = "marker"
 # With two cells along a period both facets between them are one.
 MIN_PERIODIC = 3
+# Grid cells of a block in the plane. In a row of 16 a warp's triangles have their vertices side by side.
+_BLOCK = (8, 16)
 _INT32_MAX = np.iinfo(np.int32).max
 
 
@@ -190,13 +193,13 @@ def kuhn_split(counts: Sequence[int]) -> tuple[npt.NDArray[np.int32], npt.NDArra
 
     Returns:
         (num_vertices, dim) grid indices of the vertices, and (num_cells, dim + 1) vertices of the cells; the simplices of
-        one grid cell follow each other. Both int32.
+        one grid cell follow each other, and of triangles the grid cells of one block. Both int32.
     """
     dim = len(counts)
     axes = [np.arange(count + 1, dtype=np.int32) for count in counts]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, dim)
     strides = _strides(counts)
-    corner = (np.indices(counts).reshape(dim, -1).T @ strides).astype(np.int32)
+    corner = (_by_blocks(counts) @ strides).astype(np.int32)
     reference = reference_cell("triangle" if dim == 2 else "tetrahedron").vertices
     positive = np.linalg.det(reference[1:] - reference[0]) > 0
     paths = []
@@ -209,6 +212,16 @@ def kuhn_split(counts: Sequence[int]) -> tuple[npt.NDArray[np.int32], npt.NDArra
         paths.append(path @ strides)
     cells = corner[:, None, None] + np.array(paths, np.int32)[None]
     return grid, cells.reshape(-1, dim + 1)
+
+
+def _by_blocks(counts: Sequence[int]) -> npt.NDArray[np.int64]:
+    """(num_cells, dim) indices of grid cells: in the plane block by block, else row by row."""
+    cells = np.indices(counts).reshape(len(counts), -1).T
+    if len(counts) != 2:
+        return cells
+    blocks, places = np.divmod(cells, _BLOCK)
+    numbers = np.ravel_multi_index(tuple(blocks.T), tuple(-(-np.array(counts) // _BLOCK)))
+    return cells[np.argsort(numbers * math.prod(_BLOCK) + np.ravel_multi_index(tuple(places.T), _BLOCK))]
 
 
 def prism_split(counts: Sequence[int]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:

@@ -24,6 +24,8 @@ _NUMPY = {"double": np.float64, "float": np.float32, "int": np.int32, "uchar": n
 _BOUND = ("dots", "stores", "zeros", "places", "dofs", "values")
 # Roles of what changes when the mesh moves.
 _MOVING = ("geometry", "coords")
+# Roles of arrays with as many words for each cell.
+_OVER_CELLS = ("offsets", "cell_offsets", "geometry", "coord_offsets", "facets", "other")
 # Cells that are packed at a time: what is made on the way stays in the processor's cache.
 _CHUNK = 8192
 
@@ -46,7 +48,7 @@ def list_of(plan: Plan, array: Array) -> NodeList:
 def is_packed(array: Array, masked: bool) -> bool:
     """Whether the device makes an argument of other words than the host has, with dofs prescribed or not."""
     role, layout = array.role, array.layout
-    if layout is None or role[0] not in ("offsets", "coord_offsets"):
+    if layout is None or role[0] not in ("offsets", "cell_offsets", "coord_offsets"):
         return False
     return role[0] == "coord_offsets" or (role[2] and masked) or layout.block > 1 or layout.lattice
 
@@ -90,7 +92,7 @@ class CellArrays:
             term: the term.
             plan: the plan of the kernel.
             array: the argument.
-            fields: fields of the roles ("offsets", name, masked) by name.
+            fields: fields of the roles ("offsets", name, masked), ("cell_offsets", ...) and ("list", ...) by name.
             tables: what the role ("tables", "full", side) holds, for each side.
             cells: the first cell of a launch, and how many; None: all of the term.
         """
@@ -131,7 +133,7 @@ class CellArrays:
     def keep(self, buffers: Iterable[Any]) -> None:
         """Forgets arrays that are not among some buffers: those of ways that were compared and not chosen."""
         kept = {id(buffer) for buffer in buffers}
-        self._kept = {key: buffer for key, buffer in self._kept.items() if key == "mask" or id(buffer) in kept}
+        self._kept = {key: found for key, found in self._kept.items() if key == "mask" or found is None or id(found) in kept}
         self._moving = {key: make for key, make in self._moving.items() if key in self._kept}
 
     def follow(self) -> None:
@@ -140,10 +142,10 @@ class CellArrays:
             self.runtime.write(self._kept[key], np.ascontiguousarray(make()))
 
     def missing(self, term: Term, plan: Plan, fields: dict[str, Field]) -> dict[Any, int]:
-        """Bytes of the arrays over cells that a plan needs and that are not there yet, by key; nothing is made."""
+        """Bytes of the arrays over cells that a plan needs and lacks, by key, or that may be null; nothing is made."""
         found = {}
         for array in (array for step in plan.steps() for array in step.arrays):
-            if array.role[0] in ("offsets", "geometry", "coord_offsets", "facets", "other") and array.layout is not None:
+            if array.role[0] in _OVER_CELLS and array.layout is not None:
                 key, _ = self._entry(term, plan, array, fields, ())
                 if key not in self._kept:
                     found[key] = array.layout.size(term.num_cells, array.words) * plan.itemsize(array.ctype)
@@ -164,6 +166,8 @@ class CellArrays:
             _, _, name, masked = array.role
             entry, offsets, mask = list_of(plan, array), term.offsets(fields[name]), self.mask if masked else None
             vertices = term.subset(term.block.coord_dofs) if entry.coords else None
+            if vertices is not None and _are_in_order(entry, offsets, vertices, term.dim):
+                vertices = None
             made = node_lists(self.runtime, entry, plan.layout.block, offsets, cells, mask, vertices, term.dim)
             self._kept |= {(part, *key[1:]): found for part, found in made.items()}
         return self._kept[key]
@@ -187,6 +191,9 @@ class CellArrays:
         if kind == "offsets":
             field, masked = fields[array.role[1]], array.role[2]
             return (cells, id(field), kind, masked, layout), lambda: self._offsets(term, field, masked, layout)
+        if kind == "cell_offsets":
+            field = fields[array.role[1]]
+            return (cells, id(field), kind, layout), lambda: self._cell_offsets(term, field, layout)
         if kind == "coord_offsets":
             nodes = term.subset(block.coord_dofs)
             return (cells, kind, layout), lambda: self._positions(layout, nodes, term.coord_element, factor=term.dim)
@@ -217,6 +224,11 @@ class CellArrays:
         mask = self.mask if masked else None
         return self._positions(layout, term.offsets(field), term.element(field), mask=mask, num_comp=field.num_comp)
 
+    def _cell_offsets(self, term: Term, field: Field, layout: Layout | None) -> Any:
+        """Offsets of a field with one node per cell; None where they are those of cells in order."""
+        in_order = np.array_equal(term.offsets(field)[:, 0], field.num_comp * np.arange(term.num_cells, dtype=np.int32))
+        return None if in_order else self._offsets(term, field, False, layout)
+
     def _positions(self, layout: Layout | None, nodes: npt.NDArray[np.int32], element: LagrangeElement, **given: Any) -> Any:
         """The nodes of cells as kernels read them, in the order of their lattice where the layout says so."""
         assert layout is not None and layout.together == 1
@@ -233,6 +245,11 @@ def _packed(layout: Layout | None, array: np.ndarray, dtype: Any = np.int32) -> 
         part = layout.pack(array[start : start + step])
         packed[start * words : start * words + len(part)] = part
     return packed
+
+
+def _are_in_order(entry: NodeList, offsets: npt.NDArray[np.int32], vertices: npt.NDArray[np.int32], dim: int) -> bool:
+    """Whether coordinates stand in the order of dofs of one or `dim` components, so that kernels find them by these."""
+    return entry.num_comp in (1, dim) and np.array_equal(offsets, entry.num_comp * vertices)
 
 
 def _geometry(term: Term, words: int) -> np.ndarray:

@@ -116,12 +116,12 @@ def node_lists(
         offsets: (num_cells, num_basis) of component 0 in an L-vector.
         cells: the first cell, and how many.
         mask: device buffer (num_local,) uint8 of the entries that are marked; None: none is.
-        vertices: (num_cells, num_basis) the vertex that each node is; None: not wanted.
+        vertices: (num_cells, num_basis) the vertex that each node is; None: not wanted, or nodes stand in their order.
         dim: numbers of a vertex.
 
     Returns:
         Those of `NodeList.arrays`, by part: "places", uint16, cell by cell; "slices", the number of each list, as int32; "bases"
-        (num_groups, slices) uint16; by slot "nodes" int32, "counts" uint8, and "vertices" int32 where these are wanted.
+        (num_groups, slices) uint16; by slot "nodes" int32, "counts" uint8, and "vertices" int32, None where these are not wanted.
     """
     first, count = cells
     groups, source = -(-count // entry.cells), node_list_kernels(entry, block)
@@ -139,6 +139,7 @@ def node_lists(
     sizes |= {"nodes": 4 * SLICE * num_slices, "counts": SLICE * num_slices}
     sizes |= {} if vertices is None else {"vertices": 4 * SLICE * num_slices}
     found = {part: runtime.empty(num_bytes) for part, num_bytes in sizes.items()} | {"slices": slices}
+    found.setdefault("vertices", None)
     order = ("slices", "places", "bases", "nodes", "counts", "vertices")
     make("list_nodes", np.int32(dim), np.int32(entry.num_comp), mask, *map(found.get, order))
     runtime.finish()

@@ -32,6 +32,11 @@ def diagonal_target(shift: int = 0) -> str:
     return f"diagonal+{shift}" if shift else "diagonal"
 
 
+def zeroing_limits(limits: Limits, num_bytes: int) -> Limits:
+    """A device's limits, with launches that zero results of so many bytes only where zeros take less time than a launch."""
+    return replace(limits, in_order=limits.in_order and num_bytes <= LAUNCH_SECONDS * limits.ceiling.copy)
+
+
 class Planner:
     """Plans of a form's terms, each made once.
 
@@ -47,7 +52,7 @@ class Planner:
     def __init__(
         self, terms: Sequence[Term], settings: Settings, runtime: Runtime, mpi: Any, masked: bool = False, vector_bytes: int = 0
     ):
-        self._short = vector_bytes <= LAUNCH_SECONDS * runtime.device.limits.ceiling.copy
+        self._limits = zeroing_limits(runtime.device.limits, vector_bytes)
         self._terms, self._settings, self._runtime, self._mpi, self._masked = terms, settings, runtime, mpi, masked
         self._plans: dict[str, list[tuple[Term, Pointwise, Choice]]] = {}
         self._alternatives: dict[str, list[tuple[Term, Pointwise, list[tuple[Candidate, bool]]]]] = {}
@@ -58,8 +63,8 @@ class Planner:
 
         Those of actions are somebody else's where entries are prescribed, for they are written with these.
         """
-        limits, others = self._runtime.device.limits, self._masked and target in STATES
-        return replace(limits, in_order=limits.in_order and self._short and not others)
+        others = self._masked and target in STATES
+        return replace(self._limits, in_order=self._limits.in_order and not others)
 
     def plans(self, target: str) -> list[tuple[Term, Pointwise, Choice]]:
         """The terms that a target other than an action is about, with their pointwise functions and plans.

@@ -201,7 +201,11 @@ MUTANTS = {
     "a group's last components are not added": of_sums(text("k < 2 * ", "k < "), num_comp=2),
     "a group's direction where prescribed": of_sums(text("offset < 0 ? R(0) : (real)d_w", "(real)d_w"), masked=True),
     "a group's vertices are those of slots": of_sums(text("s_x[d * ", "s_x[0 * "), element=("triangle", 1)),
-    "a group's first nodes are read for all": of_sums(text("min(begin + k * GROUP_SIZE, ", "min(begin, "), element=("triangle", 2)),
+    "a group's first nodes are read for all": of_sums(
+        text("const uint i = begin + k * GROUP_SIZE,", "const uint i = begin,"), element=("triangle", 2)
+    ),
+    "an item's first cell for all": of_sums(text("r_turns0[turn];", "r_turns0[0];")),
+    "vertices of the nodes before": of_sums(text("scale0 = d_vertices0 ? 1 : 2", "scale0 = 1"), element=("triangle", 1)),
     "a node's results without bound": of_sums(text("past %= MOST_RESULTS;", "")),
     "lists of the first cells for all": of_sums(text("(first + (int)get_group_id(0) * CELLS)", "((int)get_group_id(0) * CELLS)")),
     "slots of the slice before": of_sums(text("rows += NUM_RESULTS", "rows += i == 0 ? 0 : NUM_RESULTS"), element=("triangle", 2)),
@@ -209,7 +213,7 @@ MUTANTS = {
     "a row for two results": of_sums(text("s_words[slot] &= ~(0x10000u << row);", "")),
     "a cell too many": of_plans(text("if (cell >= first + count) return;", "if (cell > first + count) return;")),
     "a cell too few": of_plans(text("if (cell >= first + count) return;", "if (cell >= first + count - 1) return;")),
-    "blocks begin a cell late": of_plans(text("((cell) / 32)", "(((cell) - 1) / 32)"), limits="blocks"),
+    "blocks begin a cell late": of_plans(text("((uint)(cell) / 32)", "(max((cell) - 1, 0) / 32)"), limits="blocks"),
     "last block packed more densely": of_plans(dense_tail, limits="blocks"),
     "state of the point before": of_plans(
         text("d_state[AT_d_state(cell, q * NUM_STATE + i)];", "d_state[AT_d_state(cell, (q > 0 ? q - 1 : q) * NUM_STATE + i)];"),

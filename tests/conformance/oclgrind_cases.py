@@ -92,6 +92,8 @@ CASES = {
     # Two groups, the second one not full; coordinates at the same nodes.
     "cell, sums": make("nonlinear", "triangle", 5, degree=2, masked=True, schedule="cell:sums=3", **ADDS),
     "cell, sums, rebuilt": make("inputs", "tetrahedron", 5, num_comp=2, masked=True, schedule="cell:sums=4", **REBUILT_SUMS),
+    # Two cells of an item, the second one of the last group missing.
+    "cell, sums, turns": make("inputs", "triangle", 5, masked=True, schedule="cell:sums=2,turns=2", **REBUILT_SUMS),
     "cell, sums, fields": make("fields", "triangle", 3, schedule="cell:sums=2", precision="single", gpu=False, **ADDS),
     "state": make("nonlinear", "triangle", 5, degree=2, targets=("action",), **STORE),
     "state, geometry only": make("stiffness", "hexahedron", 3, targets=("action",), **STORE),

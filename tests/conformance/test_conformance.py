@@ -214,7 +214,8 @@ def check_sums(runtime, sample, rng):
     for task in make_tasks(runtime, [cell], sample, term, problem, rng):
         work = make_work(term, task.target, task.pointwise, task.prescribed is not None, rounded=task.rounded, shift=task.shift)
         if work.sums and not cell.refuses(work, limits):
-            plan, *others = cell.plans(work, limits, make_wish(sample, [("sums", int(rng.integers(1, rng.choice([12, 150]))))]))
+            asked = [("sums", int(rng.integers(1, rng.choice([12, 150])))), ("turns", int(rng.integers(1, 4)))]
+            plan, *others = cell.plans(work, limits, make_wish(sample, asked))
             assert isinstance(plan, CellSumsPlan) and not others
             check_plan(runtime, task, plan, rng)
             tried(plan, sample, f"{task.target} {sample.kind}")
@@ -304,8 +305,12 @@ def check_plan(runtime, task, plan, rng, brief=False):
         launches = trial.launch()
         assert launches == len(plan.steps()) * -(-count // (plan.chunk_cells or max(count, 1)))
         trial.check()
-    trial = Trial(runtime, task, plan, rng.integers(task.term.num_cells, size=max(counts)))
-    middle = int(rng.integers(max(counts) + 1))
+    # All of them, or some in order, whose numbers may stand in for offsets.
+    entries = rng.integers(task.term.num_cells, size=max(counts))
+    if rng.random() < 0.5:
+        entries = np.arange(min(max(counts), task.term.num_cells))
+    trial = Trial(runtime, task, plan, entries)
+    middle = int(rng.integers(len(entries) + 1))
     trial.launch(0, middle)
     trial.check(0, middle)
     trial.launch(middle)

@@ -8,12 +8,13 @@
 #define NUM_COORD_BASIS 3
 #define NUM_STATE 0
 #define NUM_CELL_STATE 0
-#define AT_d_a0_offsets(cell, i) ((size_t)((cell) / 32) * 96 + (i) * 32 + (cell) % 32)
-#define AT_d_coord_offsets(cell, i) ((size_t)((cell) / 32) * 96 + (i) * 32 + (cell) % 32)
-#define AT_d_places0(cell, i) ((size_t)(((cell) - first) / 32) * 192 + ((i) / 2 * 32 + ((cell) - first) % 32) * 2 + (i) % 2)
+#define AT_d_a0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 96 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_coord_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 96 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_places0(cell, i) ((size_t)((uint)((cell) - first) / 32) * 192 + ((i) / 2 * 32 + (uint)((cell) - first) % 32) * 2 + (i) % 2)
 #define UNROLLED
 #define ATOMIC_PTX64
 #define RECIPROCAL_PTX64
+#define KNOWN_TABLES
 // Types. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef REAL real;
@@ -103,14 +104,18 @@ __constant real d_tables[28] = {R(0x0.0p+0), R(0x1.0000000000000p-6), R(0x1.0000
 #define TABLE_H(i, q) TABLE_H##i(q)
 // Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
 
-// 1 / x for ordinary x. On NVIDIA an approximation of 20 bits, whose relative error a step of third order cubes: as exact as a division but
-// for the last bit, without its branches.
+// 1 / x for ordinary x. On NVIDIA an approximation of 20 bits, whose relative error a step of third order cubes, in single precision one
+// of 23 bits and a step of second order: as exact as a division but for the last bit, without its branches.
 inline real reciprocal(const real x) {
 #ifdef RECIPROCAL_PTX64
   double y;
   asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
   const double error = fma(-x, y, 1.0);
   return fma(fma(error, error, error), y, y);
+#elif defined(RECIPROCAL_PTX32)
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return fma(fma(-x, y, 1.0f), y, y);
 #else
   return R(1) / x;
 #endif
@@ -191,12 +196,20 @@ inline void push_hessian(const real *J_inv, const real *h, real *out) {
 // Actions of a tabulated basis at one point. Tables: B (num_basis), D (num_basis, DIM) of that point, in reference
 // coordinates; coefficients e (num_basis, num_comp).
 
+// sum += entry x, entry of a table: where entries are known as the program is built, those that are zero are left out, and
+// what they would multiply, a NaN say.
+#ifdef KNOWN_TABLES
+#define ADD_PRODUCT(sum, entry, x) { if ((entry) != 0) sum += (entry) * (x); }
+#else
+#define ADD_PRODUCT(sum, entry, x) sum += (entry) * (x);
+#endif
+
 // value[c] = sum_b B[b] e[b, c]
 inline void interpolate_value(const int num_basis, const int num_comp, TABLE const real *B, const real *e, real *value) {
   for (int c = 0; c < num_comp; ++c) value[c] = 0;
   UNROLL
   for (int b = 0; b < num_basis; ++b)
-    for (int c = 0; c < num_comp; ++c) value[c] += B[b] * e[b * num_comp + c];
+    for (int c = 0; c < num_comp; ++c) ADD_PRODUCT(value[c], B[b], e[b * num_comp + c])
 }
 
 // gradient[c, k] = sum_b D[b, k] e[b, c], in reference coordinates
@@ -206,7 +219,7 @@ inline void interpolate_reference_gradient(const int num_basis, const int num_co
   UNROLL
   for (int b = 0; b < num_basis; ++b)
     for (int c = 0; c < num_comp; ++c)
-      for (int k = 0; k < DIM; ++k) gradient[c * DIM + k] += D[b * DIM + k] * e[b * num_comp + c];
+      for (int k = 0; k < DIM; ++k) ADD_PRODUCT(gradient[c * DIM + k], D[b * DIM + k], e[b * num_comp + c])
 }
 
 // gradient[c, d] = sum_k (sum_b D[b, k] e[b, c]) J_inv[k, d]
@@ -217,7 +230,7 @@ inline void interpolate_gradient(const int num_basis, const int num_comp, TABLE 
     for (int k = 0; k < DIM; ++k) reference[k] = 0;
     UNROLL
     for (int b = 0; b < num_basis; ++b)
-      for (int k = 0; k < DIM; ++k) reference[k] += D[b * DIM + k] * e[b * num_comp + c];
+      for (int k = 0; k < DIM; ++k) ADD_PRODUCT(reference[k], D[b * DIM + k], e[b * num_comp + c])
     for (int d = 0; d < DIM; ++d) {
       gradient[c * DIM + d] = 0;
       for (int k = 0; k < DIM; ++k) gradient[c * DIM + d] += reference[k] * J_inv[k * DIM + d];
@@ -239,7 +252,7 @@ inline void integrate_reference_gradient(const int num_basis, const int num_comp
     UNROLL
     for (int b = 0; b < num_basis; ++b) {
       real sum = 0;
-      for (int k = 0; k < DIM; ++k) sum += D[b * DIM + k] * f1[c * DIM + k];
+      for (int k = 0; k < DIM; ++k) ADD_PRODUCT(sum, D[b * DIM + k], f1[c * DIM + k])
       e[b * num_comp + c] += (accum)sum;
     }
   }
@@ -254,7 +267,7 @@ inline void integrate_gradient(const int num_basis, const int num_comp, TABLE co
     UNROLL
     for (int b = 0; b < num_basis; ++b) {
       real sum = 0;
-      for (int k = 0; k < DIM; ++k) sum += D[b * DIM + k] * flux[k];
+      for (int k = 0; k < DIM; ++k) ADD_PRODUCT(sum, D[b * DIM + k], flux[k])
       e[b * num_comp + c] += (accum)sum;
     }
   }
@@ -302,7 +315,7 @@ inline real rebuild(const int num_basis, TABLE const real *D, const real *x_e, r
   UNROLL
   for (int b = 0; b < num_basis; ++b)
     for (int d = 0; d < DIM; ++d)
-      for (int k = 0; k < DIM; ++k) J[d * DIM + k] += x_e[b * DIM + d] * D[b * DIM + k];
+      for (int k = 0; k < DIM; ++k) ADD_PRODUCT(J[d * DIM + k], D[b * DIM + k], x_e[b * DIM + d])
   return invert(J, J_inv);
 }
 
@@ -318,21 +331,24 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define GROUP_SIZE 64
 #define UNROLL_POINTS 1
 #define POINTS_UNROLL _Pragma("unroll")
-// Schedule cell with sums in local memory: one cell per work-item, everything private but at nodes.
-// Values at the nodes of the group's cells are read once; each cell writes its results to places of their own, where the values were,
-// and each node's are added up there before they are added to the vector.
-// Index space: global id = cell - first, rounded up to the work-group, behind groups that write zeros (zeros.cl); items past the last
+// Schedule cell with sums in local memory: one cell per work-item, or a few one after the other, everything private but at nodes.
+// Values at the nodes of the group's cells are read once; each cell writes its results to places of their own (where the values were, or
+// behind these if items have several cells), and each node's are added up there before they are added to the vector.
+// Index space: a group has as many cells for each turn as items, behind groups that write zeros (zeros.cl); items past the last
 // cell repeat it: they write the same numbers to the same places.
 // A place is the node's slot, and which of the node's results it is in the upper bits.
 #define SLOT(place) ((place) % 4096)
 #define RESULT(place) ((place) / 4096)
 // A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
 #define FEW _Pragma("unroll 1") for
-// Loads that wait for other loads are asked for together, for some nodes at a time; past the last node items write what stands there.
-#define EACH_READ(n) _Pragma("unroll") for (int k = 0; k < n; ++k)
+// Loads that wait for other loads are asked for together, for some nodes at a time.
+#define EACH_READ(n, slots) _Pragma("unroll") for (int k = 0; k < n; ++k) if (begin + k * GROUP_SIZE < slots)
+// The cells of an item.
+#define EACH_TURN _Pragma("unroll") for (int turn = 0; turn < 1; ++turn)
+#define CELL(turn) (first + min((group * 1 + (turn)) * GROUP_SIZE + item, count - 1))
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void action(const int first, const int count, __global const scalar *restrict d_w, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const ushort *restrict d_places0, const int slices0, __global const ushort *restrict d_bases0, __global const int *restrict d_nodes0, __global const uchar *restrict d_counts0, __global const uchar *restrict d_prescribed, __global scalar *restrict d_out, __global double *restrict d_dots, __local real *s_local) {
-  // A list's slots, as many as the mesh needs, then values at nodes, whose place results take over.
+  // A list's slots, as many as the mesh needs, then values at nodes, whose place results take over unless they stand behind them.
   const int slots0 = 32 * slices0;
   __local int *s_nodes0 = (__local int *)s_local;
   __local ushort *s_firsts0 = (__local ushort *)(s_nodes0 + slots0);
@@ -340,7 +356,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
   __local real *s_w = (__local real *)(s_counts0 + slots0);
   __local real *s_sums0 = (__local real *)(s_counts0 + slots0);
   const int group = (int)get_group_id(0), item = (int)get_local_id(0);
-  const int cell = first + min(group * GROUP_SIZE + item, count - 1);
+  const int cell = CELL(0);
+
 
   // gather
   ushort r_places0[6];
@@ -359,34 +376,65 @@ void action(const int first, const int count, __global const scalar *restrict d_
     r_places0[4] = places.s0;
     r_places0[5] = places.s1;
   }
-  FEW (int begin = item; begin < slots0; begin += 4 * GROUP_SIZE) {
-    int r_slots[4], r_nodes[4];
-    EACH_READ(4) {
-      r_slots[k] = min(begin + k * GROUP_SIZE, slots0 - 1);
-      r_nodes[k] = d_nodes0[slots0 * group + r_slots[k]];
+  int begin = item;
+    int r_nodes0[3];
+    ushort r_bases0[3];
+    uchar r_counts0[3];
+    EACH_READ(3, slots0) {
+      const uint i = begin + k * GROUP_SIZE, slot = slots0 * group + i;
+      r_nodes0[k] = d_nodes0[slot];
+      r_bases0[k] = d_bases0[group * slices0 + i / 32];
+      r_counts0[k] = d_counts0[slot];
     }
-    real r_w[8];
-    EACH_READ(4) for (int c = 0, offset = r_nodes[k]; c < 2; ++c) r_w[k * 2 + c] = IS_PRESCRIBED(offset, c) ? R(0) : (real)d_w[NODE(offset) + c];
-    EACH_READ(4) {
-      const int i = r_slots[k];
-      s_firsts0[i] = d_bases0[group * slices0 + (uint)i / 32] + (uint)i * 11 % 32;
-      s_counts0[i] = d_counts0[slots0 * group + i];
-      s_nodes0[i] = r_nodes[k];
-      for (int c = 0; c < 2; ++c) s_w[c * slots0 + i] = r_w[k * 2 + c];
-    }
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
-  real r_w_e[12];
-  real r_a0_e[3];
-  real r_x_e[NUM_COORD_BASIS * DIM];
-  UNROLL
-  for (int b = 0; b < 6; ++b)
-    for (int c = 0; c < 2; ++c) r_w_e[b * 2 + c] = s_w[c * slots0 + SLOT(r_places0[b])];
+  real r_turns_a0[1][3];
+  EACH_TURN {
+    const int cell = CELL(turn);
+    real *r_a0_e = r_turns_a0[turn];
   UNROLL
   for (int b = 0; b < 3; ++b) {
     const int offset = d_a0_offsets[AT_d_a0_offsets(cell, b)];
     for (int c = 0; c < 1; ++c) r_a0_e[b * 1 + c] = (real)d_a0[offset + c];
   }
+  }
+  {
+    real r_w[6];
+    EACH_READ(3, slots0) for (int c = 0, offset = r_nodes0[k]; c < 2; ++c) r_w[k * 2 + c] = IS_PRESCRIBED(offset, c) ? R(0) : (real)d_w[NODE(offset) + c];
+    EACH_READ(3, slots0) {
+      const int i = begin + k * GROUP_SIZE;
+      s_firsts0[i] = r_bases0[k] + (uint)i * 11 % 32;
+      s_counts0[i] = r_counts0[k];
+      s_nodes0[i] = r_nodes0[k];
+      for (int c = 0; c < 2; ++c) s_w[c * slots0 + i] = r_w[k * 2 + c];
+    }
+  }
+  FEW (begin = item + 3 * GROUP_SIZE; begin < slots0; begin += GROUP_SIZE) {
+    int r_nodes0[1];
+    ushort r_bases0[1];
+    uchar r_counts0[1];
+    EACH_READ(1, slots0) {
+      const uint i = begin + k * GROUP_SIZE, slot = slots0 * group + i;
+      r_nodes0[k] = d_nodes0[slot];
+      r_bases0[k] = d_bases0[group * slices0 + i / 32];
+      r_counts0[k] = d_counts0[slot];
+    }
+    real r_w[2];
+    EACH_READ(1, slots0) for (int c = 0, offset = r_nodes0[k]; c < 2; ++c) r_w[k * 2 + c] = IS_PRESCRIBED(offset, c) ? R(0) : (real)d_w[NODE(offset) + c];
+    EACH_READ(1, slots0) {
+      const int i = begin + k * GROUP_SIZE;
+      s_firsts0[i] = r_bases0[k] + (uint)i * 11 % 32;
+      s_counts0[i] = r_counts0[k];
+      s_nodes0[i] = r_nodes0[k];
+      for (int c = 0; c < 2; ++c) s_w[c * slots0 + i] = r_w[k * 2 + c];
+    }
+  }
+  begin = item;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  real *r_a0_e = r_turns_a0[0];
+  real r_w_e[12];
+  real r_x_e[NUM_COORD_BASIS * DIM];
+  UNROLL
+  for (int b = 0; b < 6; ++b)
+    for (int c = 0; c < 2; ++c) r_w_e[b * 2 + c] = s_w[c * slots0 + SLOT(r_places0[b])];
   UNROLL
   for (int b = 0; b < NUM_COORD_BASIS; ++b)
     for (int d = 0; d < DIM; ++d) r_x_e[b * 2 + d] = d_coords[d_coord_offsets[AT_d_coord_offsets(cell, b)] + d];

@@ -8,12 +8,13 @@
 #define NUM_COORD_BASIS 3
 #define NUM_STATE 0
 #define NUM_CELL_STATE 0
-#define AT_d_w_offsets(cell, i) ((size_t)((cell) / 32) * 320 + (i) * 32 + (cell) % 32)
-#define AT_d_geometry(cell, i) ((size_t)((cell) / 32) * 160 + (i) * 32 + (cell) % 32)
-#define AT_d_test0_offsets(cell, i) ((size_t)((cell) / 32) * 320 + (i) * 32 + (cell) % 32)
+#define AT_d_w_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 320 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_geometry(cell, i) ((size_t)((uint)(cell) / 32) * 160 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_test0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 320 + (i) * 32 + (uint)(cell) % 32)
 #define UNROLLED
 #define ATOMIC_PTX64
 #define RECIPROCAL_PTX64
+#define KNOWN_TABLES
 // Types. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef REAL real;
@@ -101,14 +102,18 @@ __constant real d_tables[310] = {R(0x0.0p+0), R(0x1.0000000000000p-6), R(0x1.000
 #define TABLE_H(i, q) TABLE_H##i(q)
 // Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
 
-// 1 / x for ordinary x. On NVIDIA an approximation of 20 bits, whose relative error a step of third order cubes: as exact as a division but
-// for the last bit, without its branches.
+// 1 / x for ordinary x. On NVIDIA an approximation of 20 bits, whose relative error a step of third order cubes, in single precision one
+// of 23 bits and a step of second order: as exact as a division but for the last bit, without its branches.
 inline real reciprocal(const real x) {
 #ifdef RECIPROCAL_PTX64
   double y;
   asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
   const double error = fma(-x, y, 1.0);
   return fma(fma(error, error, error), y, y);
+#elif defined(RECIPROCAL_PTX32)
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return fma(fma(-x, y, 1.0f), y, y);
 #else
   return R(1) / x;
 #endif
@@ -189,12 +194,20 @@ inline void push_hessian(const real *J_inv, const real *h, real *out) {
 // Actions of a tabulated basis at one point. Tables: B (num_basis), D (num_basis, DIM) of that point, in reference
 // coordinates; coefficients e (num_basis, num_comp).
 
+// sum += entry x, entry of a table: where entries are known as the program is built, those that are zero are left out, and
+// what they would multiply, a NaN say.
+#ifdef KNOWN_TABLES
+#define ADD_PRODUCT(sum, entry, x) { if ((entry) != 0) sum += (entry) * (x); }
+#else
+#define ADD_PRODUCT(sum, entry, x) sum += (entry) * (x);
+#endif
+
 // value[c] = sum_b B[b] e[b, c]
 inline void interpolate_value(const int num_basis, const int num_comp, TABLE const real *B, const real *e, real *value) {
   for (int c = 0; c < num_comp; ++c) value[c] = 0;
   UNROLL
   for (int b = 0; b < num_basis; ++b)
-    for (int c = 0; c < num_comp; ++c) value[c] += B[b] * e[b * num_comp + c];
+    for (int c = 0; c < num_comp; ++c) ADD_PRODUCT(value[c], B[b], e[b * num_comp + c])
 }
 
 // gradient[c, k] = sum_b D[b, k] e[b, c], in reference coordinates
@@ -204,7 +217,7 @@ inline void interpolate_reference_gradient(const int num_basis, const int num_co
   UNROLL
   for (int b = 0; b < num_basis; ++b)
     for (int c = 0; c < num_comp; ++c)
-      for (int k = 0; k < DIM; ++k) gradient[c * DIM + k] += D[b * DIM + k] * e[b * num_comp + c];
+      for (int k = 0; k < DIM; ++k) ADD_PRODUCT(gradient[c * DIM + k], D[b * DIM + k], e[b * num_comp + c])
 }
 
 // gradient[c, d] = sum_k (sum_b D[b, k] e[b, c]) J_inv[k, d]
@@ -215,7 +228,7 @@ inline void interpolate_gradient(const int num_basis, const int num_comp, TABLE 
     for (int k = 0; k < DIM; ++k) reference[k] = 0;
     UNROLL
     for (int b = 0; b < num_basis; ++b)
-      for (int k = 0; k < DIM; ++k) reference[k] += D[b * DIM + k] * e[b * num_comp + c];
+      for (int k = 0; k < DIM; ++k) ADD_PRODUCT(reference[k], D[b * DIM + k], e[b * num_comp + c])
     for (int d = 0; d < DIM; ++d) {
       gradient[c * DIM + d] = 0;
       for (int k = 0; k < DIM; ++k) gradient[c * DIM + d] += reference[k] * J_inv[k * DIM + d];
@@ -237,7 +250,7 @@ inline void integrate_reference_gradient(const int num_basis, const int num_comp
     UNROLL
     for (int b = 0; b < num_basis; ++b) {
       real sum = 0;
-      for (int k = 0; k < DIM; ++k) sum += D[b * DIM + k] * f1[c * DIM + k];
+      for (int k = 0; k < DIM; ++k) ADD_PRODUCT(sum, D[b * DIM + k], f1[c * DIM + k])
       e[b * num_comp + c] += (accum)sum;
     }
   }
@@ -252,7 +265,7 @@ inline void integrate_gradient(const int num_basis, const int num_comp, TABLE co
     UNROLL
     for (int b = 0; b < num_basis; ++b) {
       real sum = 0;
-      for (int k = 0; k < DIM; ++k) sum += D[b * DIM + k] * flux[k];
+      for (int k = 0; k < DIM; ++k) ADD_PRODUCT(sum, D[b * DIM + k], flux[k])
       e[b * num_comp + c] += (accum)sum;
     }
   }
@@ -300,7 +313,7 @@ inline real rebuild(const int num_basis, TABLE const real *D, const real *x_e, r
   UNROLL
   for (int b = 0; b < num_basis; ++b)
     for (int d = 0; d < DIM; ++d)
-      for (int k = 0; k < DIM; ++k) J[d * DIM + k] += x_e[b * DIM + d] * D[b * DIM + k];
+      for (int k = 0; k < DIM; ++k) ADD_PRODUCT(J[d * DIM + k], D[b * DIM + k], x_e[b * DIM + d])
   return invert(J, J_inv);
 }
 

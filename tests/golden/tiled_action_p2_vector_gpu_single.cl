@@ -8,12 +8,13 @@
 #define NUM_COORD_BASIS 3
 #define NUM_STATE 0
 #define NUM_CELL_STATE 0
-#define AT_d_w_offsets(cell, i) ((size_t)((cell) / 32) * 192 + (i) * 32 + (cell) % 32)
-#define AT_d_a0_offsets(cell, i) ((size_t)((cell) / 32) * 96 + (i) * 32 + (cell) % 32)
-#define AT_d_geometry(cell, i) ((size_t)((cell) / 32) * 160 + (i) * 32 + (cell) % 32)
-#define AT_d_test0_offsets(cell, i) ((size_t)((cell) / 32) * 192 + (i) * 32 + (cell) % 32)
+#define AT_d_w_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 192 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_a0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 96 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_geometry(cell, i) ((size_t)((uint)(cell) / 32) * 160 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_test0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 192 + (i) * 32 + (uint)(cell) % 32)
 #define UNROLLED
 #define ATOMIC_PTX32
+#define RECIPROCAL_PTX32
 // Types. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef REAL real;
@@ -71,14 +72,18 @@ inline void atomic_add_scalar(__global scalar *p, scalar x) {
 #define TILE_f0 148
 // Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
 
-// 1 / x for ordinary x. On NVIDIA an approximation of 20 bits, whose relative error a step of third order cubes: as exact as a division but
-// for the last bit, without its branches.
+// 1 / x for ordinary x. On NVIDIA an approximation of 20 bits, whose relative error a step of third order cubes, in single precision one
+// of 23 bits and a step of second order: as exact as a division but for the last bit, without its branches.
 inline real reciprocal(const real x) {
 #ifdef RECIPROCAL_PTX64
   double y;
   asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
   const double error = fma(-x, y, 1.0);
   return fma(fma(error, error, error), y, y);
+#elif defined(RECIPROCAL_PTX32)
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return fma(fma(-x, y, 1.0f), y, y);
 #else
   return R(1) / x;
 #endif

@@ -8,9 +8,9 @@
 #define NUM_COORD_BASIS 4
 #define NUM_STATE 0
 #define NUM_CELL_STATE 0
-#define AT_d_w_offsets(cell, i) ((size_t)((cell) / 32) * 1120 + (i) * 32 + (cell) % 32)
-#define AT_d_coord_offsets(cell, i) ((size_t)((cell) / 32) * 128 + (i) * 32 + (cell) % 32)
-#define AT_d_test0_offsets(cell, i) ((size_t)((cell) / 32) * 1120 + (i) * 32 + (cell) % 32)
+#define AT_d_w_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 1120 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_coord_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 128 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_test0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 1120 + (i) * 32 + (uint)(cell) % 32)
 #define UNROLLED
 #define ATOMIC_PTX64
 #define RECIPROCAL_PTX64
@@ -98,14 +98,18 @@ inline void add_dot(__global double *d_slots, double share) {
 #define TILE_f0 3492
 // Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
 
-// 1 / x for ordinary x. On NVIDIA an approximation of 20 bits, whose relative error a step of third order cubes: as exact as a division but
-// for the last bit, without its branches.
+// 1 / x for ordinary x. On NVIDIA an approximation of 20 bits, whose relative error a step of third order cubes, in single precision one
+// of 23 bits and a step of second order: as exact as a division but for the last bit, without its branches.
 inline real reciprocal(const real x) {
 #ifdef RECIPROCAL_PTX64
   double y;
   asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
   const double error = fma(-x, y, 1.0);
   return fma(fma(error, error, error), y, y);
+#elif defined(RECIPROCAL_PTX32)
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return fma(fma(-x, y, 1.0f), y, y);
 #else
   return R(1) / x;
 #endif

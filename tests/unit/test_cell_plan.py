@@ -188,7 +188,7 @@ def test_groups_add_up_where_that_was_faster():
     # A measurement may take what is no default.
     assert any(isinstance(plan, CellSumsPlan) for plan in plans(diffusion(3, 14)))
     for wrong in (-1, 1025):
-        with pytest.raises(PlanError, match=f"cell:sums={wrong}: the device allows work-groups of 1 to 1024 cells"):
+        with pytest.raises(PlanError, match=f"cell:sums={wrong}: the device allows work-groups of 1 to 1024 items"):
             plans(linear(), sums=wrong)
 
 
@@ -274,3 +274,49 @@ def test_combinations_where_they_save_enough(cell, degree, modes, num_comp, save
         assert type(next(iter(schedule_named("cell").plans(work, small, Wish("double", "recomputed", "atomic"))))) is CellPlan
         broken = replace(work, rows=(replace(work.rows[0], continuous=False),))
         assert type(next(iter(schedule_named("cell").plans(broken, gpu, Wish("double", "recomputed", "atomic"))))) is CellPlan
+
+
+@pytest.mark.parametrize(
+    "cell, num_comp, precision, turns",
+    [("triangle", 1, "single", 3), ("triangle", 2, "single", 3), ("triangle", 1, "double", 2), ("tetrahedron", 1, "single", 3)]
+    + [("triangle", 2, "double", 1), ("tetrahedron", 1, "double", 1), ("tetrahedron", 3, "single", 1)],
+)
+def test_items_of_groups_have_as_many_cells_as_local_memory_is_good_for(cell, num_comp, precision, turns):
+    """At vertices, where twelve groups still find room; several cells' results stand behind the values at the nodes."""
+    dim = 2 if cell == "triangle" else 3
+    rows = (RowsWork(0, 0, dim + 1, num_comp, nodes=0),)
+    fields = (replace(field("u", "u", dim + 1, num_comp), nodes=0), replace(field("a0", "a", 1, 1), table=1))
+    tables = (Table(dim + 1), Table(1))
+    work = replace(
+        diffusion(1, 1, num_comp, cell=cell, dim=dim, tables=tables, target="residual"), rows=rows, fields=fields, coord_table=0
+    )
+    first = next(iter(schedule_named("cell").plans(work, GPU, Wish(precision, "recomputed", scatter="atomic"))))
+    assert isinstance(first, CellSumsPlan) and first.turns == turns
+    assert first.steps()[0].group_cells == turns * first.group_size == first.lists[0].cells
+    (asked,) = schedule_named("cell").plans(
+        work, GPU, Wish(precision, "recomputed", scatter="atomic", parameters=(("sums", 64), ("turns", 2)))
+    )
+    values, sums = asked.lists[0].num_values * asked.lists[0].num_slots, num_comp * asked.lists[0].comp_step
+    assert (asked.group_size, asked.turns) == (64, 2)
+    assert asked.local_bytes == 7 * asked.lists[0].num_slots + asked.itemsize("real") * (values + sums)
+    # Offsets of the coefficient, of which each cell has one, may be left out.
+    assert [array.role[0] for array in first.arguments() if "offsets" in array.name] == ["cell_offsets"]
+
+
+def test_items_of_groups_have_fewer_cells_where_the_worst_mesh_decides():
+    """Local memory for all lists of nodes is an argument, as large as the mesh needs it, up to 48 KB only."""
+    rows, fields = (RowsWork(0, 0, 4, 1, nodes=0),), tuple(replace(field(name, name, 4, 1), nodes=0) for name in "uw")
+    work = replace(diffusion(1, 1, tables=(Table(4),), target="action"), rows=rows, fields=fields, coord_table=0)
+    plan = CellSumsPlan(work, "single", "recomputed", "atomic", unroll=GPU.unroll, group_size=128)
+    assert not replace(plan, turns=3).takes_local and replace(plan, turns=2).takes_local and plan.worth_turns == 2
+
+
+@pytest.mark.parametrize("parameters", [{"turns": 2}, {"turns": 2, "group_size": 64}, {"sums": 64, "turns": 2000}])
+def test_cells_of_an_item_are_asked_for_with_sums(parameters):
+    with pytest.raises(PlanError, match=r"cell:turns=\d+: expected the cells of each item of a group, as in cell:sums=128,turns=2"):
+        list(schedule_named("cell").plans(diffusion(1, 1), GPU, Wish(scatter="atomic", parameters=tuple(parameters.items()))))
+
+
+def test_items_of_groups_have_one_cell_where_nodes_are_not_vertices():
+    first = next(iter(schedule_named("cell").plans(diffusion(2, 4), GPU, Wish("single", scatter="atomic"))))
+    assert not isinstance(first, CellSumsPlan) or first.turns == 1

@@ -21,7 +21,7 @@ def test_macro_equals_positions(kind, together, nodes, num_cells):
     """The macro, read as Python (its operands are not negative), gives the positions; pack and unpack go there and back."""
     layout, words = Layout(*kind, together=together), nodes * together
     name, expression = re.fullmatch(r"#define (\w+)\(cell, i\) (.*)", layout.macro("AT_x", words)).groups()
-    text = expression.replace("(size_t)", "").replace("/", "//")
+    text = re.sub(r"\((size_t|uint)\)", "", expression).replace("/", "//")
     cell, i = np.meshgrid(np.arange(num_cells), np.arange(words), indexing="ij")
     found = eval(text, {"cell": cell, "i": i})
     positions = layout.positions(num_cells, words)

@@ -1,17 +1,75 @@
 <%namespace name="mirrors" file="mirrors.mako"/>\
-// Schedule cell with sums in local memory: one cell per work-item, everything private but at nodes.
-// Values at the nodes of the group's cells are read once; each cell writes its results to places of their own, where the values were,
-// and each node's are added up there before they are added to the vector.
-// Index space: global id = cell - first, rounded up to the work-group, behind groups that write zeros (zeros.cl); items past the last
+// Schedule cell with sums in local memory: one cell per work-item, or a few one after the other, everything private but at nodes.
+// Values at the nodes of the group's cells are read once; each cell writes its results to places of their own (where the values were, or
+// behind these if items have several cells), and each node's are added up there before they are added to the vector.
+// Index space: a group has as many cells for each turn as items, behind groups that write zeros (zeros.cl); items past the last
 // cell repeat it: they write the same numbers to the same places.
 // A place is the node's slot, and which of the node's results it is in the upper bits.
 #define SLOT(place) ((place) % ${most_slots})
 #define RESULT(place) ((place) / ${most_slots})
 // A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
 #define FEW _Pragma("unroll 1") for
-// Loads that wait for other loads are asked for together, for some nodes at a time; past the last node items write what stands there.
-#define EACH_READ(n) _Pragma("unroll") for (int k = 0; k < n; ++k)
-<% fields = {field.name: field for field in work.fields} %>\
+// Loads that wait for other loads are asked for together, for some nodes at a time.
+#define EACH_READ(n, slots) _Pragma("unroll") for (int k = 0; k < n; ++k) if (begin + k * GROUP_SIZE < slots)
+// The cells of an item.
+#define EACH_TURN _Pragma("unroll") for (int turn = 0; turn < ${plan.turns}; ++turn)
+#define CELL(turn) (first + min((group * ${plan.turns} + (turn)) * GROUP_SIZE + item, count - 1))
+<%def name="load_places(entry)">\
+<% n, together = entry.number, entry.together %>\
+% for b in range(0, entry.place_words, together):
+  {
+    const ushort${together} places = *(__global const ushort${together} *)(d_places${n} + AT_d_places${n}(cell, ${b}));
+% for k in range(together):
+    r_places${n}[${b + k}] = places.s${k};
+% endfor
+  }
+% endfor
+</%def>\
+<%def name="result(entry)">s_sums${entry.number}[c * ${entry.comp_step} + place + result * ${slice_row}]</%def>\
+## Reads numbers, counts and first places of so many nodes of a list, from slot `begin` on, GROUP_SIZE apart; other loads wait for these.
+<%def name="find_nodes(entry, reads)">\
+<% n, slots = entry.number, f"slots{entry.number}" %>\
+    int r_nodes${n}[${reads}]${f", r_vertices{n}[{reads}]" * entry.coords};
+    ushort r_bases${n}[${reads}];
+    uchar r_counts${n}[${reads}];
+    EACH_READ(${reads}, ${slots}) {
+      const uint i = begin + k * GROUP_SIZE, slot = ${slots} * group + i;
+      r_nodes${n}[k] = d_nodes${n}[slot];
+% if entry.coords:
+      r_vertices${n}[k] = d_at${n}[slot];
+% endif
+      r_bases${n}[k] = d_bases${n}[group * slices${n} + i / ${slice}];
+      r_counts${n}[k] = d_counts${n}[slot];
+    }
+</%def>\
+## Keeps those in local memory, with what is wanted at the nodes.
+<%def name="read_nodes(entry, reads)">\
+<%
+n, slots = entry.number, f"slots{entry.number}"
+its_fields = [field for field in work.fields if field.name in entry.fields]
+%>\
+% if entry.coords:
+    real r_x[${reads} * DIM];
+    EACH_READ(${reads}, ${slots}) for (int d = 0; d < DIM; ++d) r_x[k * DIM + d] = d_coords[${f"NODE(r_vertices{n}[k])" if entry.masked else f"r_vertices{n}[k]"} * scale${n} + d];
+% endif
+% for field in its_fields:
+    real r_${field.name}[${reads * field.num_comp}];
+    EACH_READ(${reads}, ${slots}) for (int c = 0, offset = r_nodes${n}[k]; c < ${field.num_comp}; ++c) r_${field.name}[k * ${field.num_comp} + c] = ${at_node(field, entry)};
+% endfor
+    EACH_READ(${reads}, ${slots}) {
+      const int i = begin + k * GROUP_SIZE;
+      s_firsts${n}[i] = r_bases${n}[k] + (uint)i * ${slice_step} % ${slice};
+      s_counts${n}[i] = r_counts${n}[k];
+      s_nodes${n}[i] = r_nodes${n}[k];
+% if entry.coords:
+      for (int d = 0; d < DIM; ++d) s_x[d * ${slots} + i] = r_x[k * DIM + d];
+% endif
+% for field in its_fields:
+      for (int c = 0; c < ${field.num_comp}; ++c) s_${field.name}[c * ${slots} + i] = r_${field.name}[k * ${field.num_comp} + c];
+% endfor
+    }
+</%def>\
+<% unlisted = [field for field in work.fields if not any(field.name in entry.fields for entry in plan.lists)] %>\
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
 % if plan.zeroes:
@@ -23,7 +81,7 @@ void ${step.name}(${arguments}) {
 % for array in step.local:
   __local ${array.ctype} ${array.name}[${array.words}];
 % endfor
-  // A list's slots, as many as the mesh needs, then values at nodes, whose place results take over.
+  // A list's slots, as many as the mesh needs, then values at nodes, whose place results take over unless they stand behind them.
 <% local = "s_local" %>\
 % for entry in plan.lists:
 <% n = entry.number %>\
@@ -38,66 +96,83 @@ void ${step.name}(${arguments}) {
   __local real *${name} = ${local};
 <% local = f"{name} + {comps} * slots{n}" %>\
 % endfor
+% if plan.turns == 1:
 <% local = f"(__local real *)(s_counts{plan.lists[-1].number} + slots{plan.lists[-1].number})" %>\
+% endif
 % for entry in plan.lists:
   __local real *s_sums${entry.number} = ${local};
 <% local = f"s_sums{entry.number} + {entry.num_comp * entry.comp_step}" %>\
 % endfor
   const int group = (int)get_group_id(0)${' - (int)zeroing' * plan.zeroes}, item = (int)get_local_id(0);
-  const int cell = first + min(group * GROUP_SIZE + item, count - 1);
+% if plan.turns == 1:
+  const int cell = CELL(0);
+% endif
+
+% if plan.zeroes:
+  // The item that has the fewest nodes to read.
+  const bool waits = zeroing && item == GROUP_SIZE - 1;
+  uint2 r_asked;
+  if (waits) r_asked = ask_zeros(group, d_zeros);
+% endif
 
   // gather
 % for entry in plan.lists:
 <% n, together = entry.number, entry.together %>\
+% if plan.turns == 1:
   ushort r_places${n}[${entry.place_words}];
-% for b in range(0, entry.place_words, together):
-  {
-    const ushort${together} places = *(__global const ushort${together} *)(d_places${n} + AT_d_places${n}(cell, ${b}));
-% for k in range(together):
-    r_places${n}[${b + k}] = places.s${k};
-% endfor
+${load_places(entry)}\
+% else:
+  ushort r_turns${n}[${plan.turns}][${entry.place_words}];
+  EACH_TURN {
+    const int cell = CELL(turn);
+    ushort *r_places${n} = r_turns${n}[turn];
+${load_places(entry)}\
   }
+% endif
 % endfor
-% endfor
+  int begin = item;
 % for entry in plan.lists:
-<%
-n, reads, slots = entry.number, plan.reads(entry), f"slots{entry.number}"
-its_fields = [fields[name] for name in entry.fields]
-%>\
-  FEW (int begin = item; begin < ${slots}; begin += ${reads} * GROUP_SIZE) {
-    int r_slots[${reads}], r_nodes[${reads}];
-    EACH_READ(${reads}) {
-      r_slots[k] = min(begin + k * GROUP_SIZE, ${slots} - 1);
-      r_nodes[k] = d_nodes${n}[${slots} * group + r_slots[k]];
-    }
 % if entry.coords:
-    real r_x[${reads} * DIM];
-    EACH_READ(${reads}) for (int d = 0; d < DIM; ++d) r_x[k * DIM + d] = d_coords[d_vertices${n}[${slots} * group + r_slots[k]] + d];
+  // Without a list of vertices nodes stand in their order.
+  __global const int *d_at${entry.number} = d_vertices${entry.number} ? d_vertices${entry.number} : d_nodes${entry.number};
+  const int scale${entry.number} = d_vertices${entry.number} ? 1 : ${work.dim // entry.num_comp};
 % endif
-% for field in its_fields:
-    real r_${field.name}[${reads * field.num_comp}];
-    EACH_READ(${reads}) for (int c = 0, offset = r_nodes[k]; c < ${field.num_comp}; ++c) r_${field.name}[k * ${field.num_comp} + c] = ${at_node(field, entry)};
+${find_nodes(entry, plan.reads(entry))}\
 % endfor
-    EACH_READ(${reads}) {
-      const int i = r_slots[k];
-      s_firsts${n}[i] = d_bases${n}[group * slices${n} + (uint)i / ${slice}] + (uint)i * ${slice_step} % ${slice};
-      s_counts${n}[i] = d_counts${n}[${slots} * group + i];
-      s_nodes${n}[i] = r_nodes[k];
-% if entry.coords:
-      for (int d = 0; d < DIM; ++d) s_x[d * ${slots} + i] = r_x[k * DIM + d];
-% endif
-% for field in its_fields:
-      for (int c = 0; c < ${field.num_comp}; ++c) s_${field.name}[c * ${slots} + i] = r_${field.name}[k * ${field.num_comp} + c];
+% for field in unlisted:
+  real r_turns_${field.name}[${plan.turns}][${field.size}];
 % endfor
-    }
+% if unlisted:
+  EACH_TURN {
+    const int cell = CELL(turn);
+% for field in unlisted:
+    real *r_${field.name}_e = r_turns_${field.name}[turn];
+% endfor
+<%include file="load.mako" args="ahead=True"/>\
   }
-% endfor
-% if plan.zeroes:
-  uint r_missing = 0;
-  if (zeroing && item == 0) r_missing = missing_zeros(group, zeroing, d_zeros);
 % endif
+% for entry in plan.lists:
+  {
+${read_nodes(entry, plan.reads(entry))}\
+  }
+  FEW (begin = item + ${plan.reads(entry)} * GROUP_SIZE; begin < slots${entry.number}; begin += GROUP_SIZE) {
+${find_nodes(entry, 1)}\
+${read_nodes(entry, 1)}\
+  }
+  begin = item;
+% endfor
   barrier(CLK_LOCAL_MEM_FENCE);
-<%include file="gather.mako"/>
+% if plan.turns > 1:
+  EACH_TURN {
+  const int cell = CELL(turn);
+% for entry in plan.lists:
+  const ushort *r_places${entry.number} = r_turns${entry.number}[turn];
+% endfor
+% endif
+% for field in unlisted:
+  real *r_${field.name}_e = r_turns_${field.name}[${'turn' if plan.turns > 1 else '0'}];
+% endfor
+<%include file="gather.mako" args="ahead=False"/>
 % for i, row in enumerate(work.rows):
   accum r_f${i}_e[${row.size}];
   UNROLL
@@ -119,8 +194,10 @@ ${mirrors.fold(plan)}\
 % if plan.mirrored:
 ${mirrors.unfold(plan)}\
 % endif
+% if plan.turns == 1:
   barrier(CLK_LOCAL_MEM_FENCE);
 
+% endif
 % for entry in plan.lists:
 <% n = entry.number %>\
   UNROLL
@@ -129,8 +206,11 @@ ${mirrors.unfold(plan)}\
     for (int c = 0; c < ${entry.num_comp}; ++c) s_sums${n}[c * ${entry.comp_step} + place] = r_f${n}_e[b * ${entry.num_comp} + c];
   }
 % endfor
+% if plan.turns > 1:
+  }
+% endif
 % if plan.zeroes:
-  await_zeros(group, r_missing, d_zeros);
+  if (waits) await_zeros(group, zeroing, r_asked, d_zeros);
 % endif
   barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -147,7 +227,10 @@ ${mirrors.unfold(plan)}\
     const int results = s_counts${n}[i], offset = s_nodes${n}[i], place = s_firsts${n}[i];
     if (!results${f" || {'IS_PRESCRIBED(offset, c)' if comps > 1 else 'offset < 0'}" * entry.masked}) continue;
     accum sum = 0;
-    ${'_Pragma("unroll 4") for' if plan.unrolls_results else "FEW"} (int result = 0; result < results; ++result) sum += s_sums${n}[c * ${entry.comp_step} + place + result * ${slice_row}];
+% if plan.results_ahead(entry):
+    _Pragma("unroll") for (int result = 0; result < ${plan.results_ahead(entry)}; ++result) if (result < results) sum += ${result(entry)};
+% endif
+    ${'_Pragma("unroll 4") for' if plan.unrolls_results else "FEW"} (int result = ${plan.results_ahead(entry)}; result < results; ++result) sum += ${result(entry)};
     atomic_add_scalar(d_out + ${"NODE(offset)" if entry.masked else "offset"} + c, (scalar)sum${" * r_scale" * plan.sums_dots});
 % if plan.sums_dots:
     if (d_dots) r_dot += (double)sum * d_w[${"NODE(offset)" if entry.masked else "offset"} + c];

@@ -1,6 +1,8 @@
-## The coefficients of a cell's fields, r_<field>_e, and its coordinates, r_x_e, from memory.
+## The coefficients of a cell's fields, r_<field>_e, and its coordinates, r_x_e, from memory: all of them, or `ahead`
+## what kernels with lists of nodes read by offsets of its own, and the rest later.
+<%page args="ahead=None"/>\
 <% lists = {name: entry for entry in plan.lists for name in entry.fields} %>\
-% for field in work.fields:
+% for field in (field for field in work.fields if ahead is None or ahead == (field.name not in lists)):
 <% entry = f"r_{field.name}_e[{plan.place(field.num_basis, field.num_comp, 'b', 'c')}]" %>\
 % if work.source == "evector":
   ${plan.each("b", field.num_basis)}
@@ -12,7 +14,12 @@
 % else:
   UNROLL
   ${plan.each("b", field.num_basis)} {
-    const int offset = d_${field.name}_offsets[AT_d_${field.name}_offsets(cell, b)];
+<% offset = f"d_{field.name}_offsets[AT_d_{field.name}_offsets(cell, b)]" %>\
+% if plan.counts_cells and field.num_basis == 1 and not field.masked:
+    const int offset = d_${field.name}_offsets ? ${offset} : ${field.num_comp} * cell;
+% else:
+    const int offset = ${offset};
+% endif
 % if not field.masked:
     for (int c = 0; c < ${field.num_comp}; ++c) ${entry} = (real)d_${field.vector}[offset + c];
 % elif field.num_comp == 1:
@@ -24,7 +31,7 @@
   }
 % endif
 % endfor
-% if plan.needs_coords:
+% if plan.needs_coords and not ahead:
 % for joined in (entry for entry in plan.lists if entry.coords):
   UNROLL
   ${plan.each("b", "NUM_COORD_BASIS")}

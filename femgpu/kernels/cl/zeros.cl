@@ -24,14 +24,13 @@ inline void write_zeros(const uint zeroing, const uint num_zeros, __global scala
   for (uint i = item; i < NUM_COUNTS; i += items) atomic_inc(d_zeros + COUNT(i));
 }
 
-// One item of a group asks early how many groups have not written yet, and waits late.
-inline uint missing_zeros(const int group, const uint zeroing, volatile __global uint *d_zeros) {
-  const uint wanted = d_zeros[SEEN(group)] + zeroing, count = d_zeros[COUNT(group)];
-  d_zeros[SEEN(group)] = wanted;
-  return wanted - count;
-}
+// One item of a group asks early how many groups had written, in all launches, when it last added, and how many have now. It waits late,
+// most often not at all.
+inline uint2 ask_zeros(const int group, volatile __global uint *d_zeros) { return (uint2)(d_zeros[SEEN(group)], d_zeros[COUNT(group)]); }
 
-inline void await_zeros(const int group, const uint missing, volatile __global uint *d_zeros) {
-  if (missing)
-    while (d_zeros[COUNT(group)] != d_zeros[SEEN(group)]) PAUSE;
+inline void await_zeros(const int group, const uint zeroing, const uint2 asked, volatile __global uint *d_zeros) {
+  const uint wanted = asked.s0 + zeroing;
+  d_zeros[SEEN(group)] = wanted;
+  if (asked.s1 != wanted)
+    while (d_zeros[COUNT(group)] != wanted) PAUSE;
 }

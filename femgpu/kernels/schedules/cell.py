@@ -16,6 +16,8 @@ from femgpu.model import Limits
 LANES = (1, 2, 4, 8)
 # Bytes of a work-group's private arrays there: the nearest cache, for PoCL gives every item arrays of its own.
 _CACHE_BYTES = 32768
+# Items of work-groups that have several cells each.
+_TURNS_GROUP = 128
 
 
 class Cell:
@@ -24,7 +26,7 @@ class Cell:
     name = "cell"
     targets = ("residual", "action", "diagonal", "functional", "state")
     facets = True
-    parameters = ("group_size", "lanes", "sums")
+    parameters = ("group_size", "lanes", "sums", "turns")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Element matrices, and what no schedule knows yet."""
@@ -71,16 +73,23 @@ class Cell:
         yield from sums[len(first) :]
 
     def _sums(self, work: Work, limits: Limits, wish: Wish) -> Iterator[CellSumsPlan]:
-        """Plans with sums, of as many cells as are asked for, or fewer; where nobody asks, where adding to memory is fast."""
+        """Plans with sums, of as many items as are asked for, or fewer; where nobody asks, where adding to memory is fast."""
         sums = wish.parameter("sums", 0)
         if not 0 <= sums <= limits.items:
-            raise PlanError(f"-femgpu_schedule cell:sums={sums}: the device allows work-groups of 1 to {limits.items} cells")
-        plan = CellSumsPlan.wished(work, limits, wish, zeroes=limits.in_order)
+            raise PlanError(f"-femgpu_schedule cell:sums={sums}: the device allows work-groups of 1 to {limits.items} items")
+        turns = wish.parameter("turns", 0)
+        if not 0 <= turns <= limits.items or (turns and not sums):
+            raise PlanError(
+                f"-femgpu_schedule cell:turns={turns}: expected the cells of each item of a group, as in cell:sums=128,turns=2"
+            )
+        plan = CellSumsPlan.wished(work, limits, wish, zeroes=limits.in_order, turns=max(turns, 1))
         if plan.serves and (sums or (limits.native_atomics and not wish.parameters)):
             # As measured, on triangles of degree 1 and 2, and elsewhere.
             usual = 256 if work.cell == "triangle" and max(row.num_basis for row in work.rows) <= 6 else 128
-            sizes = (sums,) if sums else (usual, usual // 2, 2 * usual)
-            found = dict.fromkeys(self._largest(replace(plan, group_size=size), limits) for size in sizes)
+            wanted = [replace(plan, group_size=size) for size in ((sums,) if sums else (usual, usual // 2, 2 * usual))]
+            if not sums and (most := (small := replace(plan, group_size=_TURNS_GROUP)).worth_turns) > 1:
+                wanted.insert(0, replace(small, turns=most))
+            found = dict.fromkeys(self._largest(given, limits) for given in wanted)
             yield from (plan for plan in found if plan is not None)
 
     def _largest(self, plan: CellSumsPlan, limits: Limits) -> CellSumsPlan | None:

@@ -35,6 +35,7 @@ class CellPlan(Plan):
     """
 
     schedule: ClassVar[str] = "cell"
+    counts_cells: ClassVar[bool] = True
 
     group_size: int = 64
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import ceil
 
@@ -12,12 +13,17 @@ from femgpu.kernels.schedules.cell_plan import CellPlan
 from femgpu.kernels.step import Step
 from femgpu.model import Ceiling, Limits
 
-# Where it was measured to take less time, by cells: up to so many basis functions of a field, up to so many operations for each
-# result; the first pair with enough basis functions counts. A vertex has some 24 tetrahedra and 6 triangles, whose scalars are fast
-# to add one by one.
-_MEASURED = {"triangle": ((6, 60),), "tetrahedron": ((10, 128),)}
-# The same of actions of scalars, in double precision, and of vectors: by cells and components, where more than directions count as
-# these. A St. Venant-Kirchhoff body of degree 2, linearised, has 321 operations for each result.
+# Where it was measured to take less time, by cells and components, where more than directions count as these: up to so many basis
+# functions of a field, up to so many operations for each result; the first pair with enough basis functions counts.
+_MEASURED = {
+    ("triangle", 1): ((3, 50),),
+    ("triangle", 2): ((6, 60),),
+    ("tetrahedron", 1): ((10, 128),),
+    ("tetrahedron", 2): ((10, 128),),
+    ("tetrahedron", 3): ((10, 128),),
+}
+# The same of actions of scalars, in double precision, and of vectors. A St. Venant-Kirchhoff body of degree 2, linearised, has 321
+# operations for each result.
 _ACTIONS = {
     ("triangle", 1): ((3, 50), (6, 30), (10, 135), (15, 90)),
     ("triangle", 2): ((10, 70),),
@@ -28,6 +34,10 @@ _ACTIONS = {
 _LEAST_GROUP = 64
 # Most nodes that an item reads at a time: of degree 4 on tetrahedra it has 18.
 _READS = 18
+# Most cells of an item by precision and dimension, and local memory of its work-group, of which a multiprocessor of a GPU has room
+# for 12. By measurement (docs/benchmarks) more cells for each item lose where it has not, and where nodes are not vertices.
+_MOST_TURNS = {("single", 2): 3, ("single", 3): 3, ("double", 2): 2}
+_TURNS_BYTES = (227 << 10) // 12
 # Most local memory that is an argument: drivers promise this much, and NVIDIA's gives kernels' own arrays more.
 _ARGUMENT_BYTES = 48 << 10
 # How much longer it is taken to be elsewhere.
@@ -40,9 +50,11 @@ class CellSumsPlan(CellPlan):
 
     Attributes:
         zeroes: whether the launch zeroes what it adds to, where it is told to; work-groups have to start in order.
+        turns: cells of an item, one after the other, whose loads are under way together.
     """
 
     zeroes: bool = False
+    turns: int = 1
 
     def steps(self) -> tuple[Step, ...]:
         """One launch."""
@@ -53,16 +65,25 @@ class CellSumsPlan(CellPlan):
                 arrays=(*self.arguments(), *[Array("s_local", "real", ("local",))] * self.takes_local),
                 local=() if self.takes_local else (Array("s_local", "real", ("local",), self._local_words),),
                 items=self.group_size,
-                group_cells=self.group_size,
-                barriers=3,
+                group_cells=self.group_cells,
+                barriers=3 if self.turns == 1 else 2,
                 macros=(("UNROLL_POINTS", int(self.unrolls_points)),),
             ),
         )
 
     @property
+    def group_cells(self) -> int:
+        """Cells of a work-group."""
+        return self.turns * self.group_size
+
+    @property
     def unrolls_results(self) -> bool:
         """Whether some of a node's results are read at a time, on GPUs: a vertex has some 24 tetrahedra, and 6 triangles."""
         return self.unroll > 0 and self.work.dim == 3
+
+    def results_ahead(self, entry: NodeList) -> int:
+        """Results of a node that are asked for together, on GPUs: where all nodes are vertices, those of its triangles."""
+        return 6 if self.unroll > 0 and self.work.dim == 2 and entry.num_basis == 3 else 0
 
     @property
     def serves(self) -> bool:
@@ -95,10 +116,10 @@ class CellSumsPlan(CellPlan):
     def _bounds(self) -> list[tuple[tuple[int, int], ...]]:
         """What `_MEASURED` and `_ACTIONS` have about works like this one."""
         work, found = self.work, list[tuple[tuple[int, int], ...]]()
-        scalar, key = work.num_comp == 1, (work.cell, min(work.num_comp, work.dim))
-        if work.cell in _MEASURED and not (scalar and work.cell == "triangle"):
-            found.append(_MEASURED[work.cell])
-        if work.target == "action" and key in _ACTIONS and not (scalar and self.precision != "double"):
+        key = (work.cell, min(work.num_comp, work.dim))
+        if key in _MEASURED:
+            found.append(_MEASURED[key])
+        if work.target == "action" and key in _ACTIONS and (work.num_comp > 1 or self.precision == "double"):
             found.append(_ACTIONS[key])
         return found
 
@@ -120,13 +141,15 @@ class CellSumsPlan(CellPlan):
             # Where a field has the element of the coordinates, its nodes are theirs, one by one.
             coords = self.needs_coords and row.table == work.coord_table and not any(entry.coords for entry in found)
             names, words = tuple(field.name for field in same), sum(field.num_comp for field in same) + work.dim * coords
-            found.append(NodeList(number, self.group_size, row.num_basis, row.num_comp, row.masked, names, coords, words))
+            found.append(
+                NodeList(number, self.group_cells, row.num_basis, row.num_comp, row.masked, names, coords, words, self.turns > 1)
+            )
         return tuple(found)
 
     def reads(self, entry: NodeList) -> int:
         """Nodes of a list that an item reads at a time: as many as it has of them, in slices, up to `_READS`."""
         slices = ceil(entry.nodes_per_cell(self.work) * entry.cells / SLICE)
-        return min(ceil(slices * SLICE / entry.cells), _READS)
+        return min(ceil(slices * SLICE / self.group_size), _READS)
 
     @property
     def takes_local(self) -> bool:
@@ -141,7 +164,25 @@ class CellSumsPlan(CellPlan):
     @property
     def local_bytes(self) -> int:
         """Bytes of local memory that are enough, whatever the mesh."""
-        return list_bytes(self.lists, [entry.num_slots // SLICE for entry in self.lists], self.itemsize("real"))
+        return self.list_bytes([entry.num_slots // SLICE for entry in self.lists])
+
+    @property
+    def worth_turns(self) -> int:
+        """How many cells for each item of a work-group of this size were measured to take less time than one."""
+        if self.unroll == 0 or any(entry.num_basis != self.work.dim + 1 for entry in self.lists):
+            return 1
+        most = _MOST_TURNS.get((self.precision, self.work.dim), 1)
+        plans = (replace(self, turns=turns) for turns in range(most, 1, -1))
+        return next((plan.turns for plan in plans if plan.takes_local and plan.typical_bytes <= _TURNS_BYTES), 1)
+
+    @property
+    def typical_bytes(self) -> int:
+        """Bytes of local memory that the lists of most meshes need."""
+        return self.list_bytes([ceil(entry.nodes_per_cell(self.work) * entry.cells / SLICE) for entry in self.lists])
+
+    def list_bytes(self, slices: Sequence[int]) -> int:
+        """Bytes of local memory where each list has so many slices."""
+        return list_bytes(self.lists, slices, self.itemsize("real"))
 
     @property
     def values(self) -> list[tuple[int, str, int]]:
@@ -162,13 +203,16 @@ class CellSumsPlan(CellPlan):
     @property
     def shape(self) -> str:
         """The size of a work-group, and the local memory of its sums."""
-        return f"{self.group_size} items that add up their results, {self.local_bytes} B local at most"
+        cells = f" of {self.turns} cells" * (self.turns > 1)
+        return f"{self.group_size} items{cells} that add up their results, {self.local_bytes} B local at most"
 
     @property
     def private_bytes(self) -> int:
-        """Places, too, and what is read at a time."""
+        """Places and what is read ahead of each cell, too, and what is read at a time."""
         read = sum(self.reads(entry) * entry.num_values for entry in self.lists)
-        return super().private_bytes + 4 * sum(entry.num_basis for entry in self.lists) + 8 * read
+        listed = {name for entry in self.lists for name in entry.fields}
+        read += (self.turns - 1) * sum(field.size for field in self.work.fields if field.name not in listed)
+        return super().private_bytes + 4 * self.turns * sum(entry.num_basis for entry in self.lists) + 8 * read
 
     @property
     def shared_bytes(self) -> int:

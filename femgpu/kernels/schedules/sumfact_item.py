@@ -75,6 +75,7 @@ class SumfactPlan(CellPlan):
     """
 
     schedule: ClassVar[str] = "sumfact"
+    counts_cells: ClassVar[bool] = False
 
     lanes: int = 1
     derivatives: int = 0
