@@ -131,9 +131,18 @@ class CellArrays:
         self._source = source
 
     def keep(self, buffers: Iterable[Any]) -> None:
-        """Forgets arrays that are not among some buffers: those of ways that were compared and not chosen."""
-        kept = {id(buffer) for buffer in buffers}
-        self._kept = {key: found for key, found in self._kept.items() if key == "mask" or found is None or id(found) in kept}
+        """Forgets arrays that are not among some buffers: those of ways that were compared and not chosen.
+
+        Keys have ids of what is alive as long as its buffers are used. That nothing is needed is known anew; of parts of lists, as
+        long as the others are kept, with which they would be made again.
+        """
+        kept = {id(buffer) for buffer in buffers if buffer is not None}
+        known = self._kept
+        self._kept = {
+            key: found
+            for key, found in known.items()
+            if key == "mask" or id(known.get(("places", *key[1:])) if found is None else found) in kept
+        }
         self._moving = {key: make for key, make in self._moving.items() if key in self._kept}
 
     def follow(self) -> None:

@@ -128,6 +128,25 @@ def test_ranges_and_chunks_of_cells_add_up(set_options, schedule, block):
     assert 0 < np.abs(expected).max() and np.abs(found - expected).max() <= 1e-14 * np.abs(expected).max() * 8
 
 
+@pytest.mark.parametrize("schedule", ["cell", "cell:sums=32,turns=2"])
+def test_what_stands_in_order_is_not_stored_and_known_as_long_as_it_is_used(set_options, schedule):
+    """Neither offsets of a coefficient with one value per cell nor, where nodes are vertices, their list."""
+    set_options(femgpu_scatter="atomic", femgpu_schedule=schedule, femgpu_geometry="recomputed")
+    dm = mesh.box((6, 5), cell="triangle", comm=PETSc.COMM_SELF)
+    u, nu = Function(FunctionSpace(dm, "Lagrange", 1)), Function(FunctionSpace(dm, "DG", 0), name="nu")
+    nu.vec.setArray(np.random.default_rng(4).uniform(1, 2, nu.vec.getLocalSize()))
+    problem = NonlinearProblem(nu * inner(grad(u), grad(ufl.TestFunction(u.space))) * dx, u)
+    (application,) = problem.operator.local.prepare("residual")
+    arrays = problem.operator.local.arrays
+    nothing = {key[2] if "cell_offsets" in key else key[0] for key, found in arrays._kept.items() if found is None}
+    assert nothing == {"cell_offsets", *["vertices"] * ("sums" in schedule)}
+    arguments = [argument for kernel in application.kernels for argument in kernel.arguments]
+    arrays.keep(arguments)
+    assert {key[0] for key, found in arrays._kept.items() if found is None} == nothing - {"cell_offsets"}
+    arrays.keep([])
+    assert None not in arrays._kept.values()
+
+
 @pytest.mark.parametrize("affine", [False, True])
 def test_poisson_keeps_the_geometry_in_six_numbers(set_options, rng, affine):
     """At each point, or in each cell where the map is affine; nothing else of the geometry is read."""

@@ -75,6 +75,7 @@ class SumfactPlan(CellPlan):
     """
 
     schedule: ClassVar[str] = "sumfact"
+    # Pencils, planes and gemm read offsets themselves, also those of one node per cell.
     counts_cells: ClassVar[bool] = False
 
     lanes: int = 1
