@@ -63,7 +63,7 @@ OPTIONS = (
            parameters=(("sumfact", ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "derivatives")),
                        ("gemm", ("cells", "items", "tile", "mma")),
                        ("tiled", ("cells", "width", "parts", "points", "mma")),
-                       ("cell", ("group_size", "lanes", "sums", "turns")), ("transposed", ("blocks", "batches")),
+                       ("cell", ("group_size", "lanes", "sums", "turns", "row")), ("transposed", ("blocks", "batches")),
                        ("matrix", ("rows", "columns", "cells", "points")))),
     Option("femgpu_precision", str, "double", "arithmetic of the kernels; PETSc stays double", ("double", "single", "mixed")),
     Option("femgpu_geometry", str, "auto", "inverse Jacobians from memory or rebuilt", ("auto", "stored", "recomputed")),

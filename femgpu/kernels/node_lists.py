@@ -13,12 +13,12 @@ from femgpu.kernels.work import Work
 # Most results that are added up in one place: a node with more stands in its list more than once. A slot takes the lower bits of a
 # place's 16, which of the node's results it is the upper ones.
 MOST_RESULTS, MOST_SLOTS = 16, 4096
+# The same where all nodes of a group have as many places: most vertices of triangles have six.
+MOST_EVEN = 6
 # Nodes of a slice, whose results stand row by row: the first of each node, the second of each node, and so on. Rows are a word
 # longer, so that the results of one node are in different banks, and neighbouring nodes so many words apart, as their results are
 # stored together.
 SLICE, SLICE_ROW, SLICE_STEP = 32, 33, 11
-# Local memory of a slot: its node, where its first result stands, and how many results it has.
-_SLOT_BYTES = 4 + 2 + 1
 # Of local memory, as numbers of double precision see them.
 BANKS = 16
 # The same as kernels know them.
@@ -37,7 +37,7 @@ LISTING_ITEMS = 256
 def list_bytes(lists: Sequence[NodeList], slices: Sequence[int], itemsize: int) -> int:
     """Local memory of a work-group for lists of so many slices each.
 
-    For each slot node, number of results and where the first of these stands; then values at the nodes, and results, which take
+    For each slot what `NodeList.slot_bytes` counts; then values at the nodes, and results, which take
     their place or stand behind them.
 
     Args:
@@ -48,7 +48,8 @@ def list_bytes(lists: Sequence[NodeList], slices: Sequence[int], itemsize: int) 
     slots = [SLICE * count for count in slices]
     values = sum(entry.num_values * count for entry, count in zip(lists, slots, strict=True))
     sums = sum(entry.num_comp * entry.comp_step for entry in lists)
-    return _SLOT_BYTES * sum(slots) + itemsize * (values + sums if lists[0].apart else max(values, sums))
+    listed = sum(entry.slot_bytes * count for entry, count in zip(lists, slots, strict=True))
+    return listed + itemsize * (values + sums if lists[0].apart else max(values, sums))
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class NodeList:
 
     Each stands in a slot, `SLICE` of which are a slice; all lists have as many as the longest, filled up by slots of no node. A
     node's results stand in its slice in steps of `SLICE_ROW`, so that neighbouring items add up neighbouring nodes in equal steps.
+    Where a group is known to have no more than so many nodes, `row`, they stand in rows as long as that, and compilers know where.
 
     Attributes:
         number: of the rows among those of the work.
@@ -68,6 +70,8 @@ class NodeList:
         coords: whether these are the nodes of the coordinates, too.
         num_values: numbers that are read at a node.
         apart: whether results stand behind the values, of all lists, and not in their place.
+        row: slots of the list, each with `MOST_EVEN` places of results; 0: as many as the mesh needs, in slices.
+        kept: whether the items that read nodes keep their numbers, and add to the same ones.
     """
 
     number: int
@@ -79,6 +83,23 @@ class NodeList:
     coords: bool = False
     num_values: int = 0
     apart: bool = False
+    row: int = 0
+    kept: bool = False
+
+    @property
+    def slot_bytes(self) -> int:
+        """Local memory of a slot: its node, how many results it has and, in slices, where its first one stands."""
+        return 0 if self.kept else 4 + 1 + 2 * (self.row == 0)
+
+    @property
+    def most_results(self) -> int:
+        """Most results that are added up in one slot."""
+        return MOST_EVEN if self.row else MOST_RESULTS
+
+    @property
+    def most_slots(self) -> int:
+        """Slots that a place can name."""
+        return self.row or MOST_SLOTS
 
     @property
     def num_entries(self) -> int:
@@ -91,6 +112,11 @@ class NodeList:
         return self.num_basis + self.num_basis % 2
 
     @property
+    def packed(self) -> bool:
+        """Whether a cell's places are the digits of one number of 32 bits."""
+        return self.row > 0 and self.num_places**self.num_basis <= 1 << 32
+
+    @property
     def together(self) -> int:
         """Places that are loaded at a time, up to 16 bytes."""
         return gcd(self.place_words, 8)
@@ -98,7 +124,7 @@ class NodeList:
     @property
     def num_slots(self) -> int:
         """Slots that are enough, whatever the mesh."""
-        return -(-self.num_entries // SLICE) * SLICE
+        return self.row or -(-self.num_entries // SLICE) * SLICE
 
     @property
     def num_places(self) -> int:
@@ -107,6 +133,8 @@ class NodeList:
         With k_s rows in slice s its idle places are no more than 31 (k_s - k_(s+1)), for all of its nodes have at least k_(s+1)
         results: 31 k_0 in sum.
         """
+        if self.row:
+            return self.row * self.most_results
         return SLICE_ROW * ((self.num_entries + (SLICE - 1) * min(MOST_RESULTS, self.num_entries)) // SLICE)
 
     @property
@@ -136,9 +164,11 @@ class NodeList:
             return ("list", part, f"test{self.number}", self.masked)
 
         where = replace(layout, together=self.together)
-        found = [Array(f"d_places{self.number}", "ushort", role("places"), self.place_words, where, chunk=True)]
-        found.append(Array(f"slices{self.number}", "int", role("slices")))
-        parts = {"bases": "ushort", "nodes": "int", "counts": "uchar"} | ({"vertices": "int"} if self.coords else {})
+        words = ("uint", role("places"), 1, layout) if self.packed else ("ushort", role("places"), self.place_words, where)
+        found = [Array(f"d_places{self.number}", *words, chunk=True)]
+        if not self.row:
+            found += [Array(f"slices{self.number}", "int", role("slices")), Array(f"d_bases{self.number}", "ushort", role("bases"))]
+        parts = {"nodes": "int", "counts": "uchar"} | ({"vertices": "int"} if self.coords else {})
         return found + [Array(f"d_{part}{self.number}", ctype, role(part)) for part, ctype in parts.items()]
 
     def nodes_per_cell(self, work: Work) -> float:

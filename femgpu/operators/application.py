@@ -59,23 +59,25 @@ class Application:
     ):
         self.note = note
         self.term = term
-        self.plan = plan
         self._prescribed = arrays.prescribed
         self.first = first
         self.count = term.num_cells - first if count is None else count
         fields = field_names(term, pointwise)
+        chunk = plan.chunk_cells or self.count
+        starts = range(self.first, self.first + self.count, max(chunk, 1)) or (self.first,)
+        self.chunks = tuple((start, min(chunk, self.first + self.count - start)) for start in starts)
+        fitted = arrays.fitted(term, plan, fields, self.chunks)
+        program, plan = program if fitted is plan else "", fitted
+        self.plan = plan
         tables = term_tables(term, plan, pointwise)
         steps = plan.steps()
         self.roles = {array.role for step in steps for array in step.arrays}
         self._zeros: dict[int, tuple[int, dict[tuple, Any]]] = {}
         self._runtime = runtime = arrays.runtime
         source = program or render(plan, pointwise.body, tables[0])
-        chunk = plan.chunk_cells or self.count
         self._work = {role: runtime.empty(size) for role, size in _work_bytes(plan, steps, min(chunk, self.count)).items()}
         known = {**buffers, **self._work}
         self._positions: list[dict[tuple, int]] = []
-        starts = range(self.first, self.first + self.count, max(chunk, 1)) or (self.first,)
-        self.chunks = tuple((start, min(chunk, self.first + self.count - start)) for start in starts)
         kernels = []
         for start, size in self.chunks:
             for step in steps:

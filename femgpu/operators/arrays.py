@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from femgpu.element import LagrangeElement
 from femgpu.errors import PlanError
-from femgpu.kernels import TYPES, Array, Layout, NodeList, Plan, list_bytes, pack_fragments, parity_lines
+from femgpu.kernels import TYPES, Array, CellSumsPlan, Layout, NodeList, Plan, list_bytes, pack_fragments, parity_lines
 from femgpu.operators.columns import node_parts
 from femgpu.operators.lists import node_lists, pack
 from femgpu.operators.term import Term
@@ -123,6 +123,14 @@ class CellArrays:
                 self._moving[key] = make
         return self._kept[key]
 
+    def fitted(self, term: Term, plan: Plan, fields: dict[str, Field], chunks: Sequence[tuple[int, int]]) -> Plan:
+        """A plan, or the one for any mesh where some work-group of these cells has more nodes than its rows are long."""
+        if not isinstance(plan, CellSumsPlan) or not plan.row:
+            return plan
+        places = [array for step in plan.steps() for array in step.arrays if array.role[:2] == ("list", "places")]
+        fits = all(self._list(term, plan, array, fields, cells) is not None for array in places for cells in chunks)
+        return plan if fits else plan.sliced()
+
     def share(self, source: CellArrays) -> None:
         """Takes from another one what it has of the same mesh, but what moves; dofs of the same space are prescribed in both.
 
@@ -184,7 +192,7 @@ class CellArrays:
     def _list_key(self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], cells: tuple[int, int]) -> tuple:
         _, part, name, masked = array.role
         entry, whose = list_of(plan, array), id(term.block) if term.cells is None else id(term)
-        return (part, whose, id(fields[name]), masked, entry.cells, entry.coords, plan.layout, cells)
+        return (part, whose, id(fields[name]), masked, entry.cells, entry.coords, entry.row, plan.layout, cells)
 
     def _entry(
         self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], tables: Sequence[np.ndarray]

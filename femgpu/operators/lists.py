@@ -122,6 +122,8 @@ def node_lists(
     Returns:
         Those of `NodeList.arrays`, by part: "places", uint16, cell by cell; "slices", the number of each list, as int32; "bases"
         (num_groups, slices) uint16; by slot "nodes" int32, "counts" uint8, and "vertices" int32, None where these are not wanted.
+        In rows of an equal length, which have no bases, places are uint32 where one holds a cell's (`NodeList.packed`); all but
+        "slices" are None where a work-group has more nodes than a row.
     """
     first, count = cells
     groups, source = -(-count // entry.cells), node_list_kernels(entry, block)
@@ -134,12 +136,17 @@ def node_lists(
     counts = runtime.empty(4 * groups)
     make("count_slices", counts)
     slices = runtime.read(counts, np.empty(groups, np.int32)).max(initial=0)
+    if entry.row:
+        if slices > entry.row // SLICE:
+            return {"slices": slices} | dict.fromkeys(("places", "bases", "nodes", "counts", "vertices"))
+        slices = np.int32(entry.row // SLICE)
     num_slices = int(slices) * groups
-    sizes = {"places": 2 * -(-count // block) * block * entry.place_words, "bases": 2 * num_slices}
+    sizes = {"places": -(-count // block) * block * (4 if entry.packed else 2 * entry.place_words)}
     sizes |= {"nodes": 4 * SLICE * num_slices, "counts": SLICE * num_slices}
+    sizes |= {} if entry.row else {"bases": 2 * num_slices}
     sizes |= {} if vertices is None else {"vertices": 4 * SLICE * num_slices}
     found = {part: runtime.empty(num_bytes) for part, num_bytes in sizes.items()} | {"slices": slices}
-    found.setdefault("vertices", None)
+    found = {"vertices": None, "bases": None} | found
     order = ("slices", "places", "bases", "nodes", "counts", "vertices")
     make("list_nodes", np.int32(dim), np.int32(entry.num_comp), mask, *map(found.get, order))
     runtime.finish()

@@ -113,7 +113,7 @@ def of_plans(plant, **sample):
 
 
 def of_sums(plant, **sample):
-    return Mutant(plant, sums, PLAIN | dict(scatter="atomic", kind="action", geometry="recomputed") | sample)
+    return Mutant(plant, sums, PLAIN | dict(scatter="atomic", kind="action", geometry="recomputed", places="slices") | sample)
 
 
 def of_modes(plant, **sample):

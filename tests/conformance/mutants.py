@@ -207,6 +207,13 @@ MUTANTS = {
     "an item's first cell for all": of_sums(text("r_turns0[turn];", "r_turns0[0];")),
     "vertices of the nodes before": of_sums(text("scale0 = d_vertices0 ? 1 : 2", "scale0 = 1"), element=("triangle", 1)),
     "a node's results without bound": of_sums(text("past %= MOST_RESULTS;", "")),
+    "the first of a cell's places for all": of_sums(
+        text("places /= ", "places -= places % "), element=("triangle", 1), places="rows"
+    ),
+    "a node's results in one place": of_sums(text("past << 16 : 0", "0 : 0"), places="rows"),
+    "a row's nodes without bound": of_sums(text("past %= MOST_RESULTS;", ""), places="rows"),
+    "an item's first node for all": of_sums(text("offset = r_nodes0[r],", "offset = r_nodes0[0],"), places="kept"),
+    "rows of groups with more nodes": of_sums(text("(s_nodes[0] + SLICE - 1)", "min(s_nodes[0], SLICE)"), places="rows"),
     "lists of the first cells for all": of_sums(text("(first + (int)get_group_id(0) * CELLS)", "((int)get_group_id(0) * CELLS)")),
     "slots of the slice before": of_sums(text("rows += NUM_RESULTS", "rows += i == 0 ? 0 : NUM_RESULTS"), element=("triangle", 2)),
     "a group's last cell": of_sums(text("item, count - 1)", "item, max(count - 2, 0))")),

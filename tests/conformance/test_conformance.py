@@ -18,6 +18,7 @@ from petsc4py import PETSc
 
 from femgpu.element import tensor_factors
 from femgpu.kernels import SCHEDULES, Wish, schedule_named
+from femgpu.kernels.node_lists import SLICE
 from femgpu.kernels.schedules import CellSumsPlan, cell_sums
 from femgpu.operators import make_terms
 from femgpu.operators.work import make_work
@@ -56,10 +57,11 @@ SUMS_AXES = AXES | dict(
     precision=("double", "single"),
     scatter=("atomic",),
     source=("lvector",),
+    places=("slices", "rows", "kept"),
 )
-NUM_SUMS = 16
+NUM_SUMS = 18
 UNROLLED_SUMS_AXES = SUMS_AXES | dict(element=SMALL, points=("few",), limits=("unrolled",))
-NUM_UNROLLED_SUMS = 6
+NUM_UNROLLED_SUMS = 9
 MODES_AXES = AXES | dict(
     element=[(cell, degree) for cell in ("triangle", "tetrahedron") for degree in range(2, 6)],
     kind=("action", "pulled"),
@@ -214,8 +216,13 @@ def check_sums(runtime, sample, rng):
     for task in make_tasks(runtime, [cell], sample, term, problem, rng):
         work = make_work(term, task.target, task.pointwise, task.prescribed is not None, rounded=task.rounded, shift=task.shift)
         if work.sums and not cell.refuses(work, limits):
-            asked = [("sums", int(rng.integers(1, rng.choice([12, 150])))), ("turns", int(rng.integers(1, 4)))]
-            plan, *others = cell.plans(work, limits, make_wish(sample, asked))
+            asked = [("turns", int(rng.integers(1, 4))), ("sums", int(rng.integers(1, rng.choice([12, 150]))))]
+            if sample.places != "slices":
+                # As many slots as most groups need, or fewer; items keep nodes where they have equally many.
+                most = 8 // sum(row.num_comp for row in work.rows)
+                asked.append(("row", SLICE * int(rng.integers(1, max(most, 1) + 1))))
+                asked += [("sums", 1 << int(rng.integers(1, 6)))] * (sample.places == "kept")
+            plan, *others = cell.plans(work, limits, make_wish(sample, dict(asked).items()))
             assert isinstance(plan, CellSumsPlan) and not others
             check_plan(runtime, task, plan, rng)
             tried(plan, sample, f"{task.target} {sample.kind}")

@@ -336,7 +336,8 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // behind these if items have several cells), and each node's are added up there before they are added to the vector.
 // Index space: a group has as many cells for each turn as items, behind groups that write zeros (zeros.cl); items past the last
 // cell repeat it: they write the same numbers to the same places.
-// A place is the node's slot, and which of the node's results it is in the upper bits.
+// A place is the node's slot, and which of the node's results it is in the upper bits; where a result stands, if all slots have as
+// many places.
 #define SLOT(place) ((place) % 4096)
 #define RESULT(place) ((place) / 4096)
 // A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
@@ -348,7 +349,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define CELL(turn) (first + min((group * 1 + (turn)) * GROUP_SIZE + item, count - 1))
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void action(const int first, const int count, __global const scalar *restrict d_w, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const ushort *restrict d_places0, const int slices0, __global const ushort *restrict d_bases0, __global const int *restrict d_nodes0, __global const uchar *restrict d_counts0, __global const uchar *restrict d_prescribed, __global scalar *restrict d_out, __global double *restrict d_dots, __local real *s_local) {
-  // A list's slots, as many as the mesh needs, then values at nodes, whose place results take over unless they stand behind them.
+  // What is known of slots, then values at nodes, whose place results take over unless they stand behind them.
   const int slots0 = 32 * slices0;
   __local int *s_nodes0 = (__local int *)s_local;
   __local ushort *s_firsts0 = (__local ushort *)(s_nodes0 + slots0);

@@ -277,12 +277,22 @@ def test_combinations_where_they_save_enough(cell, degree, modes, num_comp, save
 
 
 @pytest.mark.parametrize(
-    "cell, num_comp, precision, turns",
-    [("triangle", 1, "single", 3), ("triangle", 2, "single", 3), ("triangle", 1, "double", 2), ("tetrahedron", 1, "single", 3)]
-    + [("triangle", 2, "double", 1), ("tetrahedron", 1, "double", 1), ("tetrahedron", 3, "single", 1)],
+    "cell, num_comp, precision, turns, row",
+    [
+        ("triangle", 1, "single", 3, 256),
+        ("triangle", 2, "single", 3, 256),
+        ("triangle", 1, "double", 2, 256),
+        ("triangle", 2, "double", 1, 0),
+        ("tetrahedron", 1, "single", 3, 0),
+        ("tetrahedron", 1, "double", 1, 0),
+        ("tetrahedron", 3, "single", 1, 0),
+    ],
 )
-def test_items_of_groups_have_as_many_cells_as_local_memory_is_good_for(cell, num_comp, precision, turns):
-    """At vertices, where twelve groups still find room; several cells' results stand behind the values at the nodes."""
+def test_items_of_groups_have_as_many_cells_as_local_memory_is_good_for(cell, num_comp, precision, turns, row):
+    """At vertices, where twelve groups still find room; several cells' results stand behind the values at the nodes.
+
+    On triangles first of all in rows that are as long for all nodes, of which it is known that three cells fit.
+    """
     dim = 2 if cell == "triangle" else 3
     rows = (RowsWork(0, 0, dim + 1, num_comp, nodes=0),)
     fields = (replace(field("u", "u", dim + 1, num_comp), nodes=0), replace(field("a0", "a", 1, 1), table=1))
@@ -291,7 +301,15 @@ def test_items_of_groups_have_as_many_cells_as_local_memory_is_good_for(cell, nu
         diffusion(1, 1, num_comp, cell=cell, dim=dim, tables=tables, target="residual"), rows=rows, fields=fields, coord_table=0
     )
     first = next(iter(schedule_named("cell").plans(work, GPU, Wish(precision, "recomputed", scatter="atomic"))))
-    assert isinstance(first, CellSumsPlan) and first.turns == turns
+    assert isinstance(first, CellSumsPlan) and first.row == row
+    if row:
+        (entry,), words = first.lists, 4 * (precision == "single") or 8
+        assert (first.turns, first.group_size, entry.packed, entry.kept, first.takes_local) == (3, 128, True, num_comp == 1, False)
+        kept = 0 if num_comp == 1 else 5 * row
+        assert first.local_bytes == kept + words * (row * entry.num_values + num_comp * entry.comp_step)
+        assert entry.num_places == 6 * row and first.sliced().group_size == 128
+        first = first.sliced()
+    assert first.turns == turns and first.sliced() is first
     assert first.steps()[0].group_cells == turns * first.group_size == first.lists[0].cells
     (asked,) = schedule_named("cell").plans(
         work, GPU, Wish(precision, "recomputed", scatter="atomic", parameters=(("sums", 64), ("turns", 2)))
@@ -315,6 +333,23 @@ def test_items_of_groups_have_fewer_cells_where_the_worst_mesh_decides():
 def test_cells_of_an_item_are_asked_for_with_sums(parameters):
     with pytest.raises(PlanError, match=r"cell:turns=\d+: expected the cells of each item of a group, as in cell:sums=128,turns=2"):
         list(schedule_named("cell").plans(diffusion(1, 1), GPU, Wish(scatter="atomic", parameters=tuple(parameters.items()))))
+
+
+@pytest.mark.parametrize("parameters", [{"row": 256}, {"sums": 128, "row": 100}, {"sums": 128, "row": 4128}])
+def test_rows_of_a_group_are_asked_for_in_slices(parameters):
+    said = r"cell:row=\d+: expected how many nodes a group has at most, a multiple of 32 up to 4096, as in cell:sums=128"
+    with pytest.raises(PlanError, match=said):
+        list(schedule_named("cell").plans(diffusion(1, 1), GPU, Wish(scatter="atomic", parameters=tuple(parameters.items()))))
+
+
+def test_rows_fit_where_slices_do():
+    """For these take their place where a mesh has more nodes."""
+
+    def size(**parameters):
+        wish = Wish("double", "recomputed", scatter="atomic", parameters=tuple(parameters.items()))
+        return next(iter(schedule_named("cell").plans(diffusion(3, 14), GPU, wish))).group_size
+
+    assert size(sums=1024, row=32) == size(sums=1024) < 1024
 
 
 def test_items_of_groups_have_one_cell_where_nodes_are_not_vertices():

@@ -2,13 +2,14 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from plan_works import residual
 
 from femgpu.kernels import Layout, NodeList
-from femgpu.kernels.node_lists import MOST_RESULTS, MOST_SLOTS, SLICE, SLICE_ROW, SLICE_STEP
+from femgpu.kernels.node_lists import SLICE, SLICE_ROW, SLICE_STEP
 from femgpu.operators.lists import node_lists
 from femgpu.runtime import current
 
@@ -27,16 +28,23 @@ def twin(entry, block, offsets, cells, mask=None, vertices=None, dim=0):
         if vertices is not None:
             different |= np.diff(vertices[part].ravel()[order]) != 0
         runs = np.split(order, np.flatnonzero(different) + 1)
-        nodes = [run[i : i + MOST_RESULTS] for run in runs for i in range(0, len(run), MOST_RESULTS)]
+        most = entry.most_results
+        nodes = [run[i : i + most] for run in runs for i in range(0, len(run), most)]
         nodes.sort(key=lambda node: (-len(node), node[0]))
         groups.append((part, words, nodes))
         slots = np.empty(len(words), np.int64)
         for slot, node in enumerate(nodes):
             slots[node] = slot
         own = slots.reshape(-1, entry.num_basis)
-        places[start : start + len(own), : entry.num_basis] = chosen_rows(nodes, own) * MOST_SLOTS + own
-        assert len(nodes) <= entry.num_slots and SLICE_ROW * sum(map(len, nodes[::SLICE])) <= entry.num_places
+        rows = even_rows(nodes, own) if entry.row else chosen_rows(nodes, own)
+        places[start : start + len(own), : entry.num_basis] = rows * entry.most_slots + own
+        assert entry.row or (len(nodes) <= entry.num_slots and SLICE_ROW * sum(map(len, nodes[::SLICE])) <= entry.num_places)
     slices = max((-(-len(nodes) // SLICE) for *_, nodes in groups), default=0)
+    if entry.row and SLICE * slices > entry.row:
+        return {"slices": np.int32(slices)}
+    slices = entry.row // SLICE or slices
+    if entry.packed:
+        places = places[:, : entry.num_basis] @ entry.num_places ** np.arange(entry.num_basis)[:, None]
     found = {"places": layout_of(entry, block).pack(places), "slices": slices}
     found |= {"bases": [], "nodes": [], "counts": []} | ({} if vertices is None else {"vertices": []})
     for part, words, nodes in groups:
@@ -49,12 +57,26 @@ def twin(entry, block, offsets, cells, mask=None, vertices=None, dim=0):
         found["counts"] += [*map(len, nodes), *idle]
         if vertices is not None:
             found["vertices"] += [*(dim * vertices[part].ravel()[[node[0] for node in nodes]]), *idle]
-    return {name: np.array(values, TYPES[name]) for name, values in found.items()}
+    if entry.row:
+        del found["bases"]
+    return {name: np.array(values, type_of(entry, name)) for name, values in found.items()}
+
+
+def type_of(entry, name):
+    return np.uint32 if name == "places" and entry.packed else TYPES[name]
 
 
 def layout_of(entry, block):
     """Where the places of a cell stand."""
-    return Layout("block", block, entry.together) if block > 1 else Layout()
+    return Layout("block", block, 1 if entry.packed else entry.together) if block > 1 else Layout()
+
+
+def even_rows(nodes, slots):
+    """(cells, num_basis) the row of each result: those of a node follow one another."""
+    rows = np.empty(slots.size, np.int64)
+    for node in nodes:
+        rows[node] = np.arange(len(node))
+    return rows.reshape(slots.shape)
 
 
 def chosen_rows(nodes, slots):
@@ -78,7 +100,8 @@ def made(entry, block, offsets, cells, mask=None, vertices=None, dim=0):
     found = node_lists(runtime, entry, block, offsets, cells, None if mask is None else runtime.upload(mask), vertices, dim)
     for name, buffer in found.items():
         if name != "slices" and buffer is not None:
-            found[name] = runtime.read(buffer, np.empty(buffer.size // np.dtype(TYPES[name]).itemsize, TYPES[name]))
+            kind = np.dtype(type_of(entry, name))
+            found[name] = runtime.read(buffer, np.empty(buffer.size // kind.itemsize, kind))
     return {name: values for name, values in found.items() if values is not None}
 
 
@@ -86,12 +109,13 @@ def assert_same(entry, block, offsets, cells, *given):
     expected, found = twin(entry, block, offsets, cells, *given), made(entry, block, offsets, cells, *given)
     assert found.keys() == expected.keys()
     # What fills up the last block is nobody's, nor is what makes the number of a cell's places even.
-    layout, words = layout_of(entry, block), entry.place_words
-    for lists in (expected, found):
+    layout, words = layout_of(entry, block), 1 if entry.packed else entry.place_words
+    for lists in (expected, found) if "places" in found else ():
         places = layout.unpack(lists["places"][: layout.size(cells[1], words)], cells[1], words)
         lists["places"] = places[:, : entry.num_basis]
     for name, values in expected.items():
-        assert found[name].dtype == TYPES[name] and np.array_equal(found[name].ravel()[: values.size], values.ravel()), name
+        same = np.array_equal(found[name].ravel()[: values.size], values.ravel())
+        assert found[name].dtype == type_of(entry, name) and same, name
 
 
 @pytest.mark.parametrize("num_basis, cells", [(1, 1), (3, 7), (4, 128), (10, 64), (20, 33), (15, 40)])
@@ -107,22 +131,23 @@ def test_lists_are_those_of_numpy(rng, num_basis, cells, block):
             # Two vertices for a node: next to a seam of a periodic mesh.
             vertices = (offsets // 3 * 2 + (rng.random(offsets.shape) < 0.1)).astype(np.int32)
             assert_same(NodeList(0, cells, num_basis, comps, coords=True), block, offsets, (first, count), None, vertices, 3)
+            # As many slots for all, among these as few as most groups need, or fewer.
+            even = NodeList(0, cells, num_basis, comps, True, row=SLICE * int(rng.integers(1, 4 + cells * num_basis // SLICE)))
+            assert_same(even, block, offsets, (first, count), mask)
+            assert_same(replace(even, masked=False, coords=True), block, offsets, (first, count), None, vertices, 3)
 
 
-def test_no_cells_have_no_lists():
-    found = made(NodeList(0, 8, 3, 1), 1, np.empty((0, 3), np.int32), (0, 0))
-    assert found["slices"] == 0
+@pytest.mark.parametrize("num_basis, row, packed", [(3, 256, True), (3, 288, False), (4, 32, True), (4, 64, False)])
+def test_places_of_a_cell_are_one_number_where_that_holds_them(num_basis, row, packed):
+    assert NodeList(0, 64, num_basis, 1, row=row).packed == packed
 
 
-def test_places_are_enough_for_any_mesh(rng):
-    """However results are spread over nodes."""
-    for cells, num_basis in ((1, 1), (1, 20), (5, 4), (64, 10), (128, 4)):
-        entry = NodeList(0, cells, num_basis, 1)
-        for _ in range(200):
-            cuts = np.sort(rng.integers(0, entry.num_entries + 1, rng.integers(0, entry.num_entries + 1)))
-            runs = np.diff([0, *cuts, entry.num_entries])
-            counts = sorted((min(MOST_RESULTS, run - i) for run in runs for i in range(0, run, MOST_RESULTS)), reverse=True)
-            assert len(counts) <= entry.num_slots and SLICE_ROW * sum(counts[::SLICE]) <= entry.num_places
+def test_groups_with_more_nodes_than_a_row_have_no_lists():
+    """Of 33 nodes, and of one that stands twice, for it has seven cells."""
+    entry, many = NodeList(0, 40, 1, 1, row=32), np.array([*range(32), *[31] * 6], np.int32)[:, None]
+    for offsets in (np.arange(33, dtype=np.int32)[:, None], many):
+        assert made(entry, 1, offsets, (0, len(offsets))) == {"slices": 2}
+    assert made(entry, 1, many, (0, len(many) - 1))["counts"].tolist() == [6] + 31 * [1]
 
 
 @pytest.mark.parametrize(

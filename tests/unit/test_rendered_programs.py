@@ -66,6 +66,24 @@ CASES = {
         ),
         _VECTOR,
     ),
+    "cell_sums_rows_gpu_single": (
+        cell(
+            precision="single",
+            plan=CellSumsPlan,
+            group_size=128,
+            turns=3,
+            row=256,
+            unroll=3072,
+            block=32,
+            scatter="atomic",
+            atomics="ptx",
+            geometry="recomputed",
+            coord_table=0,
+            fields=(replace(field("u", "u", 3), nodes=0),),
+            rows=(RowsWork(0, 0, 3, 1, masked=True, nodes=0),),
+        ),
+        _POISSON,
+    ),
     "cell_sums_action_p2_vector_gpu_double": (
         cell(
             6,

@@ -4,9 +4,10 @@
 // behind these if items have several cells), and each node's are added up there before they are added to the vector.
 // Index space: a group has as many cells for each turn as items, behind groups that write zeros (zeros.cl); items past the last
 // cell repeat it: they write the same numbers to the same places.
-// A place is the node's slot, and which of the node's results it is in the upper bits.
-#define SLOT(place) ((place) % ${most_slots})
-#define RESULT(place) ((place) / ${most_slots})
+// A place is the node's slot, and which of the node's results it is in the upper bits; where a result stands, if all slots have as
+// many places.
+#define SLOT(place) ((place) % ${plan.row or most_slots})
+#define RESULT(place) ((place) / ${plan.row or most_slots})
 // A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
 #define FEW _Pragma("unroll 1") for
 // Loads that wait for other loads are asked for together, for some nodes at a time.
@@ -16,7 +17,16 @@
 #define CELL(turn) (first + min((group * ${plan.turns} + (turn)) * GROUP_SIZE + item, count - 1))
 <%def name="load_places(entry)">\
 <% n, together = entry.number, entry.together %>\
-% for b in range(0, entry.place_words, together):
+% if entry.packed:
+  {
+    uint places = d_places${n}[AT_d_places${n}(cell, 0)];
+% for b in range(entry.num_basis):
+    r_places${n}[${b}] = ${f"places % {entry.num_places}" if b + 1 < entry.num_basis else "places"};
+    places /= ${entry.num_places};
+% endfor
+  }
+% endif
+% for b in range(0, 0 if entry.packed else entry.place_words, together):
   {
     const ushort${together} places = *(__global const ushort${together} *)(d_places${n} + AT_d_places${n}(cell, ${b}));
 % for k in range(together):
@@ -25,12 +35,14 @@
   }
 % endfor
 </%def>\
-<%def name="result(entry)">s_sums${entry.number}[c * ${entry.comp_step} + place + result * ${slice_row}]</%def>\
+<%def name="result(entry)">s_sums${entry.number}[c * ${entry.comp_step} + place + result * ${entry.row or slice_row}]</%def>\
 ## Reads numbers, counts and first places of so many nodes of a list, from slot `begin` on, GROUP_SIZE apart; other loads wait for these.
 <%def name="find_nodes(entry, reads)">\
 <% n, slots = entry.number, f"slots{entry.number}" %>\
     int r_nodes${n}[${reads}]${f", r_vertices{n}[{reads}]" * entry.coords};
+% if not entry.row:
     ushort r_bases${n}[${reads}];
+% endif
     uchar r_counts${n}[${reads}];
     EACH_READ(${reads}, ${slots}) {
       const uint i = begin + k * GROUP_SIZE, slot = ${slots} * group + i;
@@ -38,7 +50,9 @@
 % if entry.coords:
       r_vertices${n}[k] = d_at${n}[slot];
 % endif
+% if not entry.row:
       r_bases${n}[k] = d_bases${n}[group * slices${n} + i / ${slice}];
+% endif
       r_counts${n}[k] = d_counts${n}[slot];
     }
 </%def>\
@@ -58,9 +72,13 @@ its_fields = [field for field in work.fields if field.name in entry.fields]
 % endfor
     EACH_READ(${reads}, ${slots}) {
       const int i = begin + k * GROUP_SIZE;
+% if not entry.row:
       s_firsts${n}[i] = r_bases${n}[k] + (uint)i * ${slice_step} % ${slice};
+% endif
+% if not entry.kept:
       s_counts${n}[i] = r_counts${n}[k];
       s_nodes${n}[i] = r_nodes${n}[k];
+% endif
 % if entry.coords:
       for (int d = 0; d < DIM; ++d) s_x[d * ${slots} + i] = r_x[k * DIM + d];
 % endif
@@ -81,23 +99,29 @@ void ${step.name}(${arguments}) {
 % for array in step.local:
   __local ${array.ctype} ${array.name}[${array.words}];
 % endfor
-  // A list's slots, as many as the mesh needs, then values at nodes, whose place results take over unless they stand behind them.
+  // What is known of slots, then values at nodes, whose place results take over unless they stand behind them.
 <% local = "s_local" %>\
 % for entry in plan.lists:
 <% n = entry.number %>\
-  const int slots${n} = ${slice} * slices${n};
+  const int slots${n} = ${entry.row or f"{slice} * slices{n}"};
+% if not entry.kept:
   __local int *s_nodes${n} = (__local int *)${local};
-  __local ushort *s_firsts${n} = (__local ushort *)(s_nodes${n} + slots${n});
-  __local uchar *s_counts${n} = (__local uchar *)(s_firsts${n} + slots${n});
+<% local = f"(s_nodes{n} + slots{n})" %>\
+% if not entry.row:
+  __local ushort *s_firsts${n} = (__local ushort *)${local};
+<% local = f"(s_firsts{n} + slots{n})" %>\
+% endif
+  __local uchar *s_counts${n} = (__local uchar *)${local};
 <% local = f"(s_counts{n} + slots{n})" %>\
+% endif
 % endfor
-<% local = f"(__local real *){local}" %>\
+<% values = local = f"(__local real *){local}" %>\
 % for n, name, comps in plan.values:
   __local real *${name} = ${local};
 <% local = f"{name} + {comps} * slots{n}" %>\
 % endfor
 % if plan.turns == 1:
-<% local = f"(__local real *)(s_counts{plan.lists[-1].number} + slots{plan.lists[-1].number})" %>\
+<% local = values %>\
 % endif
 % for entry in plan.lists:
   __local real *s_sums${entry.number} = ${local};
@@ -155,11 +179,13 @@ ${find_nodes(entry, plan.reads(entry))}\
   {
 ${read_nodes(entry, plan.reads(entry))}\
   }
+% if not entry.kept:
   FEW (begin = item + ${plan.reads(entry)} * GROUP_SIZE; begin < slots${entry.number}; begin += GROUP_SIZE) {
 ${find_nodes(entry, 1)}\
 ${read_nodes(entry, 1)}\
   }
   begin = item;
+% endif
 % endfor
   barrier(CLK_LOCAL_MEM_FENCE);
 % if plan.turns > 1:
@@ -202,7 +228,7 @@ ${mirrors.unfold(plan)}\
 <% n = entry.number %>\
   UNROLL
   for (int b = 0; b < ${entry.num_basis}; ++b) {
-    const int place = s_firsts${n}[SLOT(r_places${n}[b])] + RESULT(r_places${n}[b]) * ${slice_row};
+    const int place = ${f"r_places{n}[b]" if entry.row else f"s_firsts{n}[SLOT(r_places{n}[b])] + RESULT(r_places{n}[b]) * {slice_row}"};
     for (int c = 0; c < ${entry.num_comp}; ++c) s_sums${n}[c * ${entry.comp_step} + place] = r_f${n}_e[b * ${entry.num_comp} + c];
   }
 % endfor
@@ -222,15 +248,22 @@ ${mirrors.unfold(plan)}\
 ## Neighbouring items add neighbouring components: a device adds faster to numbers side by side.
 % for entry in plan.lists:
 <% n, comps = entry.number, entry.num_comp %>\
-  FEW (int k = item; k < ${comps} * slots${n}; k += GROUP_SIZE) {
+% if entry.kept:
+  _Pragma("unroll") for (int r = 0; r < ${plan.reads(entry)}; ++r) {
+    const int i = item + r * GROUP_SIZE, c = 0, results = r_counts${n}[r], offset = r_nodes${n}[r], place = i;
+% else:
+  ${"UNROLL for" if entry.row else "FEW"} (int k = item; k < ${comps} * slots${n}; k += GROUP_SIZE) {
     const int i = k / ${comps}, c = k % ${comps};
-    const int results = s_counts${n}[i], offset = s_nodes${n}[i], place = s_firsts${n}[i];
+    const int results = s_counts${n}[i], offset = s_nodes${n}[i], place = ${"i" if entry.row else f"s_firsts{n}[i]"};
+% endif
     if (!results${f" || {'IS_PRESCRIBED(offset, c)' if comps > 1 else 'offset < 0'}" * entry.masked}) continue;
     accum sum = 0;
 % if plan.results_ahead(entry):
     _Pragma("unroll") for (int result = 0; result < ${plan.results_ahead(entry)}; ++result) if (result < results) sum += ${result(entry)};
 % endif
+% if not entry.row:
     ${'_Pragma("unroll 4") for' if plan.unrolls_results else "FEW"} (int result = ${plan.results_ahead(entry)}; result < results; ++result) sum += ${result(entry)};
+% endif
     atomic_add_scalar(d_out + ${"NODE(offset)" if entry.masked else "offset"} + c, (scalar)sum${" * r_scale" * plan.sums_dots});
 % if plan.sums_dots:
     if (d_dots) r_dot += (double)sum * d_w[${"NODE(offset)" if entry.masked else "offset"} + c];

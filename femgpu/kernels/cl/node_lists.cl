@@ -125,7 +125,7 @@ void list_nodes(const int first, const int count, __global const int *restrict d
   EACH(s, slices) {
     int rows = 0;
     for (int i = 0; i < s && i * SLICE < NUM_KEYS && s_orders[i * SLICE] != NO_NODE; ++i) rows += NUM_RESULTS(s_orders[i * SLICE]);
-    d_bases[(size_t)group * slices + s] = (ushort)(rows * SLICE_ROW);
+    if (d_bases) d_bases[(size_t)group * slices + s] = (ushort)(rows * SLICE_ROW);
   }
   EACH(i, slices * SLICE) {
     const uint order = i < NUM_KEYS ? s_orders[i] : NO_NODE;
@@ -149,21 +149,33 @@ void list_nodes(const int first, const int count, __global const int *restrict d
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   EACH(i, NUM_KEYS) {
     const int results = i < slices * SLICE ? d_counts[(size_t)group * slices * SLICE + i] : 0;
-    const uint bank = results ? (d_bases[(size_t)group * slices + i / SLICE] + LANE(i)) % BANKS : 0;
-    s_orders[i] = ((1u << results) - 1) << 16 | bank << 12;
+    const uint bank = results && !EVEN_ROWS ? (d_bases[(size_t)group * slices + i / SLICE] + LANE(i)) % BANKS : 0;
+    s_orders[i] = EVEN_ROWS ? 0 : ((1u << results) - 1) << 16 | bank << 12;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   EACH(i, pairs) {
     const int past = ABOVE(s_keys[i]) % MOST_RESULTS;
-    s_orders[PAIR(s_keys[i])] |= ABOVE(s_keys[i - past]) / MOST_RESULTS;
+    s_orders[PAIR(s_keys[i])] |= ABOVE(s_keys[i - past]) / MOST_RESULTS | (EVEN_ROWS ? past << 16 : 0);
   }
   barrier(CLK_LOCAL_MEM_FENCE);
-  if (get_local_id(0) == 0) choose_rows(pairs / NUM_BASIS, s_orders, s_keys);
+  if (!EVEN_ROWS && get_local_id(0) == 0) choose_rows(pairs / NUM_BASIS, s_orders, s_keys);
   barrier(CLK_LOCAL_MEM_FENCE);
+#if PACKED
+  EACH(i, pairs / NUM_BASIS) {
+    const size_t cell = (size_t)group * CELLS + i;
+    uint places = 0;
+    for (int b = NUM_BASIS - 1; b >= 0; --b) {
+      const uint word = s_orders[i * NUM_BASIS + b];
+      places = places * NUM_PLACES + (word >> 16) * MOST_SLOTS + PAIR_SLOT(word);
+    }
+    ((__global uint *)d_places)[cell / BLOCK * BLOCK + cell % BLOCK] = places;
+  }
+#else
   EACH(pair, pairs) {
     const size_t cell = (size_t)group * CELLS + pair / NUM_BASIS;
     const int b = pair % NUM_BASIS;
     d_places[cell / BLOCK * (BLOCK * PLACE_WORDS) + (b / TOGETHER * BLOCK + cell % BLOCK) * TOGETHER + b % TOGETHER] =
-        (ushort)((int)s_keys[pair] * MOST_SLOTS + PAIR_SLOT(s_orders[pair]));
+        (ushort)((EVEN_ROWS ? (int)(s_orders[pair] >> 16) : (int)s_keys[pair]) * MOST_SLOTS + PAIR_SLOT(s_orders[pair]));
   }
+#endif
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from femgpu.errors import PlanError
+from femgpu.kernels.node_lists import MOST_SLOTS, SLICE
 from femgpu.kernels.schedules.cell_plan import CellLanesPlan, CellPlan
 from femgpu.kernels.schedules.cell_sums import CellSumsPlan
 from femgpu.kernels.step import Wish
@@ -18,6 +19,8 @@ LANES = (1, 2, 4, 8)
 _CACHE_BYTES = 32768
 # Items of work-groups that have several cells each.
 _TURNS_GROUP = 128
+# Cells of an item where a group's nodes have equally many places.
+_ROW_TURNS = 3
 
 
 class Cell:
@@ -26,7 +29,7 @@ class Cell:
     name = "cell"
     targets = ("residual", "action", "diagonal", "functional", "state")
     facets = True
-    parameters = ("group_size", "lanes", "sums", "turns")
+    parameters = ("group_size", "lanes", "sums", "turns", "row")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Element matrices, and what no schedule knows yet."""
@@ -82,13 +85,23 @@ class Cell:
             raise PlanError(
                 f"-femgpu_schedule cell:turns={turns}: expected the cells of each item of a group, as in cell:sums=128,turns=2"
             )
-        plan = CellSumsPlan.wished(work, limits, wish, zeroes=limits.in_order, turns=max(turns, 1))
+        row = wish.parameter("row", 0)
+        if row % SLICE or not 0 <= row <= MOST_SLOTS or (row and not sums):
+            raise PlanError(
+                f"-femgpu_schedule cell:row={row}: expected how many nodes a group has at most, a multiple of {SLICE} up to"
+                f" {MOST_SLOTS}, as in cell:sums=128,turns=3,row=256"
+            )
+        plan = CellSumsPlan.wished(work, limits, wish, zeroes=limits.in_order, turns=max(turns, 1), row=row)
         if plan.serves and (sums or (limits.native_atomics and not wish.parameters)):
             # As measured, on triangles of degree 1 and 2, and elsewhere.
             usual = 256 if work.cell == "triangle" and max(row.num_basis for row in work.rows) <= 6 else 128
             wanted = [replace(plan, group_size=size) for size in ((sums,) if sums else (usual, usual // 2, 2 * usual))]
-            if not sums and (most := (small := replace(plan, group_size=_TURNS_GROUP)).worth_turns) > 1:
+            small = replace(plan, group_size=_TURNS_GROUP)
+            if not sums and (most := small.worth_turns) > 1:
                 wanted.insert(0, replace(small, turns=most))
+            even = replace(small, turns=_ROW_TURNS)
+            if not sums and (most := even.worth_row):
+                wanted.insert(0, replace(even, row=most))
             found = dict.fromkeys(self._largest(given, limits) for given in wanted)
             yield from (plan for plan in found if plan is not None)
 
