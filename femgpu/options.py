@@ -60,10 +60,11 @@ _MOST = 65536
 OPTIONS = (
     Option("femgpu_schedule", str, "auto", "how work is laid out on the device",
            ("auto", "sumfact", "gemm", "tiled", "cell", "transposed", "matrix"),
-           parameters=(("sumfact", ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "derivatives")),
+           parameters=(("sumfact", ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "derivatives",
+                                    "registers")),
                        ("gemm", ("cells", "items", "tile", "mma")),
                        ("tiled", ("cells", "width", "parts", "points", "mma")),
-                       ("cell", ("group_size", "lanes", "sums", "turns", "row")), ("transposed", ("blocks", "batches")),
+                       ("cell", ("group_size", "lanes", "sums", "turns", "slots")), ("transposed", ("blocks", "batches")),
                        ("matrix", ("rows", "columns", "cells", "points")))),
     Option("femgpu_precision", str, "double", "arithmetic of the kernels; PETSc stays double", ("double", "single", "mixed")),
     Option("femgpu_geometry", str, "auto", "inverse Jacobians from memory or rebuilt", ("auto", "stored", "recomputed")),

@@ -58,7 +58,7 @@ class NodeList:
 
     Each stands in a slot, `SLICE` of which are a slice; all lists have as many as the longest, filled up by slots of no node. A
     node's results stand in its slice in steps of `SLICE_ROW`, so that neighbouring items add up neighbouring nodes in equal steps.
-    Where a group is known to have no more than so many nodes, `row`, they stand in rows as long as that, and compilers know where.
+    Where a group is known to need no more than so many slots they stand in rows as long as that, and compilers know where.
 
     Attributes:
         number: of the rows among those of the work.
@@ -70,7 +70,7 @@ class NodeList:
         coords: whether these are the nodes of the coordinates, too.
         num_values: numbers that are read at a node.
         apart: whether results stand behind the values, of all lists, and not in their place.
-        row: slots of the list, each with `MOST_EVEN` places of results; 0: as many as the mesh needs, in slices.
+        slots: of the list, each with `MOST_EVEN` places of results; 0: as many as the mesh needs, in slices.
         kept: whether the items that read nodes keep their numbers, and add to the same ones.
     """
 
@@ -83,23 +83,23 @@ class NodeList:
     coords: bool = False
     num_values: int = 0
     apart: bool = False
-    row: int = 0
+    slots: int = 0
     kept: bool = False
 
     @property
     def slot_bytes(self) -> int:
         """Local memory of a slot: its node, how many results it has and, in slices, where its first one stands."""
-        return 0 if self.kept else 4 + 1 + 2 * (self.row == 0)
+        return 0 if self.kept else 4 + 1 + 2 * (self.slots == 0)
 
     @property
     def most_results(self) -> int:
         """Most results that are added up in one slot."""
-        return MOST_EVEN if self.row else MOST_RESULTS
+        return MOST_EVEN if self.slots else MOST_RESULTS
 
     @property
     def most_slots(self) -> int:
         """Slots that a place can name."""
-        return self.row or MOST_SLOTS
+        return self.slots or MOST_SLOTS
 
     @property
     def num_entries(self) -> int:
@@ -114,7 +114,7 @@ class NodeList:
     @property
     def packed(self) -> bool:
         """Whether a cell's places are the digits of one number of 32 bits."""
-        return self.row > 0 and self.num_places**self.num_basis <= 1 << 32
+        return self.slots > 0 and self.num_places**self.num_basis <= 1 << 32
 
     @property
     def together(self) -> int:
@@ -124,7 +124,7 @@ class NodeList:
     @property
     def num_slots(self) -> int:
         """Slots that are enough, whatever the mesh."""
-        return self.row or -(-self.num_entries // SLICE) * SLICE
+        return self.slots or -(-self.num_entries // SLICE) * SLICE
 
     @property
     def num_places(self) -> int:
@@ -133,8 +133,8 @@ class NodeList:
         With k_s rows in slice s its idle places are no more than 31 (k_s - k_(s+1)), for all of its nodes have at least k_(s+1)
         results: 31 k_0 in sum.
         """
-        if self.row:
-            return self.row * self.most_results
+        if self.slots:
+            return self.slots * self.most_results
         return SLICE_ROW * ((self.num_entries + (SLICE - 1) * min(MOST_RESULTS, self.num_entries)) // SLICE)
 
     @property
@@ -166,7 +166,7 @@ class NodeList:
         where = replace(layout, together=self.together)
         words = ("uint", role("places"), 1, layout) if self.packed else ("ushort", role("places"), self.place_words, where)
         found = [Array(f"d_places{self.number}", *words, chunk=True)]
-        if not self.row:
+        if not self.slots:
             found += [Array(f"slices{self.number}", "int", role("slices")), Array(f"d_bases{self.number}", "ushort", role("bases"))]
         parts = {"nodes": "int", "counts": "uchar"} | ({"vertices": "int"} if self.coords else {})
         return found + [Array(f"d_{part}{self.number}", ctype, role(part)) for part, ctype in parts.items()]

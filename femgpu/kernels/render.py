@@ -90,10 +90,16 @@ def _kernel(plan: Plan, step: Step, outputs: tuple[str, ...]) -> str:
         direction=partial(_direction, plan),
         kept=partial(_kept, plan),
         listed=_listed,
+        sized=_sized(step),
         at_node=_at_node,
         **{name.lower(): value for name, value in LIST_CONSTANTS.items()},
     )
     return "\n".join([f"#define GROUP_SIZE {step.items}", *macros, text])
+
+
+def _sized(step: Step) -> str:
+    """What tells compilers the size of a work-group; NVIDIA's would then keep to no bound on registers."""
+    return "" if "MAX_REGISTERS" in dict(step.macros) else " __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))"
 
 
 def _macros(plan: Plan, steps: tuple[Step, ...]) -> list[str]:

@@ -113,7 +113,7 @@ def node_list_kernels(entry: NodeList, block: int) -> str:
     given = {"CELLS": entry.cells, "NUM_BASIS": entry.num_basis, "NUM_KEYS": entry.num_keys}
     given |= {"BLOCK": block, "PLACE_WORDS": entry.place_words, "TOGETHER": entry.together}
     given |= LIST_CONSTANTS | {"GROUP_SIZE": LISTING_ITEMS}
-    given |= {"MOST_RESULTS": entry.most_results, "MOST_SLOTS": entry.most_slots, "EVEN_ROWS": int(entry.row > 0)}
+    given |= {"MOST_RESULTS": entry.most_results, "MOST_SLOTS": entry.most_slots, "EVEN_ROWS": int(entry.slots > 0)}
     given |= {"PACKED": int(entry.packed), "NUM_PLACES": entry.num_places}
     macros = [f"#define {key} {value}" for key, value in given.items()]
     return "\n".join([*macros, source("node_lists.cl")])

@@ -29,7 +29,7 @@ SIDES = {1: ((1, 2),), 2: ((4, 2), (1, 3)), 3: ((6, 5), (3, 4), (1, 2))}
 MARKER_LABEL = "marker"
 # With two cells along a period both facets between them are one.
 MIN_PERIODIC = 3
-# Grid cells of a block in the plane. In a row of 16 a warp's triangles have their vertices side by side.
+# Grid cells of a block in the plane, about. In a row of 16 a warp's triangles have their vertices side by side.
 _BLOCK = (8, 16)
 _INT32_MAX = np.iinfo(np.int32).max
 
@@ -219,9 +219,10 @@ def _by_blocks(counts: Sequence[int]) -> npt.NDArray[np.int64]:
     cells = np.indices(counts).reshape(len(counts), -1).T
     if len(counts) != 2:
         return cells
-    blocks, places = np.divmod(cells, _BLOCK)
-    numbers = np.ravel_multi_index(tuple(blocks.T), tuple(-(-np.array(counts) // _BLOCK)))
-    return cells[np.argsort(numbers * math.prod(_BLOCK) + np.ravel_multi_index(tuple(places.T), _BLOCK))]
+    # Nearly equal ones: slivers at the sides would have more vertices for each of their cells.
+    blocks = np.maximum(np.rint(np.divide(counts, _BLOCK)), 1).astype(int)
+    numbers = np.ravel_multi_index(tuple((cells * blocks // counts).T), tuple(blocks))
+    return cells[np.argsort(numbers, kind="stable")]
 
 
 def prism_split(counts: Sequence[int]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:

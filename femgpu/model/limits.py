@@ -21,6 +21,7 @@ class Limits:
         mma: rows of tables that the tensor core takes at a time in double precision, 8 or 16; 0: none.
         unroll: instructions of a point up to which its loops over basis functions are unrolled, which bounds the time to build a
             kernel; 0: none is.
+        registers: of an item at most, where compilers can be held to fewer; 0: they cannot.
         tile: numbers of a result that an item accumulates in registers.
         block: cells whose words are interleaved in arrays that neighbouring items read; 1: each cell's words together.
         lanes: cells that an item has side by side in vectors.
@@ -36,6 +37,7 @@ class Limits:
     in_order: bool = False
     mma: int = 0
     unroll: int = 0
+    registers: int = 0
     tile: int = 32
     block: int = 1
     lanes: int = 1

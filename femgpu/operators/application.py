@@ -57,7 +57,6 @@ class Application:
         program: str = "",
         note: str = "",
     ):
-        self.note = note
         self.term = term
         self._prescribed = arrays.prescribed
         self.first = first
@@ -67,8 +66,9 @@ class Application:
         starts = range(self.first, self.first + self.count, max(chunk, 1)) or (self.first,)
         self.chunks = tuple((start, min(chunk, self.first + self.count - start)) for start in starts)
         fitted = arrays.fitted(term, plan, fields, self.chunks)
-        program, plan = program if fitted is plan else "", fitted
-        self.plan = plan
+        if fitted is not plan:
+            program, note = "", "; ".join([*[note] * bool(note), "some work-group has more nodes than the plan has slots"])
+        self.plan, self.note, plan = fitted, note, fitted
         tables = term_tables(term, plan, pointwise)
         steps = plan.steps()
         self.roles = {array.role for step in steps for array in step.arrays}

@@ -125,7 +125,7 @@ class CellArrays:
 
     def fitted(self, term: Term, plan: Plan, fields: dict[str, Field], chunks: Sequence[tuple[int, int]]) -> Plan:
         """A plan, or the one for any mesh where some work-group of these cells has more nodes than its rows are long."""
-        if not isinstance(plan, CellSumsPlan) or not plan.row:
+        if not isinstance(plan, CellSumsPlan) or not plan.slots:
             return plan
         places = [array for step in plan.steps() for array in step.arrays if array.role[:2] == ("list", "places")]
         fits = all(self._list(term, plan, array, fields, cells) is not None for array in places for cells in chunks)
@@ -192,7 +192,7 @@ class CellArrays:
     def _list_key(self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], cells: tuple[int, int]) -> tuple:
         _, part, name, masked = array.role
         entry, whose = list_of(plan, array), id(term.block) if term.cells is None else id(term)
-        return (part, whose, id(fields[name]), masked, entry.cells, entry.coords, entry.row, plan.layout, cells)
+        return (part, whose, id(fields[name]), masked, entry.cells, entry.coords, entry.slots, plan.layout, cells)
 
     def _entry(
         self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], tables: Sequence[np.ndarray]

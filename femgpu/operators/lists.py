@@ -136,14 +136,14 @@ def node_lists(
     counts = runtime.empty(4 * groups)
     make("count_slices", counts)
     slices = runtime.read(counts, np.empty(groups, np.int32)).max(initial=0)
-    if entry.row:
-        if slices > entry.row // SLICE:
+    if entry.slots:
+        if slices > entry.slots // SLICE:
             return {"slices": slices} | dict.fromkeys(("places", "bases", "nodes", "counts", "vertices"))
-        slices = np.int32(entry.row // SLICE)
+        slices = np.int32(entry.slots // SLICE)
     num_slices = int(slices) * groups
     sizes = {"places": -(-count // block) * block * (4 if entry.packed else 2 * entry.place_words)}
     sizes |= {"nodes": 4 * SLICE * num_slices, "counts": SLICE * num_slices}
-    sizes |= {} if entry.row else {"bases": 2 * num_slices}
+    sizes |= {} if entry.slots else {"bases": 2 * num_slices}
     sizes |= {} if vertices is None else {"vertices": 4 * SLICE * num_slices}
     found = {part: runtime.empty(num_bytes) for part, num_bytes in sizes.items()} | {"slices": slices}
     found = {"vertices": None, "bases": None} | found

@@ -33,8 +33,8 @@ from femgpu.version import VERSION
 
 # Targets whose plans are tuned: those that solvers repeat.
 TUNED = ("residual", "action", "transposed", "diagonal")
-# Cells on which plans are compared with the plain kernel: no multiple of what work-groups and vectors take together.
-_CHECKED = 331
+# Cells on which plans are compared with the plain kernel: more than what some work-groups take together, and no multiple of that.
+_CHECKED = 1201
 # How many times as many cells a mesh may have as that of a winner: small ones fit caches, and leave devices idle.
 _GROWN = 8
 # Launches of which the shortest counts.

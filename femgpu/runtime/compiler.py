@@ -21,13 +21,14 @@ _ALL_DEVICES = 0xFFFFFFFF
 _BINARY_SIZES, _BINARIES, _BUILD_LOG = 0x1165, 0x1166, 0x1183
 
 
-def main(library: str, index: int, options: bytes) -> None:
-    """Says once that it is ready; then answers each source by its binary and the compiler's log, no binary where it is refused.
+def main(library: str, index: int) -> None:
+    """Says once that it is ready; then answers each source, which comes with the compiler's options, by its binary and the log.
+
+    There is no binary where the source is refused.
 
     Args:
         library: path of a library that brings OpenCL's functions.
         index: of the device in the list of all platforms' devices.
-        options: for the compiler.
     """
     both = socket.socket(fileno=0)
     both.settimeout(_IDLE_SECONDS)
@@ -48,9 +49,10 @@ def main(library: str, index: int, options: bytes) -> None:
     answer("ready")
     while True:
         try:
-            source = c_char_p(pickle.load(requests).encode())
+            text, options = pickle.load(requests)
         except (EOFError, TimeoutError):
             return
+        source = c_char_p(text.encode())
         program = c_void_p(cl.clCreateProgramWithSource(context, 1, byref(source), None, None))
         failed = cl.clBuildProgram(program, 1, byref(device), options, None, None)
         answer((b"" if failed else _binary(cl, program), _log(cl, program, device)))
@@ -89,4 +91,4 @@ def _log(cl: ctypes.CDLL, program: c_void_p, device: c_void_p) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3].encode())
+    main(sys.argv[1], int(sys.argv[2]))

@@ -40,7 +40,7 @@ class Child:
     """A process that runs `compiler`.
 
     Args:
-        arguments: library of OpenCL, device and the compiler's options.
+        arguments: library of OpenCL, and device.
 
     Attributes:
         asked: what it has been given and not answered, in this order.
@@ -66,11 +66,11 @@ class Child:
         self.ready = False
         self._socket, self.answers = here, here.makefile("rb")
 
-    def send(self, source: str) -> None:
-        """Gives it a source; it may be gone."""
+    def send(self, asked: tuple[str, bytes]) -> None:
+        """Gives it a source and the compiler's options; it may be gone."""
         with contextlib.suppress(OSError):
             # Without the signal of a broken pipe, at which PETSc ends the job.
-            self._socket.sendall(pickle.dumps(source), socket.MSG_NOSIGNAL)
+            self._socket.sendall(pickle.dumps(asked), socket.MSG_NOSIGNAL)
 
     def finish(self) -> None:
         """Lets it end by itself when it has answered all that it was asked."""
@@ -97,17 +97,16 @@ class Compilers:
 
     Args:
         handle: the device.
-        options: for its compiler.
     """
 
-    def __init__(self, handle: cl.Device, options: str):
+    def __init__(self, handle: cl.Device):
         found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
         usable = handle in found and library() is not None
-        self._arguments = [cl._cl.__file__, str(found.index(handle)), options] if usable else []
+        self._arguments = [cl._cl.__file__, str(found.index(handle))] if usable else []
         self._change = threading.RLock()
         self._released = False
         self._children: list[Child] = []
-        self._waiting: deque[tuple[str, Answer]] = deque()
+        self._waiting: deque[tuple[tuple[str, bytes], Answer]] = deque()
         weakref.finalize(self, _end, self._children, self._waiting)
 
     def start(self, count: int) -> bool:
@@ -128,15 +127,15 @@ class Compilers:
                 threading.Thread(target=_listen, args=(weakref.ref(self), child), daemon=True).start()
         return bool(self._children)
 
-    def ask(self, source: str) -> Answer:
-        """Has a source compiled, after those that were asked for before.
+    def ask(self, source: str, options: bytes) -> Answer:
+        """Has a source compiled with options, after those that were asked for before.
 
         Returns:
             Its binary and log, an empty binary where no process gives one. It can be cancelled until one has begun with it.
         """
         answer = Answer()
         with self._change:
-            self._waiting.append((source, answer))
+            self._waiting.append(((source, options), answer))
             self._hand_out()
         return answer
 
@@ -155,12 +154,12 @@ class Compilers:
             child = min(self._children, key=lambda child: len(child.asked), default=None)
             if child is not None and len(child.asked) == _DEPTH:
                 return
-            source, answer = self._waiting.popleft()
+            asked, answer = self._waiting.popleft()
             if child is None:
                 _give_up(answer)
             elif not answer.cancelled():
                 child.asked.append(answer)
-                child.send(source)
+                child.send(asked)
                 _begin(child)
         if self._released:
             for child in self._children:
@@ -221,7 +220,7 @@ def _listen(compilers: weakref.ref[Compilers], child: Child) -> None:
     child.process.wait()
 
 
-def _end(children: list[Child], waiting: deque[tuple[str, Answer]]) -> None:
+def _end(children: list[Child], waiting: deque[tuple[tuple[str, bytes], Answer]]) -> None:
     for child in children:
         child.end()
     for _, answer in waiting:

@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 Ask = Callable[[], Answer]
 
 OPTIONS = ("-cl-mad-enable", "-cl-std=CL1.2")
-_OPTION_BYTES = " ".join(OPTIONS).encode()
 # PoCL has 0.9 MB of declarations parsed with every program, a third of the time of a small one; this is their guard.
-_DECLARED = _OPTION_BYTES + b" -D_OPENCL_H_"
+_DECLARED = " ".join([*OPTIONS, "-D_OPENCL_H_"]).encode()
+# What a program says of an item's registers, at most; NVIDIA's compiler is told by an option, which does not hold for kernels that
+# require the size of their work-groups.
+_REGISTERS = re.compile(r"^#define MAX_REGISTERS (\d+)$", re.MULTILINE)
 _BUILTINS = Path(__file__).with_name("builtins.cl")
 # Where compilers find an error, file, line and column, and what they say; PoCL puts the kind in front.
 _PLACE = re.compile(r"(?:error: )?\S*?:(\d+):\d+: (?:error: )?(.*)")
@@ -46,6 +48,12 @@ def key(source: str, device: Device) -> str:
     """Everything that decides about the binary: source, build options, device and driver."""
     text = "\0".join([source, *OPTIONS, device.platform, device.name, device.driver, device.opencl])
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def build_options(source: str, device: Device) -> bytes:
+    """The compiler's options for a program: those of all, and what its text asks for where the device knows it."""
+    bound = _REGISTERS.search(source) if device.is_nvidia else None
+    return " ".join([*OPTIONS, *([f"-cl-nv-maxrregcount={bound[1]}"] if bound else [])]).encode()
 
 
 def build(
@@ -69,21 +77,22 @@ def build(
         BuildError: with log and path of the source.
         OptionError: when the dump folder cannot be written.
     """
+    given = context, source, build_options(source, device), name, digest, dump_folder
     if dump_folder:
         _dump(Path(dump_folder) / f"{name}-{digest[:12]}.cl", source)
     if device.caches_programs:
-        return _compile_in_turn(context, source, name, digest, dump_folder), True
+        return _compile_in_turn(*given), True
     folder = cache_folder()
     if folder is None:
-        return _compile(context, source, name, digest, dump_folder, ask), True
+        return _compile(*given, ask), True
     path = _entry(folder, digest)
     absent = not path.exists()
-    if not absent and (program := _stored(context, path, digest)) is not None:
+    if not absent and (program := _stored(context, path, given[2], digest)) is not None:
         return program, False
     with _alone(path):
-        if absent and path.exists() and (program := _stored(context, path, digest)) is not None:
+        if absent and path.exists() and (program := _stored(context, path, given[2], digest)) is not None:
             return program, False
-        program = _compile(context, source, name, digest, dump_folder, ask)
+        program = _compile(*given, ask)
         _store(path, digest, program.get_info(cl.program_info.BINARIES)[0])
         return program, True
 
@@ -98,44 +107,44 @@ def _entry(folder: Path, digest: str) -> Path:
     return folder / f"{digest}.bin"
 
 
-def _stored(context: cl.Context, path: Path, digest: str) -> cl.Program | None:
+def _stored(context: cl.Context, path: Path, options: bytes, digest: str) -> cl.Program | None:
     """The program of a cache entry; None, with a warning, where the entry does not serve."""
     binary = _load(path, digest)
     if binary is None:
         return None
     try:
-        return _of_binary(context, binary)
+        return _of_binary(context, binary, options)
     except cl.Error:
         warnings.warn(f"the driver refuses the cached kernel {path}; it is built anew", stacklevel=2)
         return None
 
 
-def _of_binary(context: cl.Context, binary: bytes) -> cl.Program:
+def _of_binary(context: cl.Context, binary: bytes, options: bytes) -> cl.Program:
     program = cl._cl._Program(context, [context.devices[0]], [binary])
-    program._build(_OPTION_BYTES)
+    program._build(options)
     return cl.Program(program)
 
 
-def _compile_in_turn(context: cl.Context, source: str, name: str, digest: str, dump_folder: str) -> cl.Program:
+def _compile_in_turn(context: cl.Context, source: str, options: bytes, name: str, digest: str, dump_folder: str) -> cl.Program:
     """Compiles as PoCL needs it: where several processes write into its cache at the same time, builds fail now and then."""
     mark = pocl_folder() / f"femgpu-{digest}.built"
     if not mark.exists():
         with _alone(mark.with_name("femgpu-build")):
             if not mark.exists():
-                program = _compile_for_pocl(context, source, name, digest, dump_folder)
+                program = _compile_for_pocl(context, source, options, name, digest, dump_folder)
                 with contextlib.suppress(OSError):
                     mark.touch()
                 return program
-    return _compile_for_pocl(context, source, name, digest, dump_folder)
+    return _compile_for_pocl(context, source, options, name, digest, dump_folder)
 
 
-def _compile_for_pocl(context: cl.Context, source: str, name: str, digest: str, dump_folder: str) -> cl.Program:
+def _compile_for_pocl(context: cl.Context, source: str, options: bytes, name: str, digest: str, dump_folder: str) -> cl.Program:
     """Compiles with femgpu's few declarations of built-in functions; where a user's body calls others, with PoCL's."""
     program = cl._cl._Program(context, f"{_builtins()}#line 1\n{source}")
     try:
         program._build(_DECLARED)
     except cl.RuntimeError:
-        return _compile_here(context, source, name, digest, dump_folder)
+        return _compile_here(context, source, options, name, digest, dump_folder)
     return _built(program, name, digest, dump_folder)
 
 
@@ -144,24 +153,26 @@ def _builtins() -> str:
     return _BUILTINS.read_text()
 
 
-def _compile(context: cl.Context, source: str, name: str, digest: str, dump_folder: str, ask: Ask | None = None) -> cl.Program:
+def _compile(
+    context: cl.Context, source: str, options: bytes, name: str, digest: str, dump_folder: str, ask: Ask | None = None
+) -> cl.Program:
     binary, log = result(ask()) if ask else (b"", "")
     if binary:
         with contextlib.suppress(cl.Error):
-            program = _of_binary(context, binary)
+            program = _of_binary(context, binary, options)
             if dump_folder:
                 _dump(Path(dump_folder) / f"{name}-{digest[:12]}.log", log)
             return program
     # What another process cannot do is done here, and what is wrong with the source is said here.
-    return _compile_here(context, source, name, digest, dump_folder)
+    return _compile_here(context, source, options, name, digest, dump_folder)
 
 
-def _compile_here(context: cl.Context, source: str, name: str, digest: str, dump_folder: str) -> cl.Program:
+def _compile_here(context: cl.Context, source: str, options: bytes, name: str, digest: str, dump_folder: str) -> cl.Program:
     # As pyopencl's own Program, without its warnings of the compiler's remarks: to silence those is nothing for threads, and they
     # are in the dumped log.
     program = cl._cl._Program(context, source)
     try:
-        program._build(_OPTION_BYTES)
+        program._build(options)
     except cl.RuntimeError as error:
         raise _failure(_log(program) or str(error), source, name, digest, dump_folder) from None
     return _built(program, name, digest, dump_folder)

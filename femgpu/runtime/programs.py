@@ -59,7 +59,7 @@ class Programs:
         self.place = 0, 1
         self.trial = caches.Trial()
         self._context, self._device = context, device
-        self._compilers = Compilers(context.devices[0], " ".join(program.OPTIONS))
+        self._compilers = Compilers(context.devices[0])
         self._known: weakref.WeakValueDictionary[str, cl.Program] = weakref.WeakValueDictionary()
         self._last: OrderedDict[str, cl.Program] = OrderedDict()
         self._ahead: dict[str, tuple[Future[_Built], Answer | None]] = {}
@@ -109,9 +109,10 @@ class Programs:
         # Where processes compile, threads only wait.
         pool = ThreadPoolExecutor(max(self.threads, (end - first) * helped), thread_name_prefix="femgpu-build")
         # What this rank begins with is asked for here and now: PETSc may keep other threads from Python for a while.
-        asked = {key: self._compilers.ask(wanted[key][0]) for key in keys[first:end] if helped and key in new}
+        asks = {key: partial(self._compilers.ask, source, self._options(source)) for key, (source, _) in wanted.items() if helped}
+        asked = {key: asks[key]() for key in keys[first:end] if helped and key in new}
         for key in keys[first:] + keys[:first]:
-            answer, ask = asked.get(key), partial(self._compilers.ask, wanted[key][0]) if helped else None
+            answer, ask = asked.get(key), asks.get(key)
             build = self._builder(*wanted[key], key, ask if answer is None else partial(_same, answer))
             self._ahead[key] = pool.submit(build), answer
         pool.shutdown(wait=False)
@@ -133,6 +134,9 @@ class Programs:
         self._last.move_to_end(key)
         if len(self._last) > PROGRAMS:
             self._last.popitem(last=False)
+
+    def _options(self, source: str) -> bytes:
+        return program.build_options(source, self._device)
 
     def _builder(self, source: str, name: str, key: str, ask: program.Ask | None = None) -> Callable[[], _Built]:
         return partial(program.build, self._context, self._device, source, name, key, self.dump_folder, ask)

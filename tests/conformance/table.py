@@ -74,6 +74,7 @@ MUST = {
             "planes": range(1, 9),
             "slices": range(1, 9),
             "derivatives": (1, 2),
+            "registers": range(64, 256),
         },
         lines=True,
         instead=(("group_size", "lanes"), ("items", "cells"), ("pencils",), ("planes",), ("slices",)),
@@ -95,8 +96,8 @@ MUST = {
         ALL_CELLS,
         True,
         8,
-        {"group_size": range(1, 97), "lanes": (1, 2, 4, 8), "sums": range(1, 97), "turns": range(1, 4), "row": (32, 64)},
-        instead=(("group_size", "lanes"), ("sums", "turns"), ("sums", "turns", "row")),
+        {"group_size": range(1, 97), "lanes": (1, 2, 4, 8), "sums": range(1, 97), "turns": range(1, 4), "slots": (32, 64)},
+        instead=(("group_size", "lanes"), ("sums", "turns"), ("sums", "turns", "slots")),
     ),
     "transposed": Serves(
         ("residual", "action"), ("residual", "action"), ALL_CELLS, False, 8, {"blocks": range(1, 9), "batches": range(1, 10)}

@@ -220,7 +220,7 @@ def check_sums(runtime, sample, rng):
             if sample.places != "slices":
                 # As many slots as most groups need, or fewer; items keep nodes where they have equally many.
                 most = 8 // sum(row.num_comp for row in work.rows)
-                asked.append(("row", SLICE * int(rng.integers(1, max(most, 1) + 1))))
+                asked.append(("slots", SLICE * int(rng.integers(1, max(most, 1) + 1))))
                 asked += [("sums", 1 << int(rng.integers(1, 6)))] * (sample.places == "kept")
             plan, *others = cell.plans(work, limits, make_wish(sample, dict(asked).items()))
             assert isinstance(plan, CellSumsPlan) and not others

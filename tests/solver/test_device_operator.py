@@ -147,11 +147,11 @@ def test_what_stands_in_order_is_not_stored_and_known_as_long_as_it_is_used(set_
     assert None not in arrays._kept.values()
 
 
-@pytest.mark.parametrize("row", [64, 32])
-def test_rows_make_way_for_slices_where_a_group_has_more_nodes(set_options, row):
+@pytest.mark.parametrize("slots", [64, 32])
+def test_rows_make_way_for_slices_where_a_group_has_more_nodes(set_options, slots):
     """42 vertices of 60 triangles."""
     results = []
-    for schedule in ("cell", f"cell:sums=64,row={row}"):
+    for schedule in ("cell", f"cell:sums=64,slots={slots}"):
         set_options(femgpu_scatter="atomic", femgpu_schedule=schedule, femgpu_geometry="recomputed")
         u = Function(FunctionSpace(mesh.box((6, 5), cell="triangle", comm=PETSc.COMM_SELF), "Lagrange", 1))
         u.vec.setArray(np.random.default_rng(4).uniform(-1, 1, u.vec.getLocalSize()))
@@ -159,8 +159,8 @@ def test_rows_make_way_for_slices_where_a_group_has_more_nodes(set_options, row)
         results.append(u.vec.duplicate())
         problem.residual(u.vec, results[-1])
     (application,) = problem.operator.local.prepare("residual")
-    assert application.plan.row == (row if row == 64 else 0)
-    assert ("in rows of 64" in str(application.plan)) == (row == 64)
+    assert application.plan.slots == (slots if slots == 64 else 0)
+    assert ("in rows of 64" in str(application.plan)) == (slots == 64)
     expected, found = (result.array_r for result in results)
     assert np.abs(found - expected).max() <= 1e-13 * np.abs(expected).max()
 

@@ -277,7 +277,7 @@ def test_combinations_where_they_save_enough(cell, degree, modes, num_comp, save
 
 
 @pytest.mark.parametrize(
-    "cell, num_comp, precision, turns, row",
+    "cell, num_comp, precision, turns, slots",
     [
         ("triangle", 1, "single", 3, 256),
         ("triangle", 2, "single", 3, 256),
@@ -288,7 +288,7 @@ def test_combinations_where_they_save_enough(cell, degree, modes, num_comp, save
         ("tetrahedron", 3, "single", 1, 0),
     ],
 )
-def test_items_of_groups_have_as_many_cells_as_local_memory_is_good_for(cell, num_comp, precision, turns, row):
+def test_items_of_groups_have_as_many_cells_as_local_memory_is_good_for(cell, num_comp, precision, turns, slots):
     """At vertices, where twelve groups still find room; several cells' results stand behind the values at the nodes.
 
     On triangles first of all in rows that are as long for all nodes, of which it is known that three cells fit.
@@ -301,13 +301,13 @@ def test_items_of_groups_have_as_many_cells_as_local_memory_is_good_for(cell, nu
         diffusion(1, 1, num_comp, cell=cell, dim=dim, tables=tables, target="residual"), rows=rows, fields=fields, coord_table=0
     )
     first = next(iter(schedule_named("cell").plans(work, GPU, Wish(precision, "recomputed", scatter="atomic"))))
-    assert isinstance(first, CellSumsPlan) and first.row == row
-    if row:
+    assert isinstance(first, CellSumsPlan) and first.slots == slots
+    if slots:
         (entry,), words = first.lists, 4 * (precision == "single") or 8
         assert (first.turns, first.group_size, entry.packed, entry.kept, first.takes_local) == (3, 128, True, num_comp == 1, False)
-        kept = 0 if num_comp == 1 else 5 * row
-        assert first.local_bytes == kept + words * (row * entry.num_values + num_comp * entry.comp_step)
-        assert entry.num_places == 6 * row and first.sliced().group_size == 128
+        kept = 0 if num_comp == 1 else 5 * slots
+        assert first.local_bytes == kept + words * (slots * entry.num_values + num_comp * entry.comp_step)
+        assert entry.num_places == 6 * slots and first.sliced().group_size == 128
         first = first.sliced()
     assert first.turns == turns and first.sliced() is first
     assert first.steps()[0].group_cells == turns * first.group_size == first.lists[0].cells
@@ -335,21 +335,31 @@ def test_cells_of_an_item_are_asked_for_with_sums(parameters):
         list(schedule_named("cell").plans(diffusion(1, 1), GPU, Wish(scatter="atomic", parameters=tuple(parameters.items()))))
 
 
-@pytest.mark.parametrize("parameters", [{"row": 256}, {"sums": 128, "row": 100}, {"sums": 128, "row": 4128}])
+@pytest.mark.parametrize("parameters", [{"slots": 256}, {"sums": 128, "slots": 100}, {"sums": 128, "slots": 4128}])
 def test_rows_of_a_group_are_asked_for_in_slices(parameters):
-    said = r"cell:row=\d+: expected how many nodes a group has at most, a multiple of 32 up to 4096, as in cell:sums=128"
+    said = r"cell:slots=\d+: expected slots for the nodes of a group, a multiple of 32 up to 4096, as in cell:sums=128"
     with pytest.raises(PlanError, match=said):
         list(schedule_named("cell").plans(diffusion(1, 1), GPU, Wish(scatter="atomic", parameters=tuple(parameters.items()))))
 
 
 def test_rows_fit_where_slices_do():
-    """For these take their place where a mesh has more nodes."""
+    """For these take their place where a mesh needs more slots; who makes lists numbers 4096 entries of a group at most."""
 
-    def size(**parameters):
-        wish = Wish("double", "recomputed", scatter="atomic", parameters=tuple(parameters.items()))
-        return next(iter(schedule_named("cell").plans(diffusion(3, 14), GPU, wish))).group_size
+    def first(**parameters):
+        wish = Wish("single", "recomputed", scatter="atomic", parameters=tuple(parameters.items()))
+        return next(iter(schedule_named("cell").plans(residual(), GPU, wish)))
 
-    assert size(sums=1024, row=32) == size(sums=1024) < 1024
+    def fitting(**parameters):
+        return first(**parameters).group_size
+
+    assert fitting(sums=1024, slots=32) == fitting(sums=1024)
+    assert [fitting(sums=sums, turns=16, slots=2048) for sums in (64, 85, 86, 128)] == [64, 85, 43, 64]
+    # Of no more cells for each item than were asked for.
+    assert [first(sums=128, turns=turns, slots=256).sliced().turns for turns in (1, 2, 4)] == [1, 2, 3]
+    # Discontinuous functions share no nodes.
+    plan = first(sums=128, turns=3)
+    broken = replace(plan.work, rows=(replace(plan.work.rows[0], continuous=False),))
+    assert (plan.worth_slots, replace(plan, work=broken).worth_slots) == (256, 0)
 
 
 def test_items_of_groups_have_one_cell_where_nodes_are_not_vertices():

@@ -9,7 +9,8 @@ import pytest
 from plan_works import residual
 
 from femgpu.kernels import Layout, NodeList
-from femgpu.kernels.node_lists import SLICE, SLICE_ROW, SLICE_STEP
+from femgpu.kernels.node_lists import MOST_RESULTS, SLICE, SLICE_ROW, SLICE_STEP
+from femgpu.mesh.box import kuhn_split
 from femgpu.operators.lists import node_lists
 from femgpu.runtime import current
 
@@ -36,13 +37,13 @@ def twin(entry, block, offsets, cells, mask=None, vertices=None, dim=0):
         for slot, node in enumerate(nodes):
             slots[node] = slot
         own = slots.reshape(-1, entry.num_basis)
-        rows = even_rows(nodes, own) if entry.row else chosen_rows(nodes, own)
+        rows = even_rows(nodes, own) if entry.slots else chosen_rows(nodes, own)
         places[start : start + len(own), : entry.num_basis] = rows * entry.most_slots + own
-        assert entry.row or (len(nodes) <= entry.num_slots and SLICE_ROW * sum(map(len, nodes[::SLICE])) <= entry.num_places)
+        assert entry.slots or (len(nodes) <= entry.num_slots and SLICE_ROW * sum(map(len, nodes[::SLICE])) <= entry.num_places)
     slices = max((-(-len(nodes) // SLICE) for *_, nodes in groups), default=0)
-    if entry.row and SLICE * slices > entry.row:
+    if entry.slots and SLICE * slices > entry.slots:
         return {"slices": np.int32(slices)}
-    slices = entry.row // SLICE or slices
+    slices = entry.slots // SLICE or slices
     if entry.packed:
         places = places[:, : entry.num_basis] @ entry.num_places ** np.arange(entry.num_basis)[:, None]
     found = {"places": layout_of(entry, block).pack(places), "slices": slices}
@@ -57,7 +58,7 @@ def twin(entry, block, offsets, cells, mask=None, vertices=None, dim=0):
         found["counts"] += [*map(len, nodes), *idle]
         if vertices is not None:
             found["vertices"] += [*(dim * vertices[part].ravel()[[node[0] for node in nodes]]), *idle]
-    if entry.row:
+    if entry.slots:
         del found["bases"]
     return {name: np.array(values, type_of(entry, name)) for name, values in found.items()}
 
@@ -132,22 +133,46 @@ def test_lists_are_those_of_numpy(rng, num_basis, cells, block):
             vertices = (offsets // 3 * 2 + (rng.random(offsets.shape) < 0.1)).astype(np.int32)
             assert_same(NodeList(0, cells, num_basis, comps, coords=True), block, offsets, (first, count), None, vertices, 3)
             # As many slots for all, among these as few as most groups need, or fewer.
-            even = NodeList(0, cells, num_basis, comps, True, row=SLICE * int(rng.integers(1, 4 + cells * num_basis // SLICE)))
+            even = NodeList(0, cells, num_basis, comps, True, slots=SLICE * int(rng.integers(1, 4 + cells * num_basis // SLICE)))
             assert_same(even, block, offsets, (first, count), mask)
             assert_same(replace(even, masked=False, coords=True), block, offsets, (first, count), None, vertices, 3)
 
 
-@pytest.mark.parametrize("num_basis, row, packed", [(3, 256, True), (3, 288, False), (4, 32, True), (4, 64, False)])
-def test_places_of_a_cell_are_one_number_where_that_holds_them(num_basis, row, packed):
-    assert NodeList(0, 64, num_basis, 1, row=row).packed == packed
+@pytest.mark.parametrize("num_basis, slots, packed", [(3, 256, True), (3, 288, False), (4, 32, True), (4, 64, False)])
+def test_places_of_a_cell_are_one_number_where_that_holds_them(num_basis, slots, packed):
+    assert NodeList(0, 64, num_basis, 1, slots=slots).packed == packed
 
 
 def test_groups_with_more_nodes_than_a_row_have_no_lists():
     """Of 33 nodes, and of one that stands twice, for it has seven cells."""
-    entry, many = NodeList(0, 40, 1, 1, row=32), np.array([*range(32), *[31] * 6], np.int32)[:, None]
+    entry, many = NodeList(0, 40, 1, 1, slots=32), np.array([*range(32), *[31] * 6], np.int32)[:, None]
     for offsets in (np.arange(33, dtype=np.int32)[:, None], many):
         assert made(entry, 1, offsets, (0, len(offsets))) == {"slices": 2}
     assert made(entry, 1, many, (0, len(many) - 1))["counts"].tolist() == [6] + 31 * [1]
+
+
+@pytest.mark.parametrize("counts", [(300, 300), (129, 97), (250, 77), (17, 900), (62, 62), (9, 1000), (213, 213)])
+def test_groups_of_a_boxs_triangles_need_few_slots(counts):
+    """384 of them 256, whatever the sides of the box, where a node of more than six triangles takes two."""
+    cells = kuhn_split(counts)[1]
+    groups = (np.unique(cells[first : first + 384], return_counts=True)[1] for first in range(0, len(cells), 384))
+    assert max(np.sum(-(-count // 6)) for count in groups) <= 256
+
+
+def test_no_cells_have_no_lists():
+    found = made(NodeList(0, 8, 3, 1), 1, np.empty((0, 3), np.int32), (0, 0))
+    assert found["slices"] == 0
+
+
+def test_places_are_enough_for_any_mesh(rng):
+    """However results are spread over nodes."""
+    for cells, num_basis in ((1, 1), (1, 20), (5, 4), (64, 10), (128, 4)):
+        entry = NodeList(0, cells, num_basis, 1)
+        for _ in range(200):
+            cuts = np.sort(rng.integers(0, entry.num_entries + 1, rng.integers(0, entry.num_entries + 1)))
+            runs = np.diff([0, *cuts, entry.num_entries])
+            counts = sorted((min(MOST_RESULTS, run - i) for run in runs for i in range(0, run, MOST_RESULTS)), reverse=True)
+            assert len(counts) <= entry.num_slots and SLICE_ROW * sum(counts[::SLICE]) <= entry.num_places
 
 
 @pytest.mark.parametrize(

@@ -67,11 +67,11 @@ def test_booleans(set_options, text, value):
 @pytest.mark.parametrize(
     "name, value, said",
     [
-        ("femgpu_schedule", "celll", r"expected one of auto, sumfact.*, cell\[:group_size=N,lanes=N,sums=N,turns=N,row=N\], tra"),
+        ("femgpu_schedule", "celll", r"expected one of auto, sumfact.*, cell\[:group_size=N,lanes=N,sums=N,turns=N,slots=N\], tra"),
         (
             "femgpu_schedule",
             "cell:blocks=3",
-            r"cell has no parameter 'blocks'; expected cell\[:group_size=N,lanes=N,sums=N,turns=N,row=N\]",
+            r"cell has no parameter 'blocks'; expected cell\[:group_size=N,lanes=N,sums=N,turns=N,slots=N\]",
         ),
         ("femgpu_schedule", "cell:group_size=-1", "group_size=-1: expected an integer from 1 to 65536"),
         ("femgpu_schedule", "cell:group_size=0", "group_size=0: expected an integer from 1 to 65536"),

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import wait
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -140,7 +141,7 @@ def test_a_forked_child_does_not_wait(threaded, monkeypatch):
 def helped(threaded, monkeypatch):
     """Such a runtime with two processes that compile, and a list of what is compiled in this one all the same."""
     made, here, plain = threaded(), [], program._compile_here
-    monkeypatch.setattr(program, "_compile_here", lambda *args: here.append(args[2]) or plain(*args))
+    monkeypatch.setattr(program, "_compile_here", lambda *args: here.append(args[3]) or plain(*args))
     compilers = made.programs._compilers
     assert compilers.start(2)
     end = time.monotonic() + 60
@@ -188,7 +189,7 @@ def test_processes_compile_what_they_have_while_this_one_holds_pythons_lock(help
 def test_what_no_process_has_begun_with_is_compiled_by_who_needs_it(threaded, monkeypatch, tmp_path):
     (tmp_path / "asleep.py").write_text("import time; time.sleep(100)")
     made, here, plain = threaded(), [], program._compile_here
-    monkeypatch.setattr(program, "_compile_here", lambda *args: here.append(args[2]) or plain(*args))
+    monkeypatch.setattr(program, "_compile_here", lambda *args: here.append(args[3]) or plain(*args))
     monkeypatch.setattr(compiler, "__file__", str(tmp_path / "asleep.py"))
     made.programs.processes = 1
     made.build_ahead([(SOURCE % number, f"put{number}") for number in range(5)])
@@ -255,6 +256,15 @@ def test_processes_that_are_released_compile_what_they_have_and_end(helped):
     made.build_ahead([(SOURCE % number, f"put{number}") for number in range(9, 13)])
     (child,) = compilers._children
     assert child not in children and [value(made, SOURCE % number) for number in range(9, 13)] == list(range(9, 13))
+
+
+def test_compilers_are_told_of_a_bound_on_registers_where_they_know_the_option():
+    device, text = runtime.current().device, "#define MAX_REGISTERS 96\n" + SOURCE % 1
+    nvidia = replace(device, is_nvidia=True)
+    plain = b" ".join(option.encode() for option in program.OPTIONS)
+    found = [program.build_options(*given) for given in ((text, device), (SOURCE % 1, nvidia), (text, nvidia))]
+    assert found == [plain, plain, plain + b" -cl-nv-maxrregcount=96"]
+    assert program.key(text, nvidia) != program.key(SOURCE % 1, nvidia)
 
 
 def test_a_program_that_embeds_python_is_not_started_again(threaded, monkeypatch):

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 from plan_works import field, sumfact
 
+from femgpu.bench.bakeoff import weak_form
+from femgpu.bench.grid import Grid, GridSpace
 from femgpu.errors import PlanError
+from femgpu.forms import bilinear_form
 from femgpu.kernels import SECOND, RowsWork, Wish, schedule_named
 from femgpu.kernels.arguments import state_plane, state_word
 from femgpu.kernels.array import Layout
@@ -19,6 +22,10 @@ from femgpu.kernels.schedules import (
 )
 from femgpu.kernels.tables import parity_parts
 from femgpu.model import Limits
+from femgpu.model.bakeoff import PROBLEMS
+from femgpu.operators import make_terms
+from femgpu.operators.work import make_work
+from femgpu.options import Settings
 
 GPU = Limits(items=1024, unroll=2048, block=32, group=128, local_bytes=227 << 10, mma=16)
 
@@ -217,3 +224,59 @@ def test_rows_are_multiplied_by_matrices_with_weights_in_them():
     stored, slices = replace(plan, geometry="stored"), SumfactSlicePlan(plan.work, derivatives=2, geometry="recomputed")
     pulled, mass = (replace(plan, work=replace(plan.work, **given)) for given in (dict(reference=True), dict(rows=values)))
     assert [other.weighs_lines for other in (plan, stored, slices, pulled, mass)] == [True] + [False] * 4
+
+
+def first(work, limits=GPU, **parameters):
+    """The plan that the schedule offers first."""
+    wish = Wish("double", "recomputed", "atomic", tuple(parameters.items()))
+    return next(iter(schedule_named("sumfact").plans(work, limits, wish)))
+
+
+def work_of(name, degree, **changes):
+    """The action of a bake-off problem."""
+    problem = PROBLEMS[name]
+    (term,) = make_terms(bilinear_form(weak_form(problem, GridSpace(Grid((2, 2, 2)), degree, problem.num_comp))), Settings())
+    return make_work(term, "action", term.integral.action, **changes)
+
+
+def test_bounds_on_registers():
+    """By default where they were measured, and as they are asked for, where a compiler can be told."""
+    nvidia, work = replace(GPU, registers=255), work_of("bp3", 2)
+    plan = first(work, nvidia)
+    assert type(plan) is SumfactPlanePlan and plan.registers == 168
+    assert plan.shape.endswith(" B local, 168 registers at most") and ("MAX_REGISTERS", 168) in plan.steps()[0].macros
+    assert [first(work_of(*given), nvidia).registers for given in (("bp3", 3), ("bp3", 4), ("bp4", 2), ("bp1", 2))] == [
+        0,
+        224,
+        0,
+        0,
+    ]
+    assert [first(work, nvidia, registers=bound).registers for bound in (32, 255)] == [32, 255]
+    plan = first(work, nvidia, pencils=3, registers=96)
+    assert type(plan) is SumfactPencilPlan and (plan.cells, plan.registers) == (3, 96)
+    others = [first(work, registers=96), first(replace(work, num_state=6), nvidia), first(replace(work, source="evector"), nvidia)]
+    assert [other.registers for other in others] == [0] * 3
+    assert "MAX_REGISTERS" not in dict(others[0].steps()[0].macros)
+    for wrong in (31, 256):
+        with pytest.raises(PlanError, match=f"sumfact:registers={wrong}: expected a bound from 32 to 255"):
+            first(work, nvidia, registers=wrong)
+
+
+@pytest.mark.parametrize(
+    "q1d, p1d, gradient, bounds",
+    [
+        (12, 11, False, 96),
+        (16, 15, False, 128),
+        (11, 10, False, 0),
+        (9, 9, True, 80),
+        (10, 10, True, 0),
+        (7, 6, True, 64),
+        (12, 11, True, 0),
+    ],
+)
+def test_bounds_of_pencils_between_evectors(q1d, p1d, gradient, bounds):
+    plan = pencils(q1d, p1d, gradient=gradient, num_state=7 if gradient else 1, source="evector")
+    assert plan.fast_registers == bounds
+    vector = pencils(q1d, p1d, 3, gradient=gradient, num_state=7 if gradient else 1, source="evector")
+    assert vector.fast_registers == replace(plan, precision="single").fast_registers == 0
+    assert pencils(q1d, p1d, gradient=gradient, num_state=1).fast_registers == 0

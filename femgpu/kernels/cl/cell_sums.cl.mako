@@ -6,8 +6,8 @@
 // cell repeat it: they write the same numbers to the same places.
 // A place is the node's slot, and which of the node's results it is in the upper bits; where a result stands, if all slots have as
 // many places.
-#define SLOT(place) ((place) % ${plan.row or most_slots})
-#define RESULT(place) ((place) / ${plan.row or most_slots})
+#define SLOT(place) ((place) % ${most_slots})
+#define RESULT(place) ((place) / ${most_slots})
 // A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
 #define FEW _Pragma("unroll 1") for
 // Loads that wait for other loads are asked for together, for some nodes at a time.
@@ -35,12 +35,12 @@
   }
 % endfor
 </%def>\
-<%def name="result(entry)">s_sums${entry.number}[c * ${entry.comp_step} + place + result * ${entry.row or slice_row}]</%def>\
+<%def name="result(entry)">s_sums${entry.number}[c * ${entry.comp_step} + place + result * ${entry.slots or slice_row}]</%def>\
 ## Reads numbers, counts and first places of so many nodes of a list, from slot `begin` on, GROUP_SIZE apart; other loads wait for these.
 <%def name="find_nodes(entry, reads)">\
 <% n, slots = entry.number, f"slots{entry.number}" %>\
     int r_nodes${n}[${reads}]${f", r_vertices{n}[{reads}]" * entry.coords};
-% if not entry.row:
+% if not entry.slots:
     ushort r_bases${n}[${reads}];
 % endif
     uchar r_counts${n}[${reads}];
@@ -50,7 +50,7 @@
 % if entry.coords:
       r_vertices${n}[k] = d_at${n}[slot];
 % endif
-% if not entry.row:
+% if not entry.slots:
       r_bases${n}[k] = d_bases${n}[group * slices${n} + i / ${slice}];
 % endif
       r_counts${n}[k] = d_counts${n}[slot];
@@ -72,7 +72,7 @@ its_fields = [field for field in work.fields if field.name in entry.fields]
 % endfor
     EACH_READ(${reads}, ${slots}) {
       const int i = begin + k * GROUP_SIZE;
-% if not entry.row:
+% if not entry.slots:
       s_firsts${n}[i] = r_bases${n}[k] + (uint)i * ${slice_step} % ${slice};
 % endif
 % if not entry.kept:
@@ -103,11 +103,11 @@ void ${step.name}(${arguments}) {
 <% local = "s_local" %>\
 % for entry in plan.lists:
 <% n = entry.number %>\
-  const int slots${n} = ${entry.row or f"{slice} * slices{n}"};
+  const int slots${n} = ${entry.slots or f"{slice} * slices{n}"};
 % if not entry.kept:
   __local int *s_nodes${n} = (__local int *)${local};
 <% local = f"(s_nodes{n} + slots{n})" %>\
-% if not entry.row:
+% if not entry.slots:
   __local ushort *s_firsts${n} = (__local ushort *)${local};
 <% local = f"(s_firsts{n} + slots{n})" %>\
 % endif
@@ -228,7 +228,7 @@ ${mirrors.unfold(plan)}\
 <% n = entry.number %>\
   UNROLL
   for (int b = 0; b < ${entry.num_basis}; ++b) {
-    const int place = ${f"r_places{n}[b]" if entry.row else f"s_firsts{n}[SLOT(r_places{n}[b])] + RESULT(r_places{n}[b]) * {slice_row}"};
+    const int place = ${f"r_places{n}[b]" if entry.slots else f"s_firsts{n}[SLOT(r_places{n}[b])] + RESULT(r_places{n}[b]) * {slice_row}"};
     for (int c = 0; c < ${entry.num_comp}; ++c) s_sums${n}[c * ${entry.comp_step} + place] = r_f${n}_e[b * ${entry.num_comp} + c];
   }
 % endfor
@@ -252,16 +252,16 @@ ${mirrors.unfold(plan)}\
   _Pragma("unroll") for (int r = 0; r < ${plan.reads(entry)}; ++r) {
     const int i = item + r * GROUP_SIZE, c = 0, results = r_counts${n}[r], offset = r_nodes${n}[r], place = i;
 % else:
-  ${"UNROLL for" if entry.row else "FEW"} (int k = item; k < ${comps} * slots${n}; k += GROUP_SIZE) {
+  ${"UNROLL for" if entry.slots else "FEW"} (int k = item; k < ${comps} * slots${n}; k += GROUP_SIZE) {
     const int i = k / ${comps}, c = k % ${comps};
-    const int results = s_counts${n}[i], offset = s_nodes${n}[i], place = ${"i" if entry.row else f"s_firsts{n}[i]"};
+    const int results = s_counts${n}[i], offset = s_nodes${n}[i], place = ${"i" if entry.slots else f"s_firsts{n}[i]"};
 % endif
     if (!results${f" || {'IS_PRESCRIBED(offset, c)' if comps > 1 else 'offset < 0'}" * entry.masked}) continue;
     accum sum = 0;
 % if plan.results_ahead(entry):
     _Pragma("unroll") for (int result = 0; result < ${plan.results_ahead(entry)}; ++result) if (result < results) sum += ${result(entry)};
 % endif
-% if not entry.row:
+% if not entry.slots:
     ${'_Pragma("unroll 4") for' if plan.unrolls_results else "FEW"} (int result = ${plan.results_ahead(entry)}; result < results; ++result) sum += ${result(entry)};
 % endif
     atomic_add_scalar(d_out + ${"NODE(offset)" if entry.masked else "offset"} + c, (scalar)sum${" * r_scale" * plan.sums_dots});

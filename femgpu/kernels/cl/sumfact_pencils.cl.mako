@@ -46,7 +46,7 @@ ${" && ".join(f"{item} < {sums.sizes.q1d if other in done else sums.sizes.p1d}" 
 <%include file="map_along.mako"/>\
 #undef TABLE_W
 #define TABLE_W(q) (plane_weight * LINE_W[n])
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+__kernel${sized}
 void ${step.name}(${arguments}) {
   const int item = (int)get_local_id(0) % ITEMS, own = (int)get_local_id(0) / ITEMS;
   const int past = (int)get_group_id(0) * CELLS + own, cell = first + min(past, count - 1);

@@ -38,7 +38,7 @@ def slot(sums, axis=None):
 <%include file="map_along.mako"/>\
 #undef TABLE_W
 #define TABLE_W(q) ${"R(1)" if plan.weighs_lines else "(LINE_W[i] * LINE_W[k] * item_weight)"}
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+__kernel${sized}
 void ${step.name}(${arguments}) {
   const int item = (int)get_local_id(0) % ITEMS, own = (int)get_local_id(0) / ITEMS;
   const int past = (int)get_group_id(0) * CELLS + own, cell = first + min(past, count - 1);

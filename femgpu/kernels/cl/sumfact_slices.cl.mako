@@ -21,7 +21,7 @@ derived, derived_rows = ([sums for sums in group if plan.derives(sums)] for grou
 <%include file="map_along.mako"/>\
 #undef TABLE_W
 #define TABLE_W(q) (LINE_W[i] * row_weight)
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+__kernel${sized}
 void ${step.name}(${arguments}) {
 % if plan.cells_first:
   const int item = (int)get_local_id(0) / CELLS, own = (int)get_local_id(0) % CELLS;

@@ -20,7 +20,7 @@ _CACHE_BYTES = 32768
 # Items of work-groups that have several cells each.
 _TURNS_GROUP = 128
 # Cells of an item where a group's nodes have equally many places.
-_ROW_TURNS = 3
+_SLOTS_TURNS = 3
 
 
 class Cell:
@@ -29,7 +29,7 @@ class Cell:
     name = "cell"
     targets = ("residual", "action", "diagonal", "functional", "state")
     facets = True
-    parameters = ("group_size", "lanes", "sums", "turns", "row")
+    parameters = ("group_size", "lanes", "sums", "turns", "slots")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Element matrices, and what no schedule knows yet."""
@@ -85,13 +85,13 @@ class Cell:
             raise PlanError(
                 f"-femgpu_schedule cell:turns={turns}: expected the cells of each item of a group, as in cell:sums=128,turns=2"
             )
-        row = wish.parameter("row", 0)
-        if row % SLICE or not 0 <= row <= MOST_SLOTS or (row and not sums):
+        slots = wish.parameter("slots", 0)
+        if slots % SLICE or not 0 <= slots <= MOST_SLOTS or (slots and not sums):
             raise PlanError(
-                f"-femgpu_schedule cell:row={row}: expected how many nodes a group has at most, a multiple of {SLICE} up to"
-                f" {MOST_SLOTS}, as in cell:sums=128,turns=3,row=256"
+                f"-femgpu_schedule cell:slots={slots}: expected slots for the nodes of a group, a multiple of {SLICE} up to"
+                f" {MOST_SLOTS}, as in cell:sums=128,turns=3,slots=256"
             )
-        plan = CellSumsPlan.wished(work, limits, wish, zeroes=limits.in_order, turns=max(turns, 1), row=row)
+        plan = CellSumsPlan.wished(work, limits, wish, zeroes=limits.in_order, turns=max(turns, 1), slots=slots)
         if plan.serves and (sums or (limits.native_atomics and not wish.parameters)):
             # As measured, on triangles of degree 1 and 2, and elsewhere.
             usual = 256 if work.cell == "triangle" and max(row.num_basis for row in work.rows) <= 6 else 128
@@ -99,9 +99,9 @@ class Cell:
             small = replace(plan, group_size=_TURNS_GROUP)
             if not sums and (most := small.worth_turns) > 1:
                 wanted.insert(0, replace(small, turns=most))
-            even = replace(small, turns=_ROW_TURNS)
-            if not sums and (most := even.worth_row):
-                wanted.insert(0, replace(even, row=most))
+            even = replace(small, turns=_SLOTS_TURNS)
+            if not sums and (most := even.worth_slots):
+                wanted.insert(0, replace(even, slots=most))
             found = dict.fromkeys(self._largest(given, limits) for given in wanted)
             yield from (plan for plan in found if plan is not None)
 

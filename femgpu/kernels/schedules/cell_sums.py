@@ -39,7 +39,7 @@ _READS = 18
 _MOST_TURNS = {("single", 2): 3, ("single", 3): 3, ("double", 2): 2}
 _TURNS_BYTES = (227 << 10) // 12
 # Nodes of 384 triangles, at most, where these stand in blocks: a power of two, by which places are divided.
-_ROW = 256
+_SLOTS = 256
 # Most local memory that is an argument: drivers promise this much, and NVIDIA's gives kernels' own arrays more.
 _ARGUMENT_BYTES = 48 << 10
 # How much longer it is taken to be elsewhere.
@@ -53,13 +53,13 @@ class CellSumsPlan(CellPlan):
     Attributes:
         zeroes: whether the launch zeroes what it adds to, where it is told to; work-groups have to start in order.
         turns: cells of an item, one after the other, whose loads are under way together.
-        row: nodes that a work-group has at most, each of which has as many places for results; 0: any number, in slices
+        slots: of a work-group's nodes, each with as many places for results; 0: as many as the mesh needs, in slices
             (`NodeList`). For meshes where some group has more there is `sliced`.
     """
 
     zeroes: bool = False
     turns: int = 1
-    row: int = 0
+    slots: int = 0
 
     def steps(self) -> tuple[Step, ...]:
         """One launch."""
@@ -88,7 +88,7 @@ class CellSumsPlan(CellPlan):
 
     def results_ahead(self, entry: NodeList) -> int:
         """Results of a node that are asked for together, on GPUs: where all nodes are vertices, those of its triangles."""
-        return entry.most_results if self.row else 6 if self.unroll > 0 and self.work.dim == 2 and entry.num_basis == 3 else 0
+        return entry.most_results if self.slots else 6 if self.unroll > 0 and self.work.dim == 2 and entry.num_basis == 3 else 0
 
     @property
     def serves(self) -> bool:
@@ -101,7 +101,9 @@ class CellSumsPlan(CellPlan):
         other = self.sliced()
         entries = (*self.lists, *other.lists)
         local = max(self.local_bytes, other.local_bytes, *(entry.listing_bytes for entry in entries))
-        listed = all(entry.num_slots <= MOST_SLOTS for entry in entries) and LISTING_ITEMS <= limits.items
+        # Who makes lists numbers their entries by as many bits as slots.
+        most = max(max(entry.num_slots, entry.num_entries) for entry in entries)
+        listed = most <= MOST_SLOTS and LISTING_ITEMS <= limits.items
         return listed and local <= limits.local_bytes and self.group_size <= limits.abreast(self.private_bytes)
 
     @property
@@ -148,21 +150,21 @@ class CellSumsPlan(CellPlan):
             # Where a field has the element of the coordinates, its nodes are theirs, one by one.
             coords = self.needs_coords and row.table == work.coord_table and not any(entry.coords for entry in found)
             # Where items have the same nodes to read and to add to.
-            kept = row.num_comp == 1 and self.row in range(self.group_size, _READS * self.group_size + 1, self.group_size)
+            kept = row.num_comp == 1 and self.slots in range(self.group_size, _READS * self.group_size + 1, self.group_size)
             names, words = tuple(field.name for field in same), sum(field.num_comp for field in same) + work.dim * coords
             given = (number, self.group_cells, row.num_basis, row.num_comp, row.masked)
-            found.append(NodeList(*given, names, coords, words, self.turns > 1, self.row, kept))
+            found.append(NodeList(*given, names, coords, words, self.turns > 1, self.slots, kept))
         return tuple(found)
 
     def reads(self, entry: NodeList) -> int:
         """Nodes of a list that an item reads at a time: as many as it has of them, in slices, up to `_READS`."""
-        slots = self.row or SLICE * ceil(entry.nodes_per_cell(self.work) * entry.cells / SLICE)
+        slots = self.slots or SLICE * ceil(entry.nodes_per_cell(self.work) * entry.cells / SLICE)
         return slots // self.group_size if entry.kept else min(ceil(slots / self.group_size), _READS)
 
     @property
     def takes_local(self) -> bool:
         """Whether local memory is an argument, as large as the mesh needs it."""
-        return not self.row and self.local_bytes <= _ARGUMENT_BYTES
+        return not self.slots and self.local_bytes <= _ARGUMENT_BYTES
 
     @property
     def _local_words(self) -> int:
@@ -184,16 +186,16 @@ class CellSumsPlan(CellPlan):
         return next((plan.turns for plan in plans if plan.takes_local and plan.typical_bytes <= _TURNS_BYTES), 1)
 
     @property
-    def worth_row(self) -> int:
-        """How many nodes a work-group should have at most so that places are the same for all, where that was measured to pay."""
-        lists, even = self.lists, replace(self, row=_ROW)
-        served = self.unroll > 0 and self.work.dim == 2 and len(lists) == 1 and lists[0].num_basis == 3
-        return _ROW if served and even.local_bytes <= _TURNS_BYTES else 0
+    def worth_slots(self) -> int:
+        """How many slots a work-group of this size should have, where it was measured that equally many places for all pay."""
+        (entry, *others), even = self.lists, replace(self, slots=_SLOTS)
+        served = self.unroll > 0 and self.work.dim == 2 and not others and entry.num_basis == 3 and self.work.rows[0].continuous
+        return _SLOTS if served and even.local_bytes <= _TURNS_BYTES else 0
 
     def sliced(self) -> CellSumsPlan:
-        """The same for any number of nodes, with as many cells of an item as are worth it there."""
-        plan = replace(self, row=0, turns=1)
-        return replace(plan, turns=plan.worth_turns) if self.row else self
+        """The same for meshes that need more slots, with no more cells of an item than are worth it there."""
+        plan = replace(self, slots=0, turns=1)
+        return replace(plan, turns=min(self.turns, plan.worth_turns)) if self.slots else self
 
     @property
     def typical_bytes(self) -> int:
@@ -223,8 +225,8 @@ class CellSumsPlan(CellPlan):
     @property
     def shape(self) -> str:
         """The size of a work-group, and the local memory of its sums."""
-        cells, rows = f" of {self.turns} cells" * (self.turns > 1), f" in rows of {self.row}" * (self.row > 0)
-        most = " at most" * (self.row == 0)
+        cells, rows = f" of {self.turns} cells" * (self.turns > 1), f" in rows of {self.slots}" * (self.slots > 0)
+        most = " at most" * (self.slots == 0)
         return f"{self.group_size} items{cells} that add up their results{rows}, {self.local_bytes} B local{most}"
 
     @property

@@ -32,6 +32,8 @@ _RESIDENT, _RESIDENT_POWER = 24, 0.2
 # Groups that should fit into a multiprocessor's local memory: while one waits at a barrier others work (three components with two
 # groups took 10 to 20 % longer on an H200).
 _GROUPS = 4
+# Registers of an item at least that are worth a bound.
+_LEAST_REGISTERS = 32
 # Kinds of plans, with the parameters that may be given together.
 _KINDS = {
     "alone": {"group_size", "lanes"},
@@ -53,7 +55,7 @@ class Sumfact:
     name = "sumfact"
     targets = ("residual", "action", "diagonal", "functional", "state")
     facets = False
-    parameters = ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "derivatives")
+    parameters = ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "derivatives", "registers")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Facets, other targets, other cells and rules, cells that are larger than a stack, and some diagonals."""
@@ -152,6 +154,8 @@ class Sumfact:
         plan = kind.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 2), block=1)
         if not plan.serves:
             return
+        if limits.registers:
+            plan = replace(plan, registers=_registers(plan, limits, wish))
         most = min(limits.abreast(plan.private_bytes) // plan.items, limits.local_bytes // plan.needed_bytes)
         cells = min(wish.parameter(name, 0) or _cells(plan, limits), most)
         # Strides, which depend on the cells, may take a little more.
@@ -160,6 +164,16 @@ class Sumfact:
         for count in _about(cells, most, bool(wish.parameter(name, 0))) if cells else ():
             if (other := replace(plan, cells=count)).local_bytes <= limits.local_bytes:
                 yield other
+
+
+def _registers(plan: SumfactLatticePlan, limits: Limits, wish: Wish) -> int:
+    """The bound that is asked for, or the one with which the plan takes less time."""
+    asked = wish.parameter("registers", plan.fast_registers)
+    if asked and not _LEAST_REGISTERS <= asked <= limits.registers:
+        raise PlanError(
+            f"-femgpu_schedule sumfact:registers={asked}: expected a bound from {_LEAST_REGISTERS} to {limits.registers}"
+        )
+    return asked
 
 
 def _about(count: int, most: int, asked: bool = False) -> list[int]:

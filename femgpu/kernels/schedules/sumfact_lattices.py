@@ -25,12 +25,14 @@ class SumfactLatticePlan(SumfactPlan):
 
     Attributes:
         cells: cells per work-group.
+        registers: of an item at most, to which compilers are held; 0: as many as they like.
     """
 
     # The file of the kernel.
     shell: ClassVar[str]
 
     cells: int = 1
+    registers: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -41,6 +43,7 @@ class SumfactLatticePlan(SumfactPlan):
         """One launch."""
         sizes = {"LANES": 1, "ITEMS": self.items, "CELLS": self.cells, "N": self.width}
         sizes |= dict(zip(("ROW", "PLANE"), self.strides, strict=False)) | {"SLAB": self.slab}
+        sizes |= {"MAX_REGISTERS": self.registers} if self.registers else {}
         return (
             Step(
                 name=self.work.target,
@@ -53,6 +56,21 @@ class SumfactLatticePlan(SumfactPlan):
                 macros=tuple(sizes.items()),
             ),
         )
+
+    @property
+    def lone(self) -> bool:
+        """Whether there is one field, of one component, in double precision."""
+        return len(self.lattices) == 1 and self.work.num_comp == self.lattices[0].sizes.num_comp == 1 and self.precision == "double"
+
+    @property
+    def fast_registers(self) -> int:
+        """The bound on registers that was measured to save time; 0: none."""
+        return 0
+
+    @property
+    def bound(self) -> str:
+        """The bound on registers in words."""
+        return f", {self.registers} registers at most" if self.registers else ""
 
     @property
     def num_barriers(self) -> int:

@@ -15,6 +15,9 @@ _UNROLLED_NUMBERS = 1000
 # Points per direction, where these are the nodes, up to which it takes less time on an H200 to keep lines in registers: without
 # numbers stored at the points, and with some. Where values only are interpolated it always does.
 _KEPT_WIDTHS = (7, 5)
+# Bounds on registers with which an H200 takes less time for E-vectors and numbers stored at the points, by points per direction:
+# where only values are interpolated, where points are the nodes, and elsewhere.
+_REGISTERS: tuple[dict[int, int], ...] = ({12: 96, 13: 112, 14: 80, 15: 112, 16: 128}, {7: 64, 9: 80, 13: 96}, {7: 64})
 # Numbers stored at the points of a line that registers hold beside all else.
 _AHEAD_NUMBERS = 40
 
@@ -32,7 +35,7 @@ class SumfactPencilPlan(SumfactLatticePlan):
     @property
     def shape(self) -> str:
         """Items, cells and local memory."""
-        return f"{self.cells} cells of {self.items} pencils, {self.local_bytes} B local"
+        return f"{self.cells} cells of {self.items} pencils, {self.local_bytes} B local{self.bound}"
 
     @property
     def splits(self) -> bool:
@@ -82,6 +85,13 @@ class SumfactPencilPlan(SumfactLatticePlan):
             (i, f"{what}_{sums.name}[{c * self.q1d} + n]" if what in kept else f"{lattices}[{self.first(sums) + i} * {at}]")
             for i, what, c in found
         ]
+
+    @property
+    def fast_registers(self) -> int:
+        """Of one scalar field, as far as that was measured: compilers use fewer by themselves, or as many as leave fewer groups."""
+        kind = 1 if self.collocated else 2 if any(map(self.derives, self.lattices)) else 0
+        measured = self.lone and self.work.source == "evector" and self.work.num_state > 0
+        return _REGISTERS[kind].get(self.q1d, 0) if measured else 0
 
     @property
     def loads_ahead(self) -> bool:

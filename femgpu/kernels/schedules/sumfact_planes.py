@@ -15,6 +15,8 @@ _REGISTER_WORDS = 112
 # Points per direction up to which planes take less time than pencils on an H200, of one component and of several: where the points
 # are the nodes, and where not.
 _WIDTHS = ((4, 7), (3, 4))
+# Bounds on registers with which an H200 takes less time, by points per direction: more groups stand beside one another then.
+_REGISTERS = {4: 168}
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class SumfactPlanePlan(SumfactLatticePlan):
     @property
     def shape(self) -> str:
         """Items, cells and local memory."""
-        return f"{self.cells} cells of {self.items} planes, {self.local_bytes} B local"
+        return f"{self.cells} cells of {self.items} planes, {self.local_bytes} B local{self.bound}"
 
     @property
     def serves(self) -> bool:
@@ -81,6 +83,11 @@ class SumfactPlanePlan(SumfactLatticePlan):
         Where maps are rebuilt in physical coordinates: what is stored has no weights then. Rows without derivatives were not timed.
         """
         return self.adjugates and all(self.derives(sums) and not sums.sizes.collocated for sums in self.rows)
+
+    @property
+    def fast_registers(self) -> int:
+        """Of one scalar field whose gradient is multiplied by a map that is rebuilt, as far as that was measured."""
+        return _REGISTERS.get(self.q1d, 0) if self.lone and self.weighs_lines and not self.bound_by_memory else 0
 
     @property
     def axes(self) -> tuple[int, ...]:

@@ -19,6 +19,8 @@ _WIDTHS = (6, 7)
 _WHOLE = 5
 # Points per direction from which on coefficients of the adjugate take fewer operations than the adjugate at each point.
 _EXPANDED = 5
+# As planes have it.
+_REGISTERS = {6: 224}
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class SumfactSlicePlan(SumfactPlanePlan):
     @property
     def shape(self) -> str:
         """Items, cells and local memory."""
-        return f"{self.cells} cells of {self.items} slices, {self.local_bytes} B local"
+        return f"{self.cells} cells of {self.items} slices, {self.local_bytes} B local{self.bound}"
 
     @property
     def fits(self) -> bool:
@@ -62,6 +64,12 @@ class SumfactSlicePlan(SumfactPlanePlan):
     def weighs_lines(self) -> bool:
         """Never: rows of points share most of a weight."""
         return False
+
+    @property
+    def fast_registers(self) -> int:
+        """As of planes, where nodes are not the points."""
+        rebuilt = self.adjugates and not self.collocated and not self.bound_by_memory
+        return _REGISTERS.get(self.q1d, 0) if self.lone and rebuilt else 0
 
     @property
     def expanded(self) -> str:
