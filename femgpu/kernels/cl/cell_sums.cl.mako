@@ -6,7 +6,7 @@
 // cell repeat it: they write the same numbers to the same places.
 // A place is the node's slot, and which of the node's results it is in the upper bits; where a result stands, if all slots have as
 // many places.
-#define SLOT(place) ((place) % ${most_slots})
+#define SLOT(place) ((place) % ${plan.slots or most_slots})
 #define RESULT(place) ((place) / ${most_slots})
 // A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
 #define FEW _Pragma("unroll 1") for
