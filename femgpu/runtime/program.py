@@ -36,7 +36,7 @@ OPTIONS = ("-cl-mad-enable", "-cl-std=CL1.2")
 # PoCL has 0.9 MB of declarations parsed with every program, a third of the time of a small one; this is their guard.
 _DECLARED = " ".join([*OPTIONS, "-D_OPENCL_H_"]).encode()
 # What a program says of an item's registers, at most; NVIDIA's compiler is told by an option, which does not hold for kernels that
-# require the size of their work-groups.
+# require the size of their work-groups. Its log says what each kernel takes, and spills.
 _REGISTERS = re.compile(r"^#define MAX_REGISTERS (\d+)$", re.MULTILINE)
 _BUILTINS = Path(__file__).with_name("builtins.cl")
 # Where compilers find an error, file, line and column, and what they say; PoCL puts the kind in front.
@@ -52,8 +52,11 @@ def key(source: str, device: Device) -> str:
 
 def build_options(source: str, device: Device) -> bytes:
     """The compiler's options for a program: those of all, and what its text asks for where the device knows it."""
-    bound = _REGISTERS.search(source) if device.is_nvidia else None
-    return " ".join([*OPTIONS, *([f"-cl-nv-maxrregcount={bound[1]}"] if bound else [])]).encode()
+    own: list[str] = []
+    if device.is_nvidia:
+        bound = _REGISTERS.search(source)
+        own = ["-cl-nv-verbose", *([f"-cl-nv-maxrregcount={bound[1]}"] if bound else [])]
+    return " ".join([*OPTIONS, *own]).encode()
 
 
 def build(

@@ -263,7 +263,7 @@ def test_compilers_are_told_of_a_bound_on_registers_where_they_know_the_option()
     nvidia = replace(device, is_nvidia=True)
     plain = b" ".join(option.encode() for option in program.OPTIONS)
     found = [program.build_options(*given) for given in ((text, device), (SOURCE % 1, nvidia), (text, nvidia))]
-    assert found == [plain, plain, plain + b" -cl-nv-maxrregcount=96"]
+    assert found == [plain, plain + b" -cl-nv-verbose", plain + b" -cl-nv-verbose -cl-nv-maxrregcount=96"]
     assert program.key(text, nvidia) != program.key(SOURCE % 1, nvidia)
 
 
