@@ -59,8 +59,9 @@ class SumfactLatticePlan(SumfactPlan):
 
     @property
     def lone(self) -> bool:
-        """Whether there is one field, of one component, in double precision."""
-        return len(self.lattices) == 1 and self.work.num_comp == self.lattices[0].sizes.num_comp == 1 and self.precision == "double"
+        """Whether there is one field, of one component, in double precision, with which functions at the points do nothing."""
+        work, comps = self.work, [sums.sizes.num_comp for sums in self.lattices]
+        return comps == [work.num_comp] == [1] and self.precision == "double" and not work.pointwise_flops
 
     @property
     def fast_registers(self) -> int:

@@ -86,8 +86,9 @@ class SumfactPlanePlan(SumfactLatticePlan):
 
     @property
     def fast_registers(self) -> int:
-        """Of one scalar field whose gradient is multiplied by a map that is rebuilt, as far as that was measured."""
-        return _REGISTERS.get(self.q1d, 0) if self.lone and self.weighs_lines and not self.bound_by_memory else 0
+        """Of the gradient of one scalar field, by a map that is rebuilt, as far as that was measured."""
+        measured = self.lone and not self.values(self.lattices[0]) and not self.bound_by_memory and self.weighs_lines
+        return _REGISTERS.get(self.q1d, 0) if measured else 0
 
     @property
     def axes(self) -> tuple[int, ...]:

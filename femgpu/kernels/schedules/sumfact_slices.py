@@ -68,8 +68,8 @@ class SumfactSlicePlan(SumfactPlanePlan):
     @property
     def fast_registers(self) -> int:
         """As of planes, where nodes are not the points."""
-        rebuilt = self.adjugates and not self.collocated and not self.bound_by_memory
-        return _REGISTERS.get(self.q1d, 0) if self.lone and rebuilt else 0
+        measured = self.lone and not self.values(self.lattices[0]) and not self.bound_by_memory
+        return _REGISTERS.get(self.q1d, 0) if measured and self.adjugates and not self.collocated else 0
 
     @property
     def expanded(self) -> str:
