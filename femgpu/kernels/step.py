@@ -16,12 +16,14 @@ class Wish:
         geometry: one of `GEOMETRIES`: inverse Jacobians from memory, or rebuilt from coordinates.
         scatter: one of `SCATTERS`: atomic adds into the L-vector, or each cell its own entries.
         parameters: of the schedule that is asked for by name, as (name, value) pairs.
+        whole: whether one rank has all cells: of parts of a mesh some neighbouring cells have more nodes than elsewhere.
     """
 
     precision: str = "double"
     geometry: str = "stored"
     scatter: str = "evector"
     parameters: tuple[tuple[str, int], ...] = ()
+    whole: bool = True
 
     def parameter(self, name: str, default: int) -> int:
         """The value asked for, or the default."""

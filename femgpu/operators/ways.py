@@ -118,7 +118,7 @@ def make_wish(term: Term, work: Work, settings: Settings, limits: Limits, parame
         rebuilt = 4 * work.num_coord_basis + 8 * work.dim * len(term.block.coords) / max(term.mesh.num_cells, 1)
         geometry = "stored" if stored <= rebuilt else "recomputed"
     atomic = bool(work.place) or (work.sums and work.source == "lvector" and scatter_mode(settings, limits) == "atomic")
-    return Wish(settings.precision, geometry, "atomic" if atomic else "evector", parameters)
+    return Wish(settings.precision, geometry, "atomic" if atomic else "evector", parameters, term.mesh.mpi.size == 1)
 
 
 def scatter_mode(settings: Settings, limits: Limits) -> str:

@@ -165,6 +165,16 @@ def test_rows_make_way_for_slices_where_a_group_has_more_nodes(set_options, slot
     assert np.abs(found - expected).max() <= 1e-13 * np.abs(expected).max()
 
 
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize("comm", [PETSc.COMM_WORLD, PETSc.COMM_SELF])
+def test_a_mesh_is_whole_on_one_rank(comm):
+    u = Function(FunctionSpace(mesh.box((6, 5), cell="triangle", comm=comm), "Lagrange", 1))
+    local = NonlinearProblem(inner(grad(u), grad(ufl.TestFunction(u.space))) * dx, u).operator.local
+    (application,) = local.prepare("residual")
+    wish = ways.make_wish(application.term, application.plan.work, local.settings, local.runtime.device.limits)
+    assert wish.whole == (comm.getSize() == 1)
+
+
 @pytest.mark.parametrize("affine", [False, True])
 def test_poisson_keeps_the_geometry_in_six_numbers(set_options, rng, affine):
     """At each point, or in each cell where the map is affine; nothing else of the geometry is read."""

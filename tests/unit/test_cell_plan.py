@@ -308,6 +308,9 @@ def test_items_of_groups_have_as_many_cells_as_local_memory_is_good_for(cell, nu
         kept = 0 if num_comp == 1 else 5 * slots
         assert first.local_bytes == kept + words * (slots * entry.num_values + num_comp * entry.comp_step)
         assert entry.num_places == 6 * slots and first.sliced().group_size == 128
+        # Parts of a mesh have groups that need more.
+        wish = Wish(precision, "recomputed", scatter="atomic", whole=False)
+        assert first.sliced() == next(iter(schedule_named("cell").plans(work, GPU, wish)))
         first = first.sliced()
     assert first.turns == turns and first.sliced() is first
     assert first.steps()[0].group_cells == turns * first.group_size == first.lists[0].cells

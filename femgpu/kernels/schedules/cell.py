@@ -100,7 +100,7 @@ class Cell:
             if not sums and (most := small.worth_turns) > 1:
                 wanted.insert(0, replace(small, turns=most))
             even = replace(small, turns=_SLOTS_TURNS)
-            if not sums and (most := even.worth_slots):
+            if not sums and wish.whole and (most := even.worth_slots):
                 wanted.insert(0, replace(even, slots=most))
             found = dict.fromkeys(self._largest(given, limits) for given in wanted)
             yield from (plan for plan in found if plan is not None)
