@@ -20,7 +20,8 @@ from femgpu.operators.memory import in_chunks, least_bytes
 from femgpu.operators.planner import EVENTS, STATES, Planner, diagonal_target
 from femgpu.operators.sums import GatherSum, Sums
 from femgpu.operators.term import Term
-from femgpu.operators.tuning import TUNED, Tools, tuned
+from femgpu.operators.trials import Tools
+from femgpu.operators.tuning import TUNED, tuned
 from femgpu.operators.ways import Candidate, Choice, Way, fastest, scatter_mode, state_bytes
 from femgpu.options import Settings
 from femgpu.runtime import Launch, Runtime
@@ -46,8 +47,7 @@ class FormOperator:
             a direction counts as zero there; None: none.
 
     Attributes:
-        u: state of the residual, an L-vector in the storage precision `scalar`.
-        base, w, out: state of the Jacobian, direction and result.
+        u, base, w, out: states of residual and Jacobian, direction and result, L-vectors in the storage precision `scalar`.
         inputs: coefficients, constants and rates.
         assembly_target: what fills sparse matrices: "entries", which are added to their values as they are computed, or "matrix".
         storage: how L-vectors hold the dofs of the test space.

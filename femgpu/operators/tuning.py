@@ -6,77 +6,31 @@ import hashlib
 import json
 import math
 import warnings
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from femgpu import log
 from femgpu.errors import collective, meet
-from femgpu.forms import Form, Pointwise
-from femgpu.kernels import Plan, schedule_named
-from femgpu.operators.application import Application, label
-from femgpu.operators.arrays import scalar_type
-from femgpu.operators.inputs import Inputs
-from femgpu.operators.planner import Planner
-from femgpu.operators.sums import Sums
+from femgpu.forms import Pointwise
+from femgpu.kernels import Plan
+from femgpu.operators.application import label
 from femgpu.operators.term import Term
-from femgpu.operators.ways import Candidate, Choice, make_wish, scatter_mode, state_bytes
+from femgpu.operators.trials import Tools, Trials
+from femgpu.operators.ways import Candidate, make_wish, scatter_mode, state_bytes
 from femgpu.operators.work import make_work
 from femgpu.options import Settings
 from femgpu.progress import progress
-from femgpu.runtime import Runtime
-from femgpu.tune import Offer, Winner, default_first, fastest, load, offered, ranked, store
+from femgpu.tune import Offer, Winner, bounded, default_first, fastest, load, offered, ranked, store
 from femgpu.version import VERSION
 
 # Targets whose plans are tuned: those that solvers repeat.
 TUNED = ("residual", "action", "transposed", "diagonal")
-# Cells on which plans are compared with the plain kernel: more than what some work-groups take together, and no multiple of that.
-_CHECKED = 1201
 # How many times as many cells a mesh may have as that of a winner: small ones fit caches, and leave devices idle.
 _GROWN = 8
-# Launches of which the shortest counts.
-_LAUNCHES = 5
-# Sizes of the random state on which they are compared: the first that the form takes to finite numbers.
-_STATES = (1.0, 1e-3, 0.0)
 
 Entry = tuple[Term, Pointwise, Candidate]
-
-
-class Applies(Protocol):
-    """What binds a plan's launches: `FormOperator._application`."""
-
-    def __call__(
-        self, term: Term, pointwise: Pointwise, choice: Choice, given: dict[tuple, Any], count: int | None = None
-    ) -> Application:
-        """The launches, on all cells or so many."""
-
-
-@dataclass(frozen=True)
-class Tools:
-    """What a form operator hands over.
-
-    Attributes:
-        form: the lowered form.
-        planner: of its terms.
-        apply: binds a plan's launches, with some buffers given.
-        sums: of its E-vector.
-        inputs: coefficients and constants.
-        settings: the options.
-        runtime: the device.
-        masked: whether entries of results and directions may be prescribed.
-    """
-
-    form: Form
-    planner: Planner
-    apply: Applies
-    sums: Sums
-    inputs: Inputs
-    settings: Settings
-    runtime: Runtime
-    masked: bool
 
 
 def tuned(tools: Tools, target: str) -> list[Entry]:
@@ -133,8 +87,10 @@ def _offers(tools: Tools, term: Term, every: list[Candidate]) -> dict[Offer, Can
         named = plan.schedule if first else ""
         wish = make_wish(term, plan.work, settings, limits, parameters if named == first else ())
         for offer in offered(plan, plan.work, limits, wish, named, _measures(settings)):
-            choice = replace(candidate.choice, plan=offer.plan)
-            found[replace(offer, split=split)] = replace(candidate, choice=choice)
+            offer = replace(offer, split=split)
+            free = _measures(settings) and "registers" not in dict(wish.parameters)
+            for each in (offer, *(bounded(offer, limits) if free else ())):
+                found[each] = replace(candidate, choice=replace(candidate.choice, plan=each.plan))
     return found
 
 
@@ -157,7 +113,10 @@ def _answer(tools: Tools, target: str, term: Term, pointwise: Pointwise, offers:
     if not times:
         warnings.warn(f"no plan for the {target} could be tried; the default one is taken", stacklevel=2)
         return default.name, "not tuned: no plan could be tried"
-    best, seconds = next(iter(times.items()))
+    best = next(iter(times))
+    if more := {offer: offers[offer] for offer in offers if offer.base == best.name}:
+        times |= tried_times(tools, target, term, pointwise, more) or {}
+    best, seconds = min(times.items(), key=lambda entry: entry[1])
     store(runtime.device.kind, what, Winner(best.name, str(best.plan), seconds, term.num_cells))
     against = f", the default {1e6 * times[default]:.1f}" if default in times else ""
     return best.name, f"tuned: the fastest of {len(times)} plans, {1e6 * seconds:.1f} us on {term.num_cells} cells{against}"
@@ -173,9 +132,10 @@ def listed(tools: Tools, target: str) -> tuple[Term, Pointwise, dict[Offer, Cand
 
 
 def _in_order(tools: Tools, term: Term, offers: dict[Offer, Candidate]) -> list[Offer]:
-    """Those that memory holds, the fastest by the model first."""
+    """Those that memory holds, the fastest by the model first; none that is tried after another one."""
     room = math.inf if tools.settings.stores else tools.runtime.available_bytes / 2
-    fitting = [offer for offer in offers if sum(state_bytes(term, offer.plan).values()) <= room] or list(offers)
+    first = [offer for offer in offers if not offer.base]
+    fitting = [offer for offer in first if sum(state_bytes(term, offer.plan).values()) <= room] or first
     return ranked(fitting, tools.runtime.device.limits.ceiling)
 
 
@@ -186,7 +146,7 @@ def tried_times(
     if not term.num_cells:
         return None
     build_ahead(tools, term, pointwise, list(tried.values()))
-    trials = _Trials(tools, target, term, pointwise)
+    trials = Trials(tools, target, term, pointwise)
     if not trials.finite:
         return None
     with progress(term.mesh.mpi, f"tuning {target}", 0, len(tried)) as advance:
@@ -221,80 +181,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return [*value.shape, f"{np.abs(value).sum():.6g}"]
     return sorted(value) if isinstance(value, frozenset) else str(value)
-
-
-class _Trials:
-    """Candidates for a term on random vectors, compared with the plain kernel's result on some cells.
-
-    Attributes:
-        finite: whether that has a state at which it is finite.
-    """
-
-    def __init__(self, tools: Tools, target: str, term: Term, pointwise: Pointwise):
-        self._tools, self._term, self._pointwise = tools, term, pointwise
-        self._scalar = np.dtype(scalar_type(tools.settings.precision))
-        form, runtime = tools.form, tools.runtime
-        self._size = form.space.storage(form.wide).num_local
-        self._draw = np.random.default_rng(1)
-        self._out = runtime.empty(self._size * self._scalar.itemsize)
-        self._given = {("out",): self._out, ("vector", "w"): self._upload(self._size, 1.0)}
-        plain = self._plain_candidate("action" if target == "transposed" else target)
-        self.finite = False
-        for scale in _STATES:
-            self._given["vector", "u"] = self._upload(form.state_space.storage(form.wide).num_local, scale)
-            if plain is not None and not self.finite:
-                self._wanted = self._result(plain, self._states(plain))
-                self.finite = bool(np.isfinite(self._wanted).all())
-            if self.finite:
-                break
-
-    def __call__(self, candidate: Candidate) -> tuple[float, Callable[[], float]]:
-        """How far its result is from the plain kernel's, relative to the largest entry; what measures its time."""
-        states = self._states(candidate)
-        difference = float(np.abs(self._result(candidate, states) - self._wanted).max(initial=0.0))
-        pointwise, choice = self._tools.planner.parts(self._term, self._pointwise, candidate)[0]
-
-        def seconds() -> float:
-            return self._tools.apply(self._term, pointwise, choice, states).least_seconds(_LAUNCHES)
-
-        return difference / (float(np.abs(self._wanted).max(initial=0.0)) or 1.0), seconds
-
-    def _upload(self, size: int, scale: float) -> Any:
-        return self._tools.runtime.upload((scale * self._draw.uniform(0.5, 1.0, size)).astype(self._scalar))
-
-    def _plain_candidate(self, target: str) -> Candidate | None:
-        """A cell for each item, and nothing stored."""
-        tools, plain = self._tools, schedule_named("cell")
-        limits, work = tools.runtime.device.limits, make_work(self._term, target, self._pointwise, tools.masked)
-        if plain.refuses(work, limits):
-            return None
-        wish = make_wish(self._term, work, tools.settings, limits, (("sums", 0),))
-        plan = next(iter(plain.plans(work, limits, wish)))
-        return Candidate(None, Choice(plan))
-
-    def _states(self, candidate: Candidate) -> dict[tuple, Any]:
-        """The buffers that a candidate's launches are given: what it reads at the points is stored at the random state."""
-        tools, term, given = self._tools, self._term, dict(self._given)
-        sizes = state_bytes(term, candidate.choice.plan)
-        tools.runtime.require(sum(sizes.values()), "what a plan keeps at the points")
-        given |= {role: tools.runtime.empty(size) for role, size in sizes.items()}
-        for pointwise, choice in tools.planner.parts(term, self._pointwise, candidate)[1:]:
-            storing = tools.apply(term, pointwise, choice, given)
-            storing()
-            # PoCL wants its buffers as long as it runs.
-            tools.runtime.finish()
-        return given
-
-    def _result(self, candidate: Candidate, given: dict[tuple, Any]) -> npt.NDArray[np.floating]:
-        """The L-vector that a candidate adds up from the first cells."""
-        tools, runtime = self._tools, self._tools.runtime
-        pointwise, choice = tools.planner.parts(self._term, self._pointwise, candidate)[0]
-        application = tools.apply(self._term, pointwise, choice, given, min(self._term.num_cells, _CHECKED))
-        runtime.zero(self._out, self._size * self._scalar.itemsize)
-        if ("out", 0) in application.roles:
-            tools.sums.zero()
-        application()
-        if ("out", 0) in application.roles:
-            for launch in tools.sums.gather([application]).bind(self._out):
-                launch()
-        return runtime.read(self._out, np.empty(self._size, self._scalar))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from femgpu.errors import FemgpuError
-from femgpu.kernels import SCHEDULES, Plan, Wish, Work
+from femgpu.kernels import SCHEDULES, Plan, SumfactLatticePlan, Wish, Work
 from femgpu.model import Ceiling, Limits
 
 # How far a plan's result may be from the plain kernel's, of its largest entry: roundings of sums in another order, and more where
@@ -17,6 +17,8 @@ TOLERANCE = {"double": 1e-9, "rounded": 1e-6, "single": 1e-3, "mixed": 1e-3}
 # What each place counts that a schedule gives a plan behind its best one, and of how many places schedules are thought that `auto`
 # does not take: their bytes and operations tell little of what registers and caches hold.
 _PLACE, _OTHERS = 0.05, 3
+# Bounds on registers that are tried of the fastest plan; 0: none.
+_BOUNDS = (0, 64, 80, 96, 112, 128, 168, 224)
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,13 @@ class Offer:
         place: its number among those of its schedule, which offers the one that it takes for the best first; more for schedules
             that `auto` does not take.
         split: tells what else distinguishes it, what is stored at the points say.
+        base: name of the offer that it is tried after, if that is the fastest; empty: it is tried by itself.
     """
 
     plan: Plan
     place: int = 0
     split: str = ""
+    base: str = ""
 
     @property
     def name(self) -> str:
@@ -64,6 +68,14 @@ def offered(default: Plan, work: Work, limits: Limits, wish: Wish, named: str = 
         for place, plan in enumerate(schedule.plans(work, limits, wish)):
             if plan != default:
                 yield Offer(plan, place + _OTHERS * (schedule.name != default.schedule))
+
+
+def bounded(offer: Offer, limits: Limits) -> list[Offer]:
+    """The same with other bounds on registers, where compilers can be held to any: no model tells what they do."""
+    if not (limits.registers and isinstance(offer.plan, SumfactLatticePlan)):
+        return []
+    others = [bound for bound in _BOUNDS if bound != offer.plan.registers and bound <= limits.registers]
+    return [replace(offer, plan=replace(offer.plan, registers=bound), base=offer.name) for bound in others]
 
 
 def ranked(offers: Sequence[Offer], ceiling: Ceiling) -> list[Offer]:

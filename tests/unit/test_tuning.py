@@ -23,10 +23,11 @@ from femgpu.errors import DataError
 from femgpu.kernels import SCHEDULES, Wish, schedule_named
 from femgpu.model import Ceiling, Limits, measured
 from femgpu.model import ceiling as ceiling_of
-from femgpu.operators import tuning
+from femgpu.operators import trials, tuning
 from femgpu.operators.planner import Planner
 from femgpu.operators.twin import element_vectors
 from femgpu.runtime import Kernel, rates
+from femgpu.runtime.device import Device
 from femgpu.tune import Offer, Winner, choose
 
 
@@ -48,7 +49,7 @@ def measurements(monkeypatch):
 @pytest.fixture(autouse=True)
 def few_checked(monkeypatch):
     """Plans are compared on a part of the small meshes here, as on that of large ones."""
-    monkeypatch.setattr(tuning, "_CHECKED", 7)
+    monkeypatch.setattr(trials, "_CHECKED", 7)
 
 
 def poisson(set_options, counts=(3, 4), **options):
@@ -250,6 +251,34 @@ def test_tuned_plan_is_right_and_found_again(cache, set_options, measurements, r
     assert measurements
 
 
+@pytest.mark.parametrize(
+    "schedule, bounds, best",
+    [("sumfact:pencils=2", [0, 64, 80, 96, 112, 128, 168, 224], 112), ("sumfact:pencils=2,registers=96", [96], 96)],
+)
+def test_bounds_on_registers_are_tried_of_the_fastest_plan(cache, set_options, monkeypatch, schedule, bounds, best):
+    """Where compilers can be held to any, and nobody asks for one."""
+    plain, seconds, tried = Device.limits.fget, trials.Application.least_seconds, []
+
+    def timed(application, calls):
+        tried.append(application.plan)
+        return seconds(application, calls) - (getattr(application.plan, "registers", 0) == 112)
+
+    monkeypatch.setattr(Device, "limits", property(lambda device: replace(plain(device), registers=255, unroll=1)))
+    monkeypatch.setattr(trials.Application, "least_seconds", timed)
+    set_options("t_", femgpu_tune="measure", femgpu_tune_best=1, femgpu_schedule=schedule)
+
+    def plan():
+        u = Function(FunctionSpace(mesh.box((2, 2, 2), cell="hexahedron"), "Lagrange", 2))
+        form = inner(grad(u), grad(ufl.TestFunction(u.space))) * dx
+        (application,) = NonlinearProblem(form, u, options_prefix="t_").operator.local.prepare("residual")
+        return application.plan
+
+    found = plan()
+    assert [other.registers for other in tried] == bounds and found.registers == best
+    del tried[:]
+    assert plan() == found and not tried
+
+
 @pytest.mark.parametrize("options", [{"femgpu_tune": "model"}, {"femgpu_deterministic": True}])
 def test_model_measures_nothing(cache, set_options, measurements, rng, options):
     local = poisson(set_options, **options)
@@ -267,7 +296,7 @@ def test_default_tunes_nothing(cache, set_options):
 @pytest.mark.parametrize("scatter", ["atomic", "gather"])
 def test_wrong_kernels_are_never_taken(cache, set_options, monkeypatch, rng, scatter):
     """One schedule's kernels compute something else, and are the fastest."""
-    program, seconds = Planner.program, tuning.Application.least_seconds
+    program, seconds = Planner.program, trials.Application.least_seconds
 
     def wrong(planner, term, plan, pointwise):
         body = pointwise.body + "\n  f1[0] *= (real)1.0001;" * (plan.schedule == "transposed")
@@ -277,7 +306,7 @@ def test_wrong_kernels_are_never_taken(cache, set_options, monkeypatch, rng, sca
         return 0.0 if application.plan.schedule == "transposed" else seconds(application, calls)
 
     monkeypatch.setattr(Planner, "program", wrong)
-    monkeypatch.setattr(tuning.Application, "least_seconds", faster)
+    monkeypatch.setattr(trials.Application, "least_seconds", faster)
     # The wrong schedule first.
     monkeypatch.setattr(tuning, "ranked", lambda offers, ceiling: sorted(offers, key=lambda o: o.plan.schedule != "transposed"))
     local = poisson(set_options, femgpu_scatter=scatter, femgpu_tune_best=2)
@@ -294,9 +323,9 @@ def test_ranks_take_one_plan(cache, set_options, measurements, monkeypatch):
     found = local.mpi.allgather((Offer(application.plan).name, application.note, len(measurements)))
     assert found[0][:2] == found[1][:2] and (found[0][2], found[1][2]) == (3, 0)
     assert len(list(cache.glob("winner-*"))) == 1
-    seconds, plain = tuning.Application.least_seconds, tuning.offered
+    seconds, plain = trials.Application.least_seconds, tuning.offered
     default = local._planner.plans("residual")[0][2].plan
-    monkeypatch.setattr(tuning.Application, "least_seconds", lambda a, calls: seconds(a, calls) + (a.plan == default))
+    monkeypatch.setattr(trials.Application, "least_seconds", lambda a, calls: seconds(a, calls) + (a.plan == default))
     if local.mpi.rank == 1:
         monkeypatch.setattr(tuning, "offered", lambda *given: list(plain(*given))[:1])
     (application,) = local.prepare("residual")
