@@ -138,7 +138,7 @@ def test_ranks_build_each_kernel_once(threaded_process, monkeypatch):
     """One rank compiles a kernel, the other finds it in the cache; each begins with another one."""
     compiled = []
     plain = program._compile
-    monkeypatch.setattr(program, "_compile", lambda *args: compiled.append(args[2]) or plain(*args))
+    monkeypatch.setattr(program, "_compile", lambda *args: compiled.append(args[3]) or plain(*args))
     problem = p_laplace(pc_type="jacobi")
     problem.solve()
     counts = threaded_process.programs.num_programs, threaded_process.programs.num_compiled

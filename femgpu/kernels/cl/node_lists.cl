@@ -149,7 +149,7 @@ void list_nodes(const int first, const int count, __global const int *restrict d
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   EACH(i, NUM_KEYS) {
     const int results = i < slices * SLICE ? d_counts[(size_t)group * slices * SLICE + i] : 0;
-    const uint bank = results && !EVEN_ROWS ? (d_bases[(size_t)group * slices + i / SLICE] + LANE(i)) % BANKS : 0;
+    const uint bank = !EVEN_ROWS && results ? (d_bases[(size_t)group * slices + i / SLICE] + LANE(i)) % BANKS : 0;
     s_orders[i] = EVEN_ROWS ? 0 : ((1u << results) - 1) << 16 | bank << 12;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
