@@ -21,7 +21,7 @@ class Limits:
         mma: rows of tables that the tensor core takes at a time in double precision, 8 or 16; 0: none.
         unroll: instructions of a point up to which its loops over basis functions are unrolled, which bounds the time to build a
             kernel; 0: none is.
-        registers: of an item at most, where compilers can be held to fewer; 0: they cannot.
+        registers: of a work-group, where compilers can be held to a number for each item; 0: they cannot.
         tile: numbers of a result that an item accumulates in registers.
         block: cells whose words are interleaved in arrays that neighbouring items read; 1: each cell's words together.
         lanes: cells that an item has side by side in vectors.

@@ -124,7 +124,7 @@ class CellArrays:
         return self._kept[key]
 
     def fitted(self, term: Term, plan: Plan, fields: dict[str, Field], chunks: Sequence[tuple[int, int]]) -> Plan:
-        """A plan, or the one for any mesh where some work-group of these cells has more nodes than its rows are long."""
+        """A plan, or the one for any mesh where some work-group of these cells needs more slots than it has."""
         if not isinstance(plan, CellSumsPlan) or not plan.slots:
             return plan
         places = [array for step in plan.steps() for array in step.arrays if array.role[:2] == ("list", "places")]

@@ -172,6 +172,7 @@ def _what(tools: Tools, target: str, term: Term, pointwise: Pointwise, plan: Pla
         scatter_mode(settings, limits),
         settings.qdata,
         settings.modes,
+        term.mesh.mpi.size == 1,
     )
     return json.dumps([VERSION, target, asdict(work), plan.geometry, pointwise.body, asked], sort_keys=True, default=_plain)
 

@@ -22,8 +22,8 @@ from femgpu.model import Ceiling, Limits, ceiling, measured
 _VOLTA = (7, 0)
 # Local memory that NVIDIA's driver accepts per work-group although it reports 48 KB (measured on an H200).
 _NVIDIA_LOCAL_BYTES = 200 * 1024
-# Registers of an item of NVIDIA's.
-_NVIDIA_REGISTERS = 255
+# Registers of a work-group of NVIDIA's.
+_NVIDIA_REGISTERS = 65536
 # Private arrays of a work-group that plans may count on where threads have stacks of 8 MB: half of them, for what kernels need
 # beside these arrays is not known exactly.
 _STACK_BYTES = 4 << 20

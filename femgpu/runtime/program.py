@@ -46,7 +46,8 @@ _MAGIC = b"femgpu-program-2"
 
 def key(source: str, device: Device) -> str:
     """Everything that decides about the binary: source, build options, device and driver."""
-    text = "\0".join([source, *OPTIONS, device.platform, device.name, device.driver, device.opencl])
+    options = build_options(source, device).decode()
+    text = "\0".join([source, options, device.platform, device.name, device.driver, device.opencl])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -80,7 +81,8 @@ def build(
         BuildError: with log and path of the source.
         OptionError: when the dump folder cannot be written.
     """
-    given = context, source, build_options(source, device), name, digest, dump_folder
+    options = build_options(source, device)
+    given = context, source, options, name, digest, dump_folder
     if dump_folder:
         _dump(Path(dump_folder) / f"{name}-{digest[:12]}.cl", source)
     if device.caches_programs:
@@ -90,10 +92,10 @@ def build(
         return _compile(*given, ask), True
     path = _entry(folder, digest)
     absent = not path.exists()
-    if not absent and (program := _stored(context, path, given[2], digest)) is not None:
+    if not absent and (program := _stored(context, path, options, name, digest, dump_folder)) is not None:
         return program, False
     with _alone(path):
-        if absent and path.exists() and (program := _stored(context, path, given[2], digest)) is not None:
+        if absent and path.exists() and (program := _stored(context, path, options, name, digest, dump_folder)) is not None:
             return program, False
         program = _compile(*given, ask)
         _store(path, digest, program.get_info(cl.program_info.BINARIES)[0])
@@ -110,13 +112,16 @@ def _entry(folder: Path, digest: str) -> Path:
     return folder / f"{digest}.bin"
 
 
-def _stored(context: cl.Context, path: Path, options: bytes, digest: str) -> cl.Program | None:
+def _stored(context: cl.Context, path: Path, options: bytes, name: str, digest: str, dump_folder: str) -> cl.Program | None:
     """The program of a cache entry; None, with a warning, where the entry does not serve."""
     binary = _load(path, digest)
     if binary is None:
         return None
     try:
-        return _of_binary(context, binary, options)
+        program = _of_binary(context, binary, options)
+        if dump_folder and (said := _log(program)):
+            _dump(Path(dump_folder) / f"{name}-{digest[:12]}.log", said)
+        return program
     except cl.Error:
         warnings.warn(f"the driver refuses the cached kernel {path}; it is built anew", stacklevel=2)
         return None

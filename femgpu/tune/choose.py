@@ -72,10 +72,12 @@ def offered(default: Plan, work: Work, limits: Limits, wish: Wish, named: str = 
 
 def bounded(offer: Offer, limits: Limits) -> list[Offer]:
     """The same with other bounds on registers, where compilers can be held to any: no model tells what they do."""
-    if not (limits.registers and isinstance(offer.plan, SumfactLatticePlan)):
+    plan = offer.plan
+    if not (limits.registers and isinstance(plan, SumfactLatticePlan)):
         return []
-    others = [bound for bound in _BOUNDS if bound != offer.plan.registers and bound <= limits.registers]
-    return [replace(offer, plan=replace(offer.plan, registers=bound), base=offer.name) for bound in others]
+    most = limits.registers // (plan.items * plan.cells)
+    others = [bound for bound in _BOUNDS if bound != plan.registers and bound <= most]
+    return [replace(offer, plan=replace(plan, registers=bound), base=offer.name) for bound in others]
 
 
 def ranked(offers: Sequence[Offer], ceiling: Ceiling) -> list[Offer]:

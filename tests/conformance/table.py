@@ -77,7 +77,13 @@ MUST = {
             "registers": range(64, 256),
         },
         lines=True,
-        instead=(("group_size", "lanes"), ("items", "cells"), ("pencils",), ("planes",), ("slices",)),
+        instead=(
+            ("group_size", "lanes"),
+            ("items", "cells"),
+            ("pencils", "registers"),
+            ("planes", "registers"),
+            ("slices", "registers"),
+        ),
     ),
     "gemm": Serves(
         ("residual", "action"),

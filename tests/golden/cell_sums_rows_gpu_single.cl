@@ -309,7 +309,6 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // A place is the node's slot, and which of the node's results it is in the upper bits; where a result stands, if all slots have as
 // many places.
 #define SLOT(place) ((place) % 256)
-#define RESULT(place) ((place) / 4096)
 // A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
 #define FEW _Pragma("unroll 1") for
 // Loads that wait for other loads are asked for together, for some nodes at a time.

@@ -241,7 +241,7 @@ def work_of(name, degree, **changes):
 
 def test_bounds_on_registers():
     """By default where they were measured, and as they are asked for, where a compiler can be told."""
-    nvidia, work = replace(GPU, registers=255), work_of("bp3", 2)
+    nvidia, work = replace(GPU, registers=65536), work_of("bp3", 2)
     plan = first(work, nvidia)
     assert type(plan) is SumfactPlanePlan and plan.registers == 168
     assert plan.shape.endswith(" B local, 168 registers at most") and ("MAX_REGISTERS", 168) in plan.steps()[0].macros
@@ -257,9 +257,14 @@ def test_bounds_on_registers():
     others = [first(work, registers=96), first(replace(work, num_state=6), nvidia), first(replace(work, source="evector"), nvidia)]
     assert [other.registers for other in others] == [0] * 3
     assert "MAX_REGISTERS" not in dict(others[0].steps()[0].macros)
-    for wrong in (31, 256):
+    # Groups that start: 800 items have room for 81 registers each.
+    plans = [first(work, nvidia, planes=200), *(first(work, nvidia, planes=200, registers=bound) for bound in (81, 82))]
+    assert [(plan.items * plan.cells, plan.registers) for plan in plans] == [(800, 0), (800, 81), (800, 0)]
+    for wrong, limits in ((31, nvidia), (256, nvidia), (256, GPU)):
         with pytest.raises(PlanError, match=f"sumfact:registers={wrong}: expected a bound from 32 to 255"):
-            first(work, nvidia, registers=wrong)
+            first(work, limits, registers=wrong)
+    with pytest.raises(PlanError, match="sumfact:registers=N: expected with pencils, planes or slices, or alone"):
+        first(work, nvidia, items=4, registers=96)
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,7 @@ def test_bounds_on_registers_are_tried_of_the_fastest_plan(cache, set_options, m
         tried.append(application.plan)
         return seconds(application, calls) - (getattr(application.plan, "registers", 0) == 112)
 
-    monkeypatch.setattr(Device, "limits", property(lambda device: replace(plain(device), registers=255, unroll=1)))
+    monkeypatch.setattr(Device, "limits", property(lambda device: replace(plain(device), registers=65536, unroll=1)))
     monkeypatch.setattr(trials.Application, "least_seconds", timed)
     set_options("t_", femgpu_tune="measure", femgpu_tune_best=1, femgpu_schedule=schedule)
 

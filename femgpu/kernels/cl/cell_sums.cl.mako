@@ -7,7 +7,9 @@
 // A place is the node's slot, and which of the node's results it is in the upper bits; where a result stands, if all slots have as
 // many places.
 #define SLOT(place) ((place) % ${plan.slots or most_slots})
+% if not plan.slots:
 #define RESULT(place) ((place) / ${most_slots})
+% endif
 // A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
 #define FEW _Pragma("unroll 1") for
 // Loads that wait for other loads are asked for together, for some nodes at a time.

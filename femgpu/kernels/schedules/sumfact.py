@@ -32,8 +32,8 @@ _RESIDENT, _RESIDENT_POWER = 24, 0.2
 # Groups that should fit into a multiprocessor's local memory: while one waits at a barrier others work (three components with two
 # groups took 10 to 20 % longer on an H200).
 _GROUPS = 4
-# Registers of an item at least that are worth a bound.
-_LEAST_REGISTERS = 32
+# Bounds on an item's registers that are worth a name: NVIDIA's have 255.
+_LEAST_REGISTERS, _MOST_REGISTERS = 32, 255
 # Kinds of plans, with the parameters that may be given together.
 _KINDS = {
     "alone": {"group_size", "lanes"},
@@ -102,10 +102,12 @@ class Sumfact:
                 f"-femgpu_schedule sumfact:{said}: an item has cells, or cells have items, pencils, planes or slices; "
                 "give one of these"
             )
-        kinds = list(_KINDS)
+        kinds = [*_SHARES, "alone"] if "registers" in asked else list(_KINDS)
         if given:
             # What is asked for first, which may not serve; then a cell for each item, which always does.
             kinds = [*given, "alone"]
+            if "registers" in asked and not given.keys() & _SHARES.keys():
+                raise PlanError("-femgpu_schedule sumfact:registers=N: expected with pencils, planes or slices, or alone")
         elif limits.unroll and not SumfactPlan.wished(work, limits, wish).fits_registers:
             others = {"planes": SumfactPlanePlan, "slices": SumfactSlicePlan}
             first = [name for name, kind in others.items() if kind.wished(work, limits, wish, derivatives=2).beats_pencils]
@@ -154,8 +156,7 @@ class Sumfact:
         plan = kind.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 2), block=1)
         if not plan.serves:
             return
-        if limits.registers:
-            plan = replace(plan, registers=_registers(plan, limits, wish))
+        bound = _registers(plan, limits, wish)
         most = min(limits.abreast(plan.private_bytes) // plan.items, limits.local_bytes // plan.needed_bytes)
         cells = min(wish.parameter(name, 0) or _cells(plan, limits), most)
         # Strides, which depend on the cells, may take a little more.
@@ -163,17 +164,17 @@ class Sumfact:
             cells -= 1
         for count in _about(cells, most, bool(wish.parameter(name, 0))) if cells else ():
             if (other := replace(plan, cells=count)).local_bytes <= limits.local_bytes:
-                yield other
+                # A group that has no room for its registers does not start.
+                yield replace(other, registers=bound * (bound * plan.items * count <= limits.registers))
 
 
 def _registers(plan: SumfactLatticePlan, limits: Limits, wish: Wish) -> int:
-    """The bound that is asked for, or the one with which the plan takes less time."""
-    asked = wish.parameter("registers", plan.fast_registers)
-    if asked and not _LEAST_REGISTERS <= asked <= limits.registers:
-        raise PlanError(
-            f"-femgpu_schedule sumfact:registers={asked}: expected a bound from {_LEAST_REGISTERS} to {limits.registers}"
-        )
-    return asked
+    """The bound that is asked for, or the one with which the plan takes less time, where compilers can be held to any."""
+    asked = wish.parameter("registers", 0)
+    if asked and not _LEAST_REGISTERS <= asked <= _MOST_REGISTERS:
+        expected = f"a bound from {_LEAST_REGISTERS} to {_MOST_REGISTERS}"
+        raise PlanError(f"-femgpu_schedule sumfact:registers={asked}: expected {expected}")
+    return (asked or plan.fast_registers) if limits.registers else 0
 
 
 def _about(count: int, most: int, asked: bool = False) -> list[int]:

@@ -59,9 +59,9 @@ class SumfactLatticePlan(SumfactPlan):
 
     @property
     def lone(self) -> bool:
-        """Whether there is one field, of one component, in double precision, with which functions at the points do nothing."""
+        """Whether functions at the points do nothing with the one field, of one component, in double precision and in 3D."""
         work, comps = self.work, [sums.sizes.num_comp for sums in self.lattices]
-        return comps == [work.num_comp] == [1] and self.precision == "double" and not work.pointwise_flops
+        return comps == [work.num_comp] == [1] and self.precision == "double" and not work.pointwise_flops and work.dim == 3
 
     @property
     def fast_registers(self) -> int:
@@ -69,7 +69,7 @@ class SumfactLatticePlan(SumfactPlan):
         return 0
 
     @property
-    def bound(self) -> str:
+    def limited(self) -> str:
         """The bound on registers in words."""
         return f", {self.registers} registers at most" if self.registers else ""
 

@@ -35,7 +35,7 @@ class SumfactPencilPlan(SumfactLatticePlan):
     @property
     def shape(self) -> str:
         """Items, cells and local memory."""
-        return f"{self.cells} cells of {self.items} pencils, {self.local_bytes} B local{self.bound}"
+        return f"{self.cells} cells of {self.items} pencils, {self.local_bytes} B local{self.limited}"
 
     @property
     def splits(self) -> bool:

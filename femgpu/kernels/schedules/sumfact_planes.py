@@ -37,7 +37,7 @@ class SumfactPlanePlan(SumfactLatticePlan):
     @property
     def shape(self) -> str:
         """Items, cells and local memory."""
-        return f"{self.cells} cells of {self.items} planes, {self.local_bytes} B local{self.bound}"
+        return f"{self.cells} cells of {self.items} planes, {self.local_bytes} B local{self.limited}"
 
     @property
     def serves(self) -> bool:

@@ -42,7 +42,7 @@ class SumfactSlicePlan(SumfactPlanePlan):
     @property
     def shape(self) -> str:
         """Items, cells and local memory."""
-        return f"{self.cells} cells of {self.items} slices, {self.local_bytes} B local{self.bound}"
+        return f"{self.cells} cells of {self.items} slices, {self.local_bytes} B local{self.limited}"
 
     @property
     def fits(self) -> bool:
