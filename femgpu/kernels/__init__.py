@@ -5,7 +5,7 @@ from femgpu.kernels.fragments import pack_fragments
 from femgpu.kernels.node_lists import NodeList, list_bytes
 from femgpu.kernels.plan import DOT_SLOTS, DOT_WORDS, TYPES, Plan
 from femgpu.kernels.render import render
-from femgpu.kernels.schedules import SCHEDULES, CellSumsPlan, Schedule, SumfactLatticePlan, schedule_named
+from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule_named
 from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.symmetry import Symmetry
 from femgpu.kernels.tables import pack_tables, parity_lines
@@ -35,7 +35,6 @@ __all__ = [
     "SECOND",
     "TYPES",
     "Array",
-    "CellSumsPlan",
     "FieldWork",
     "Layout",
     "NodeList",
@@ -43,7 +42,6 @@ __all__ = [
     "RowsWork",
     "Schedule",
     "Step",
-    "SumfactLatticePlan",
     "Symmetry",
     "Table",
     "Wish",

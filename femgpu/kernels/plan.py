@@ -26,8 +26,6 @@ TYPES = {"double": ("double",) * 3, "single": ("float",) * 3, "mixed": ("float",
 DOT_SLOTS, DOT_WORDS = 1024, 1026
 # Numbers that compilers keep for an item between two loops over the items of a work-group: places, ends of loops, sums.
 BESIDE_WORDS = 64
-# What kernels reach of the ceilings, and how much of the shorter of memory traffic and arithmetic does not hide behind the longer.
-SHARE_BYTES, SHARE_FLOPS, OVERLAP = 0.85, 0.3, 0.3
 
 
 @dataclass(frozen=True)
@@ -118,6 +116,10 @@ class Plan(ABC):
     def lists(self) -> tuple[NodeList, ...]:
         """Lists of the nodes of a work-group's cells, for the rows of each field; empty: each cell goes to the vectors itself."""
         return ()
+
+    def sliced(self) -> Plan:
+        """What takes its place on meshes that need more slots than its lists have."""
+        return self
 
     @property
     def passes_lines(self) -> bool:
@@ -283,9 +285,7 @@ class Plan(ABC):
 
     def seconds(self, ceiling: Ceiling) -> float:
         """The time that one cell takes by bytes and operations."""
-        arithmetic = ceiling.double if self.precision == "double" else ceiling.single
-        times = (self.bytes / (SHARE_BYTES * ceiling.copy), self.flops / (SHARE_FLOPS * arithmetic))
-        return max(times) + OVERLAP * min(times)
+        return ceiling.seconds(self.bytes, self.flops, self.precision)
 
     def arguments(self) -> tuple[Array, ...]:
         """What a kernel reads and writes, in order: fields, geometry, constants, tables, offsets of the rows, results."""

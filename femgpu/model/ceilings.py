@@ -6,6 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+# What kernels reach of the ceilings, and how much of the shorter of memory traffic and arithmetic does not hide behind the longer.
+SHARE_BYTES, SHARE_FLOPS, OVERLAP = 0.85, 0.3, 0.3
+
 
 @dataclass(frozen=True)
 class Ceiling:
@@ -24,6 +27,12 @@ class Ceiling:
     single: float
     copy: float
     mma: int = 0
+
+    def seconds(self, num_bytes: float, flops: float, precision: str) -> float:
+        """The time that kernels take for so many bytes and operations."""
+        arithmetic = self.double if precision == "double" else self.single
+        times = (num_bytes / (SHARE_BYTES * self.copy), flops / (SHARE_FLOPS * arithmetic))
+        return max(times) + OVERLAP * min(times)
 
 
 # H200: fused multiply-adds in registers and copies with 16-byte loads, driver 580.

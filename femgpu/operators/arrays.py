@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from femgpu.element import LagrangeElement
 from femgpu.errors import PlanError
-from femgpu.kernels import TYPES, Array, CellSumsPlan, Layout, NodeList, Plan, list_bytes, pack_fragments, parity_lines
+from femgpu.kernels import TYPES, Array, Layout, NodeList, Plan, list_bytes, pack_fragments, parity_lines
 from femgpu.operators.columns import node_parts
 from femgpu.operators.lists import node_lists, pack
 from femgpu.operators.term import Term
@@ -125,7 +125,7 @@ class CellArrays:
 
     def fitted(self, term: Term, plan: Plan, fields: dict[str, Field], chunks: Sequence[tuple[int, int]]) -> Plan:
         """A plan, or the one for any mesh where some work-group of these cells needs more slots than it has."""
-        if not isinstance(plan, CellSumsPlan) or not plan.slots:
+        if not any(entry.slots for entry in plan.lists):
             return plan
         places = [array for step in plan.steps() for array in step.arrays if array.role[:2] == ("list", "places")]
         fits = all(self._list(term, plan, array, fields, cells) is not None for array in places for cells in chunks)

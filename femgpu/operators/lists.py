@@ -145,8 +145,8 @@ def node_lists(
     sizes |= {"nodes": 4 * SLICE * num_slices, "counts": SLICE * num_slices}
     sizes |= {} if entry.slots else {"bases": 2 * num_slices}
     sizes |= {} if vertices is None else {"vertices": 4 * SLICE * num_slices}
-    found = {part: runtime.empty(num_bytes) for part, num_bytes in sizes.items()} | {"slices": slices}
-    found = {"vertices": None, "bases": None} | found
+    found = {"vertices": None, "bases": None, "slices": slices}
+    found |= {part: runtime.empty(num_bytes) for part, num_bytes in sizes.items()}
     order = ("slices", "places", "bases", "nodes", "counts", "vertices")
     make("list_nodes", np.int32(dim), np.int32(entry.num_comp), mask, *map(found.get, order))
     runtime.finish()

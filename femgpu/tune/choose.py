@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 from femgpu.errors import FemgpuError
-from femgpu.kernels import SCHEDULES, Plan, SumfactLatticePlan, Wish, Work
+from femgpu.kernels import SCHEDULES, Plan, Wish, Work
 from femgpu.model import Ceiling, Limits
 
 # How far a plan's result may be from the plain kernel's, of its largest entry: roundings of sums in another order, and more where
@@ -73,11 +73,12 @@ def offered(default: Plan, work: Work, limits: Limits, wish: Wish, named: str = 
 def bounded(offer: Offer, limits: Limits) -> list[Offer]:
     """The same with other bounds on registers, where compilers can be held to any: no model tells what they do."""
     plan = offer.plan
-    if not (limits.registers and isinstance(plan, SumfactLatticePlan)):
+    if not (limits.registers and hasattr(plan, "registers")):
         return []
-    most = limits.registers // (plan.items * plan.cells)
+    most = limits.registers // max(step.items for step in plan.steps())
     others = [bound for bound in _BOUNDS if bound != plan.registers and bound <= most]
-    return [replace(offer, plan=replace(plan, registers=bound), base=offer.name) for bound in others]
+    held = [replace(plan, registers=bound) for bound in others]  # type: ignore[call-arg]
+    return [replace(offer, plan=other, base=offer.name) for other in held]
 
 
 def ranked(offers: Sequence[Offer], ceiling: Ceiling) -> list[Offer]:

@@ -125,7 +125,7 @@ void list_nodes(const int first, const int count, __global const int *restrict d
   EACH(s, slices) {
     int rows = 0;
     for (int i = 0; i < s && i * SLICE < NUM_KEYS && s_orders[i * SLICE] != NO_NODE; ++i) rows += NUM_RESULTS(s_orders[i * SLICE]);
-    if (d_bases) d_bases[(size_t)group * slices + s] = (ushort)(rows * SLICE_ROW);
+    if (!EVEN_ROWS) d_bases[(size_t)group * slices + s] = (ushort)(rows * SLICE_ROW);
   }
   EACH(i, slices * SLICE) {
     const uint order = i < NUM_KEYS ? s_orders[i] : NO_NODE;

@@ -13,7 +13,6 @@ from femgpu.kernels.schedules.schedule import Schedule
 from femgpu.kernels.schedules.sumfact import Sumfact
 from femgpu.kernels.schedules.sumfact_group import SumfactGroupPlan
 from femgpu.kernels.schedules.sumfact_item import SumfactPlan
-from femgpu.kernels.schedules.sumfact_lattices import SumfactLatticePlan
 from femgpu.kernels.schedules.sumfact_pencils import SumfactPencilPlan
 from femgpu.kernels.schedules.sumfact_planes import SumfactPlanePlan
 from femgpu.kernels.schedules.sumfact_slices import SumfactSlicePlan
@@ -50,7 +49,6 @@ __all__ = [
     "Schedule",
     "Sumfact",
     "SumfactGroupPlan",
-    "SumfactLatticePlan",
     "SumfactPencilPlan",
     "SumfactPlanePlan",
     "SumfactSlicePlan",

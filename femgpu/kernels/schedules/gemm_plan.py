@@ -11,11 +11,11 @@ from femgpu.errors import PlanError
 from femgpu.kernels.array import Array
 from femgpu.kernels.contractions import Order
 from femgpu.kernels.fragments import LineProduct
-from femgpu.kernels.plan import BESIDE_WORDS, SHARE_BYTES, SHARE_FLOPS
+from femgpu.kernels.plan import BESIDE_WORDS
 from femgpu.kernels.schedules.sumfact_item import Sums
 from femgpu.kernels.schedules.sumfact_lattices import SumfactLatticePlan
 from femgpu.kernels.step import Step
-from femgpu.model import Ceiling
+from femgpu.model.ceilings import SHARE_BYTES, SHARE_FLOPS, Ceiling
 
 # Items of a matrix instruction, and lines that it multiplies at least.
 WARP, EIGHT = 32, 8

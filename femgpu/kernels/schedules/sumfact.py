@@ -158,13 +158,15 @@ class Sumfact:
             return
         bound = _registers(plan, limits, wish)
         most = min(limits.abreast(plan.private_bytes) // plan.items, limits.local_bytes // plan.needed_bytes)
+        if bound and wish.parameter("registers", 0):
+            most = min(most, limits.registers // (bound * plan.items))
         cells = min(wish.parameter(name, 0) or _cells(plan, limits), most)
         # Strides, which depend on the cells, may take a little more.
         while cells and replace(plan, cells=cells).local_bytes > limits.local_bytes:
             cells -= 1
         for count in _about(cells, most, bool(wish.parameter(name, 0))) if cells else ():
             if (other := replace(plan, cells=count)).local_bytes <= limits.local_bytes:
-                # A group that has no room for its registers does not start.
+                # Without room for its registers a group would not start: cells come before a bound that nobody asks for.
                 yield replace(other, registers=bound * (bound * plan.items * count <= limits.registers))
 
 

@@ -58,15 +58,16 @@ class SumfactLatticePlan(SumfactPlan):
         )
 
     @property
-    def lone(self) -> bool:
-        """Whether functions at the points do nothing with the one field, of one component, in double precision and in 3D."""
-        work, comps = self.work, [sums.sizes.num_comp for sums in self.lattices]
-        return comps == [work.num_comp] == [1] and self.precision == "double" and not work.pointwise_flops and work.dim == 3
+    def bounds(self) -> dict[int, int]:
+        """Bounds on registers that were measured to save time for works of one scalar field, by points per direction."""
+        return {}
 
     @property
     def fast_registers(self) -> int:
-        """The bound on registers that was measured to save time; 0: none."""
-        return 0
+        """That of this work, in 3D and double precision, if functions at the points leave the field as it is; 0: none."""
+        work, comps = self.work, [sums.sizes.num_comp for sums in self.lattices]
+        scalar = comps == [work.num_comp] == [1] and not work.pointwise_flops
+        return self.bounds.get(self.q1d, 0) if scalar and work.dim == 3 and self.precision == "double" else 0
 
     @property
     def limited(self) -> str:

@@ -87,11 +87,10 @@ class SumfactPencilPlan(SumfactLatticePlan):
         ]
 
     @property
-    def fast_registers(self) -> int:
-        """Of one scalar field, as far as that was measured: compilers use fewer by themselves, or as many as leave fewer groups."""
+    def bounds(self) -> dict[int, int]:
+        """Between E-vectors: compilers use fewer registers by themselves, or as many as leave fewer groups."""
         kind = 1 if self.collocated else 2 if any(map(self.derives, self.lattices)) else 0
-        measured = self.lone and self.work.source == "evector" and self.work.num_state > 0
-        return _REGISTERS[kind].get(self.q1d, 0) if measured else 0
+        return _REGISTERS[kind] if self.work.source == "evector" and self.work.num_state > 0 else {}
 
     @property
     def loads_ahead(self) -> bool:

@@ -15,8 +15,6 @@ _REGISTER_WORDS = 112
 # Points per direction up to which planes take less time than pencils on an H200, of one component and of several: where the points
 # are the nodes, and where not.
 _WIDTHS = ((4, 7), (3, 4))
-# Bounds on registers with which an H200 takes less time, by points per direction: more groups stand beside one another then.
-_REGISTERS = {4: 168}
 
 
 @dataclass(frozen=True)
@@ -27,6 +25,8 @@ class SumfactPlanePlan(SumfactLatticePlan):
     """
 
     shell: ClassVar[str] = "sumfact_planes"
+    # Bounds on registers with which an H200 takes less time, by points per direction: more groups stand beside one another then.
+    measured_bounds: ClassVar[dict[int, int]] = {4: 168}
 
     @property
     def num_barriers(self) -> int:
@@ -85,10 +85,10 @@ class SumfactPlanePlan(SumfactLatticePlan):
         return self.adjugates and all(self.derives(sums) and not sums.sizes.collocated for sums in self.rows)
 
     @property
-    def fast_registers(self) -> int:
-        """Of the gradient of one scalar field, by a map that is rebuilt, as far as that was measured."""
-        measured = self.lone and not self.values(self.lattices[0]) and not self.bound_by_memory and self.weighs_lines
-        return _REGISTERS.get(self.q1d, 0) if measured else 0
+    def bounds(self) -> dict[int, int]:
+        """Of gradients by a map that is rebuilt, where nodes are not the points."""
+        gradients = self.adjugates and not self.collocated and not any(map(self.values, self.lattices))
+        return self.measured_bounds if gradients and not self.bound_by_memory else {}
 
     @property
     def axes(self) -> tuple[int, ...]:

@@ -19,8 +19,6 @@ _WIDTHS = (6, 7)
 _WHOLE = 5
 # Points per direction from which on coefficients of the adjugate take fewer operations than the adjugate at each point.
 _EXPANDED = 5
-# As planes have it.
-_REGISTERS = {6: 224}
 
 
 @dataclass(frozen=True)
@@ -32,6 +30,7 @@ class SumfactSlicePlan(SumfactPlanePlan):
     """
 
     shell: ClassVar[str] = "sumfact_slices"
+    measured_bounds: ClassVar[dict[int, int]] = {6: 224}
 
     @property
     def num_barriers(self) -> int:
@@ -64,12 +63,6 @@ class SumfactSlicePlan(SumfactPlanePlan):
     def weighs_lines(self) -> bool:
         """Never: rows of points share most of a weight."""
         return False
-
-    @property
-    def fast_registers(self) -> int:
-        """As of planes, where nodes are not the points."""
-        measured = self.lone and not self.values(self.lattices[0]) and not self.bound_by_memory
-        return _REGISTERS.get(self.q1d, 0) if measured and self.adjugates and not self.collocated else 0
 
     @property
     def expanded(self) -> str:

@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from femgpu.errors import PlanError
 from femgpu.kernels.array import Array
-from femgpu.kernels.plan import BESIDE_WORDS, SHARE_BYTES, Plan
+from femgpu.kernels.plan import BESIDE_WORDS, Plan
 from femgpu.kernels.schedules.tiled_cycles import seconds
 from femgpu.kernels.step import Step
 from femgpu.kernels.tiles import Tile, starts
-from femgpu.model import Ceiling
+from femgpu.model.ceilings import SHARE_BYTES, Ceiling
 
 # Lengths of OpenCL's vectors that cells may stand side by side in.
 LANES = (1, 2, 4, 8)
