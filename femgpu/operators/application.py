@@ -67,7 +67,7 @@ class Application:
         self.chunks = tuple((start, min(chunk, self.first + self.count - start)) for start in starts)
         fitted = arrays.fitted(term, plan, fields, self.chunks)
         if fitted is not plan:
-            program, note = "", "; ".join([*[note] * bool(note), "some work-group needs more slots than the plan has"])
+            program, note = "", "; ".join([*[note] * bool(note), "in place of a plan in rows: some work-group needs more slots"])
         self.plan, self.note, plan = fitted, note, fitted
         tables = term_tables(term, plan, pointwise)
         steps = plan.steps()

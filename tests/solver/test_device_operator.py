@@ -161,6 +161,7 @@ def test_rows_make_way_for_slices_where_a_group_has_more_nodes(set_options, slot
     (application,) = problem.operator.local.prepare("residual")
     assert application.plan.slots == (slots if slots == 64 else 0)
     assert ("in rows of 64" in str(application.plan)) == (slots == 64)
+    assert application.note == ("" if slots == 64 else "in place of a plan in rows: some work-group needs more slots")
     expected, found = (result.array_r for result in results)
     assert np.abs(found - expected).max() <= 1e-13 * np.abs(expected).max()
 
