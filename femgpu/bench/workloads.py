@@ -81,7 +81,11 @@ def run(arguments: Namespace) -> tuple[Result, Device]:
 
 
 def _runtime() -> Runtime:
-    return runtime.for_comm(options.read().device, MPI.COMM_WORLD)
+    """The device that the options name, whose kernels go to the folder that they name."""
+    settings = options.read()
+    chosen = runtime.for_comm(settings.device, MPI.COMM_WORLD)
+    chosen.programs.dump_folder = settings.kernel_dump
+    return chosen
 
 
 def _cells(chosen: Runtime, arguments: Namespace) -> float:

@@ -56,9 +56,10 @@ def list_bytes(lists: Sequence[NodeList], slices: Sequence[int], itemsize: int) 
 class NodeList:
     """The nodes of the rows of one field in the cells of a work-group, by falling number of the cells that have them.
 
-    Each stands in a slot, `SLICE` of which are a slice; all lists have as many as the longest, filled up by slots of no node. A
-    node's results stand in its slice in steps of `SLICE_ROW`, so that neighbouring items add up neighbouring nodes in equal steps.
-    Where a group is known to need no more than so many slots they stand in rows as long as that, and compilers know where.
+    Those of equally many stand by their offsets. Each stands in a slot, `SLICE` of which are a slice; all lists have as many as
+    the longest, filled up by slots of no node. A node's results stand in its slice in steps of `SLICE_ROW`, so that neighbouring
+    items add up neighbouring nodes in equal steps. Where a group is known to need no more than so many slots they stand in rows as
+    long as that, by their offsets alone, and compilers know where.
 
     Attributes:
         number: of the rows among those of the work.
@@ -72,6 +73,7 @@ class NodeList:
         apart: whether results stand behind the values, of all lists, and not in their place.
         slots: of the list, each with `MOST_EVEN` places of results; 0: as many as the mesh needs, in slices.
         kept: whether the items that read nodes keep their numbers, and add to the same ones.
+        gap: words behind each row: a node's results, and components, are in different banks.
     """
 
     number: int
@@ -85,6 +87,7 @@ class NodeList:
     apart: bool = False
     slots: int = 0
     kept: bool = False
+    gap: int = 0
 
     @property
     def slot_bytes(self) -> int:
@@ -102,6 +105,16 @@ class NodeList:
         return self.slots or MOST_SLOTS
 
     @property
+    def place_range(self) -> int:
+        """Places that differ: a node's slot, and which of its results it is."""
+        return self.most_results * self.most_slots
+
+    @property
+    def row(self) -> int:
+        """Words from one of a node's results to the next."""
+        return self.slots + self.gap if self.slots else SLICE_ROW
+
+    @property
     def num_entries(self) -> int:
         """Pairs of a cell and one of its nodes."""
         return self.cells * self.num_basis
@@ -114,7 +127,7 @@ class NodeList:
     @property
     def packed(self) -> bool:
         """Whether a cell's places are the digits of one number of 32 bits."""
-        return self.slots > 0 and self.num_places**self.num_basis <= 1 << 32
+        return self.slots > 0 and self.place_range**self.num_basis <= 1 << 32
 
     @property
     def together(self) -> int:
@@ -134,7 +147,7 @@ class NodeList:
         results: 31 k_0 in sum.
         """
         if self.slots:
-            return self.slots * self.most_results
+            return self.row * self.most_results
         return SLICE_ROW * ((self.num_entries + (SLICE - 1) * min(MOST_RESULTS, self.num_entries)) // SLICE)
 
     @property
@@ -142,10 +155,11 @@ class NodeList:
         """Words from a component's results to those of the next.
 
         Items add up components of `BANKS // num_comp` nodes at a time, side by side: a step of as many nodes backwards takes each
-        component to banks of its own.
+        component to banks of its own. In rows a gap does.
         """
-        nodes = BANKS // self.num_comp if self.num_comp > 1 else 0
-        return self.num_places + (-SLICE_STEP * nodes - self.num_places) % BANKS * (nodes > 0)
+        if self.num_comp == 1:
+            return self.num_places
+        return self.num_places + (self.gap if self.slots else (-SLICE_STEP * (BANKS // self.num_comp) - self.num_places) % BANKS)
 
     @property
     def num_keys(self) -> int:

@@ -114,7 +114,7 @@ def node_list_kernels(entry: NodeList, block: int) -> str:
     given |= {"BLOCK": block, "PLACE_WORDS": entry.place_words, "TOGETHER": entry.together}
     given |= LIST_CONSTANTS | {"GROUP_SIZE": LISTING_ITEMS}
     given |= {"MOST_RESULTS": entry.most_results, "MOST_SLOTS": entry.most_slots, "EVEN_ROWS": int(entry.slots > 0)}
-    given |= {"PACKED": int(entry.packed), "NUM_PLACES": entry.num_places}
+    given |= {"PACKED": int(entry.packed), "PLACE_RANGE": entry.place_range}
     macros = [f"#define {key} {value}" for key, value in given.items()]
     return "\n".join([*macros, source("node_lists.cl")])
 

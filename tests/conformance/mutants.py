@@ -215,7 +215,7 @@ MUTANTS = {
     "an item's first node for all": of_sums(text("offset = r_nodes0[r],", "offset = r_nodes0[0],"), places="kept"),
     "rows of groups with more nodes": of_sums(text("(s_nodes[0] + SLICE - 1)", "min(s_nodes[0], SLICE)"), places="rows"),
     "lists of the first cells for all": of_sums(text("(first + (int)get_group_id(0) * CELLS)", "((int)get_group_id(0) * CELLS)")),
-    "slots of the slice before": of_sums(text("rows += NUM_RESULTS", "rows += i == 0 ? 0 : NUM_RESULTS"), element=("triangle", 2)),
+    "slots of the slice before": of_sums(text("rows += ROWS", "rows += i == 0 ? 0 : ROWS"), element=("triangle", 2)),
     "a group's last cell": of_sums(text("item, count - 1)", "item, max(count - 2, 0))")),
     "a row for two results": of_sums(text("s_words[slot] &= ~(0x10000u << row);", "")),
     "a cell too many": of_plans(text("if (cell >= first + count) return;", "if (cell > first + count) return;")),

@@ -336,8 +336,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // behind these if items have several cells), and each node's are added up there before they are added to the vector.
 // Index space: a group has as many cells for each turn as items, behind groups that write zeros (zeros.cl); items past the last
 // cell repeat it: they write the same numbers to the same places.
-// A place is the node's slot, and which of the node's results it is in the upper bits; where a result stands, if all slots have as
-// many places.
+// A place is the node's slot, and which of the node's results it is in the upper bits.
 #define SLOT(place) ((place) % 4096)
 #define RESULT(place) ((place) / 4096)
 // A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
@@ -484,7 +483,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
 
   UNROLL
   for (int b = 0; b < 6; ++b) {
-    const int place = s_firsts0[SLOT(r_places0[b])] + RESULT(r_places0[b]) * 33;
+    const int slot = SLOT(r_places0[b]), place = s_firsts0[slot] + RESULT(r_places0[b]) * 33;
     for (int c = 0; c < 2; ++c) s_sums0[c * 904 + place] = r_f0_e[b * 2 + c];
   }
   barrier(CLK_LOCAL_MEM_FENCE);

@@ -306,9 +306,9 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // behind these if items have several cells), and each node's are added up there before they are added to the vector.
 // Index space: a group has as many cells for each turn as items, behind groups that write zeros (zeros.cl); items past the last
 // cell repeat it: they write the same numbers to the same places.
-// A place is the node's slot, and which of the node's results it is in the upper bits; where a result stands, if all slots have as
-// many places.
+// A place is the node's slot, and which of the node's results it is in the upper bits.
 #define SLOT(place) ((place) % 256)
+#define RESULT(place) ((place) / 256)
 // A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
 #define FEW _Pragma("unroll 1") for
 // Loads that wait for other loads are asked for together, for some nodes at a time.
@@ -318,7 +318,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define CELL(turn) (first + min((group * 3 + (turn)) * GROUP_SIZE + item, count - 1))
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void residual(const int first, const int count, __global const scalar *restrict d_u, __global const real *restrict d_coords, __global const real *restrict d_constants, __global const uint *restrict d_places0, __global const int *restrict d_nodes0, __global const uchar *restrict d_counts0, __global const int *restrict d_vertices0, __global scalar *restrict d_out) {
-  __local real s_local[2304];
+  __local real s_local[2400];
   // What is known of slots, then values at nodes, whose place results take over unless they stand behind them.
   const int slots0 = 256;
   __local real *s_u = (__local real *)s_local;
@@ -419,8 +419,8 @@ void residual(const int first, const int count, __global const scalar *restrict 
   }
   UNROLL
   for (int b = 0; b < 3; ++b) {
-    const int place = r_places0[b];
-    for (int c = 0; c < 1; ++c) s_sums0[c * 1536 + place] = r_f0_e[b * 1 + c];
+    const int slot = SLOT(r_places0[b]), place = slot + RESULT(r_places0[b]) * 272;
+    for (int c = 0; c < 1; ++c) s_sums0[c * 1632 + place] = r_f0_e[b * 1 + c];
   }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -430,7 +430,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
     const int i = item + r * GROUP_SIZE, c = 0, results = r_counts0[r], offset = r_nodes0[r], place = i;
     if (!results || offset < 0) continue;
     accum sum = 0;
-    _Pragma("unroll") for (int result = 0; result < 6; ++result) if (result < results) sum += s_sums0[c * 1536 + place + result * 256];
+    _Pragma("unroll") for (int result = 0; result < 6; ++result) if (result < results) sum += s_sums0[c * 1632 + place + result * 272];
     atomic_add_scalar(d_out + NODE(offset) + c, (scalar)sum);
   }
 }

@@ -31,7 +31,7 @@ def twin(entry, block, offsets, cells, mask=None, vertices=None, dim=0):
         runs = np.split(order, np.flatnonzero(different) + 1)
         most = entry.most_results
         nodes = [run[i : i + most] for run in runs for i in range(0, len(run), most)]
-        nodes.sort(key=lambda node: (-len(node), node[0]))
+        nodes.sort(key=lambda node: 0 if entry.slots else -len(node))
         groups.append((part, words, nodes))
         slots = np.empty(len(words), np.int64)
         for slot, node in enumerate(nodes):
@@ -45,7 +45,7 @@ def twin(entry, block, offsets, cells, mask=None, vertices=None, dim=0):
         return {"slices": np.int32(slices)}
     slices = entry.slots // SLICE or slices
     if entry.packed:
-        places = places[:, : entry.num_basis] @ entry.num_places ** np.arange(entry.num_basis)[:, None]
+        places = places[:, : entry.num_basis] @ entry.place_range ** np.arange(entry.num_basis)[:, None]
     found = {"places": layout_of(entry, block).pack(places), "slices": slices}
     found |= {"bases": [], "nodes": [], "counts": []} | ({} if vertices is None else {"vertices": []})
     for part, words, nodes in groups:
@@ -148,7 +148,7 @@ def test_groups_with_more_nodes_than_a_row_have_no_lists():
     entry, many = NodeList(0, 40, 1, 1, slots=32), np.array([*range(32), *[31] * 6], np.int32)[:, None]
     for offsets in (np.arange(33, dtype=np.int32)[:, None], many):
         assert made(entry, 1, offsets, (0, len(offsets))) == {"slices": 2}
-    assert made(entry, 1, many, (0, len(many) - 1))["counts"].tolist() == [6] + 31 * [1]
+    assert made(entry, 1, many, (0, len(many) - 1))["counts"].tolist() == 31 * [1] + [6]
 
 
 _COUNTS = [(300, 300), (129, 97), (250, 77), (17, 900), (62, 62), (9, 1000), (54, 54), (70, 70), (86, 86), (32, 55), (500, 72)]

@@ -4,12 +4,9 @@
 // behind these if items have several cells), and each node's are added up there before they are added to the vector.
 // Index space: a group has as many cells for each turn as items, behind groups that write zeros (zeros.cl); items past the last
 // cell repeat it: they write the same numbers to the same places.
-// A place is the node's slot, and which of the node's results it is in the upper bits; where a result stands, if all slots have as
-// many places.
+// A place is the node's slot, and which of the node's results it is in the upper bits.
 #define SLOT(place) ((place) % ${plan.slots or most_slots})
-% if not plan.slots:
-#define RESULT(place) ((place) / ${most_slots})
-% endif
+#define RESULT(place) ((place) / ${plan.slots or most_slots})
 // A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
 #define FEW _Pragma("unroll 1") for
 // Loads that wait for other loads are asked for together, for some nodes at a time.
@@ -23,8 +20,8 @@
   {
     uint places = d_places${n}[AT_d_places${n}(cell, 0)];
 % for b in range(entry.num_basis):
-    r_places${n}[${b}] = ${f"places % {entry.num_places}" if b + 1 < entry.num_basis else "places"};
-    places /= ${entry.num_places};
+    r_places${n}[${b}] = ${f"places % {entry.place_range}" if b + 1 < entry.num_basis else "places"};
+    places /= ${entry.place_range};
 % endfor
   }
 % endif
@@ -37,7 +34,7 @@
   }
 % endfor
 </%def>\
-<%def name="result(entry)">s_sums${entry.number}[c * ${entry.comp_step} + place + result * ${entry.slots or slice_row}]</%def>\
+<%def name="result(entry)">s_sums${entry.number}[c * ${entry.comp_step} + place + result * ${entry.row}]</%def>\
 ## Reads numbers, counts and first places of so many nodes of a list, from slot `begin` on, GROUP_SIZE apart; other loads wait for these.
 <%def name="find_nodes(entry, reads)">\
 <% n, slots = entry.number, f"slots{entry.number}" %>\
@@ -230,7 +227,7 @@ ${mirrors.unfold(plan)}\
 <% n = entry.number %>\
   UNROLL
   for (int b = 0; b < ${entry.num_basis}; ++b) {
-    const int place = ${f"r_places{n}[b]" if entry.slots else f"s_firsts{n}[SLOT(r_places{n}[b])] + RESULT(r_places{n}[b]) * {slice_row}"};
+    const int slot = SLOT(r_places${n}[b]), place = ${"slot" if entry.slots else f"s_firsts{n}[slot]"} + RESULT(r_places${n}[b]) * ${entry.row};
     for (int c = 0; c < ${entry.num_comp}; ++c) s_sums${n}[c * ${entry.comp_step} + place] = r_f${n}_e[b * ${entry.num_comp} + c];
   }
 % endfor

@@ -1,6 +1,6 @@
 // Lists of the nodes of each work-group's cells (`NodeList`), CELLS of a group, NUM_BASIS nodes of each; a group makes one.
 // Pairs of a cell and a node are sorted by the nodes' offsets; those with the same one are a run, and each MOST_RESULTS of a run, or
-// fewer, a node of the list. Nodes are sorted by falling number of results, those with equally many by their first pairs.
+// fewer, a node of the list. Nodes are sorted by falling number of results, unless rows are equally long, and by their offsets.
 // Which of a node's rows a result takes is free: as BANKS neighbouring items store theirs at a time, those should be in different
 // banks of local memory.
 
@@ -8,9 +8,11 @@
 #define PAIR(key) ((int)((key) & 0xffff))
 #define OFFSET(key) ((int)((key) >> 16 & 0x7fffffff))
 #define ABOVE(key) ((int)((key) >> 48))
-// An order is what sorts nodes, by their results and their first pairs, and where their first key stands.
+// Above a node's first key.
+#define NUM_RESULTS(key) (ABOVE(key) / MOST_RESULTS)
+// An order is what sorts nodes, by their results and where their first key stands.
 #define FIRST_KEY(order) ((int)((order) & 0xfff))
-#define NUM_RESULTS(order) (MOST_RESULTS - (int)((order) >> 24))
+#define ROWS(order) (MOST_RESULTS - (int)((order) >> 12))
 #define NO_NODE 0xffffffffu
 // In one word, as long as rows are handed out, stand a slot's free rows and the bank of its first one, and the slot of a pair.
 #define FREE_ROWS(word) ((word) >> 16)
@@ -62,8 +64,8 @@ inline void find_nodes(const int first, const int count, __global const int *off
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   EACH(i, NUM_KEYS) {
-    const int results = i < pairs ? ABOVE(s_keys[i]) / MOST_RESULTS : 0;
-    s_orders[i] = results ? (uint)(MOST_RESULTS - results) << 24 | PAIR(s_keys[i]) << 12 | i : NO_NODE;
+    const int results = i < pairs ? NUM_RESULTS(s_keys[i]) : 0;
+    s_orders[i] = results ? (EVEN_ROWS ? 0 : (uint)(MOST_RESULTS - results) << 12) | i : NO_NODE;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
 }
@@ -124,7 +126,7 @@ void list_nodes(const int first, const int count, __global const int *restrict d
   SORT(uint, s_orders)
   EACH(s, slices) {
     int rows = 0;
-    for (int i = 0; i < s && i * SLICE < NUM_KEYS && s_orders[i * SLICE] != NO_NODE; ++i) rows += NUM_RESULTS(s_orders[i * SLICE]);
+    for (int i = 0; i < s && i * SLICE < NUM_KEYS && s_orders[i * SLICE] != NO_NODE; ++i) rows += ROWS(s_orders[i * SLICE]);
     if (!EVEN_ROWS) d_bases[(size_t)group * slices + s] = (ushort)(rows * SLICE_ROW);
   }
   EACH(i, slices * SLICE) {
@@ -136,7 +138,7 @@ void list_nodes(const int first, const int count, __global const int *restrict d
       node = OFFSET(key);
       for (int c = 0; d_mask && c < num_comp; ++c) masked |= d_mask[node + c];
       node = masked ? ~node : node;
-      results = NUM_RESULTS(order);
+      results = NUM_RESULTS(key);
       position = d_vertices ? dim * d_vertices[start + PAIR(key)] : 0;
       // From now on the node's slot stands above its first key, as which of its results that is, number 0, does.
       s_keys[FIRST_KEY(order)] = (key & 0xffffffffffffUL) | (ulong)(i * MOST_RESULTS) << 48;
@@ -166,7 +168,7 @@ void list_nodes(const int first, const int count, __global const int *restrict d
     uint places = 0;
     for (int b = NUM_BASIS - 1; b >= 0; --b) {
       const uint word = s_orders[i * NUM_BASIS + b];
-      places = places * NUM_PLACES + (word >> 16) * MOST_SLOTS + PAIR_SLOT(word);
+      places = places * PLACE_RANGE + (word >> 16) * MOST_SLOTS + PAIR_SLOT(word);
     }
     ((__global uint *)d_places)[cell / BLOCK * BLOCK + cell % BLOCK] = places;
   }

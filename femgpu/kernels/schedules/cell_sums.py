@@ -40,6 +40,8 @@ _MOST_TURNS = {("single", 2): 3, ("single", 3): 3, ("double", 2): 2}
 _TURNS_BYTES = (227 << 10) // 12
 # Nodes of 384 triangles, at most, where these stand in blocks: a power of two, by which places are divided.
 _SLOTS = 256
+# Behind rows of places: half of the banks of local memory, so that every other row begins in the same one.
+_GAP_BYTES = 64
 # Most local memory that is an argument: drivers promise this much, and NVIDIA's gives kernels' own arrays more.
 _ARGUMENT_BYTES = 48 << 10
 # How much longer it is taken to be elsewhere.
@@ -152,8 +154,9 @@ class CellSumsPlan(CellPlan):
             # Where items have the same nodes to read and to add to.
             kept = row.num_comp == 1 and self.slots in range(self.group_size, _READS * self.group_size + 1, self.group_size)
             names, words = tuple(field.name for field in same), sum(field.num_comp for field in same) + work.dim * coords
+            gap = _GAP_BYTES // self.itemsize("real") * (self.slots > 0)
             given = (number, self.group_cells, row.num_basis, row.num_comp, row.masked)
-            found.append(NodeList(*given, names, coords, words, self.turns > 1, self.slots, kept))
+            found.append(NodeList(*given, names, coords, words, self.turns > 1, self.slots, kept, gap))
         return tuple(found)
 
     def reads(self, entry: NodeList) -> int:
