@@ -33,8 +33,8 @@ PROBLEMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "elasticity": lambda u, v, nu: nu * ufl.inner(ufl.sym(ufl.grad(u)), ufl.grad(v)) + 4 * v[0],
 }
 PRECISIONS = ("single", "double")
-# Plans of each schedule that are timed besides the sweep, and cells of groups that add up their results.
-_PLANS, _SUMS = 2, (128, 256)
+# Plans of each schedule that are timed besides the sweep, and groups that add up their results.
+_PLANS, _SUMS = 2, ("sums=128", "sums=256", "sums=128,turns=2")
 # What the launches of a plan take at least, beside five warm-ups and fifteen repetitions, before the fastest ones are timed longer.
 _SHORT = 0.01
 
@@ -112,7 +112,7 @@ def _kernels(bench: ResidualBench, settings: Settings, blocks: Sequence[int]) ->
     for way in ("stored", "recomputed"):
         given = replace(settings, geometry=way)
         found += [("fused", plan) for plan in bench.plans("fused", given, _PLANS)]
-        found += [("fused", bench.plan("fused", replace(given, schedule=f"cell:sums={count}"))) for count in _SUMS]
+        found += [("fused", bench.plan("fused", replace(given, schedule=f"cell:{sums}"))) for sums in _SUMS]
     return list(dict.fromkeys(found))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from plan_works import field, sumfact
 
+from femgpu.bench import evector
 from femgpu.bench.bakeoff import weak_form
 from femgpu.bench.grid import Grid, GridSpace
 from femgpu.errors import PlanError
@@ -26,6 +27,7 @@ from femgpu.model.bakeoff import PROBLEMS
 from femgpu.operators import make_terms
 from femgpu.operators.work import make_work
 from femgpu.options import Settings
+from femgpu.runtime import Device, current
 
 GPU = Limits(items=1024, unroll=2048, block=32, group=128, local_bytes=227 << 10, mma=16)
 
@@ -270,7 +272,7 @@ def test_bounds_on_registers():
 @pytest.mark.parametrize(
     "q1d, p1d, gradient, bounds",
     [
-        (12, 11, False, 96),
+        (12, 11, False, 88),
         (16, 15, False, 128),
         (11, 10, False, 0),
         (9, 9, True, 80),
@@ -285,3 +287,16 @@ def test_bounds_of_pencils_between_evectors(q1d, p1d, gradient, bounds):
     vector = pencils(q1d, p1d, 3, gradient=gradient, num_state=7 if gradient else 1, source="evector")
     assert vector.fast_registers == replace(plan, precision="single").fast_registers == 0
     assert pencils(q1d, p1d, gradient=gradient, num_state=1).fast_registers == 0
+
+
+@pytest.mark.parametrize("name, degree, bound", [("bp10", 10, 88), ("bp35", 6, 64), ("bp30", 5, 64), ("bp30", 6, 0)])
+def test_benches_of_evectors_have_bounds(name, degree, bound, monkeypatch):
+    """Whose functions multiply stored numbers with a value and a gradient."""
+    case = evector._Case(current(), evector._term(PROBLEMS[name], degree, 8), Settings())
+    plain = Device.limits.fget
+    monkeypatch.setattr(Device, "limits", property(lambda device: replace(plain(device), registers=65536, unroll=2048)))
+    (chosen,) = case.choices(Settings(), 0)
+    assert type(chosen.plan) is SumfactPencilPlan and chosen.plan.registers == bound
+    work = chosen.plan.work
+    assert 0 < work.pointwise_flops <= 16
+    assert replace(chosen.plan, work=replace(work, pointwise_flops=17)).fast_registers == 0

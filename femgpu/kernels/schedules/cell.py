@@ -93,8 +93,7 @@ class Cell:
             )
         plan = CellSumsPlan.wished(work, limits, wish, zeroes=limits.in_order, turns=max(turns, 1), slots=slots)
         if plan.serves and (sums or (limits.native_atomics and not wish.parameters)):
-            # As measured, on triangles of degree 1 and 2, and elsewhere.
-            usual = 256 if work.cell == "triangle" and max(row.num_basis for row in work.rows) <= 6 else 128
+            usual = plan.usual_size
             wanted = [replace(plan, group_size=size) for size in ((sums,) if sums else (usual, usual // 2, 2 * usual))]
             small = replace(plan, group_size=_TURNS_GROUP)
             if not sums and (most := small.worth_turns) > 1:

@@ -38,6 +38,8 @@ _READS = 18
 # for 12. By measurement (docs/benchmarks) more cells for each item lose where it has not, and where nodes are not vertices.
 _MOST_TURNS = {("single", 2): 3, ("single", 3): 3, ("double", 2): 2}
 _TURNS_BYTES = (227 << 10) // 12
+# The same of rows where coordinates are values at the nodes, for 6: elasticity on triangles in double precision takes 17 % less.
+_ROWS_BYTES = (227 << 10) // 6
 # Nodes of 384 triangles, at most, where these stand in blocks: a power of two, by which places are divided.
 _SLOTS = 256
 # Behind rows of places: half of the banks of local memory, so that every other row begins in the same one.
@@ -106,7 +108,8 @@ class CellSumsPlan(CellPlan):
         # Who makes lists numbers their entries by as many bits as slots.
         most = max(max(entry.num_slots, entry.num_entries) for entry in entries)
         listed = most <= MOST_SLOTS and LISTING_ITEMS <= limits.items
-        return listed and local <= limits.local_bytes and self.group_size <= limits.abreast(self.private_bytes)
+        items = max(self.group_size, other.group_size)
+        return listed and local <= limits.local_bytes and items <= limits.abreast(self.private_bytes)
 
     @property
     def beats_cells(self) -> bool:
@@ -193,12 +196,21 @@ class CellSumsPlan(CellPlan):
         """How many slots a work-group of this size should have, where it was measured that equally many places for all pay."""
         (entry, *others), even = self.lists, replace(self, slots=_SLOTS)
         served = self.unroll > 0 and self.work.dim == 2 and not others and entry.num_basis == 3 and self.work.rows[0].continuous
-        return _SLOTS if served and even.local_bytes <= _TURNS_BYTES else 0
+        most = _ROWS_BYTES if any(entry.coords for entry in self.lists) else _TURNS_BYTES
+        return _SLOTS if served and even.local_bytes <= most else 0
+
+    @property
+    def usual_size(self) -> int:
+        """Items of a work-group, where each has one cell, as measured: on triangles of degree 1 and 2, and elsewhere."""
+        return 256 if self.work.cell == "triangle" and max(row.num_basis for row in self.work.rows) <= 6 else 128
 
     def sliced(self) -> CellSumsPlan:
         """The same for meshes that need more slots, with no more cells of an item than are worth it there."""
+        if not self.slots:
+            return self
         plan = replace(self, slots=0, turns=1)
-        return replace(plan, turns=min(self.turns, plan.worth_turns)) if self.slots else self
+        turns = min(self.turns, plan.worth_turns)
+        return replace(plan, turns=turns) if turns > 1 else replace(plan, group_size=plan.usual_size)
 
     @property
     def typical_bytes(self) -> int:

@@ -64,10 +64,11 @@ class SumfactLatticePlan(SumfactPlan):
 
     @property
     def fast_registers(self) -> int:
-        """That of this work, in 3D and double precision, if functions at the points leave the field as it is; 0: none."""
+        """That of this work, in 3D and double precision, if its function at the points is as short as those measured; 0: none."""
         work, comps = self.work, [sums.sizes.num_comp for sums in self.lattices]
-        scalar = comps == [work.num_comp] == [1] and not work.pointwise_flops
-        return self.bounds.get(self.q1d, 0) if scalar and work.dim == 3 and self.precision == "double" else 0
+        # As many operations at a point as seven stored numbers take for a value and a gradient.
+        measured = comps == [work.num_comp] == [1] and work.pointwise_flops <= 16
+        return self.bounds.get(self.q1d, 0) if measured and work.dim == 3 and self.precision == "double" else 0
 
     @property
     def limited(self) -> str:
