@@ -205,12 +205,12 @@ class CellSumsPlan(CellPlan):
         return 256 if self.work.cell == "triangle" and max(row.num_basis for row in self.work.rows) <= 6 else 128
 
     def sliced(self) -> CellSumsPlan:
-        """The same for meshes that need more slots, with no more cells of an item than are worth it there."""
+        """The same for meshes that need more slots, with no more cells of a group, nor more of an item than are worth it there."""
         if not self.slots:
             return self
         plan = replace(self, slots=0, turns=1)
         turns = min(self.turns, plan.worth_turns)
-        return replace(plan, turns=turns) if turns > 1 else replace(plan, group_size=plan.usual_size)
+        return replace(plan, turns=turns) if turns > 1 else replace(plan, group_size=min(plan.usual_size, self.group_cells))
 
     @property
     def typical_bytes(self) -> int:
