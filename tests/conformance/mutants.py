@@ -129,8 +129,8 @@ MUTANTS = {
     ),
     "a basis function is dropped": of_plans(
         text(
-            "for (int b = 0; b < num_basis; ++b)\n    for (int c = 0; c < num_comp; ++c) value[c]",
-            "for (int b = 0; b < num_basis - 1; ++b)\n    for (int c = 0; c < num_comp; ++c) value[c]",
+            "for (int b = 0; b < num_basis; ++b)\n    for (int c = 0; c < num_comp; ++c) ADD_PRODUCT(value[c]",
+            "for (int b = 0; b < num_basis - 1; ++b)\n    for (int c = 0; c < num_comp; ++c) ADD_PRODUCT(value[c]",
         )
     ),
     "inverse Jacobian transposed": of_plans(text("reference[k] * J_inv[k * DIM + d]", "reference[k] * J_inv[d * DIM + k]")),
@@ -213,7 +213,9 @@ MUTANTS = {
     "a node's results in one place": of_sums(text("past << 16 : 0", "0 : 0"), places="rows"),
     "a row's nodes without bound": of_sums(text("past %= MOST_RESULTS;", ""), places="rows"),
     "an item's first node for all": of_sums(text("offset = r_nodes0[r],", "offset = r_nodes0[0],"), places="kept"),
-    "rows of groups with more nodes": of_sums(text("(s_nodes[0] + SLICE - 1)", "min(s_nodes[0], SLICE)"), places="rows"),
+    "rows of groups with more nodes": of_sums(
+        text("(s_nodes[0] + SLICE - 1)", "min(s_nodes[0], SLICE)"), element=("triangle", 3), places="short"
+    ),
     "lists of the first cells for all": of_sums(text("(first + (int)get_group_id(0) * CELLS)", "((int)get_group_id(0) * CELLS)")),
     "slots of the slice before": of_sums(text("rows += ROWS", "rows += i == 0 ? 0 : ROWS"), element=("triangle", 2)),
     "a group's last cell": of_sums(text("item, count - 1)", "item, max(count - 2, 0))")),

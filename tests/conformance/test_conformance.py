@@ -57,7 +57,7 @@ SUMS_AXES = AXES | dict(
     precision=("double", "single"),
     scatter=("atomic",),
     source=("lvector",),
-    places=("slices", "rows", "kept"),
+    places=("slices", "rows", "kept", "short"),
 )
 NUM_SUMS = 18
 UNROLLED_SUMS_AXES = SUMS_AXES | dict(element=SMALL, points=("few",), limits=("unrolled",))
@@ -222,6 +222,8 @@ def check_sums(runtime, sample, rng):
                 most = 8 // sum(row.num_comp for row in work.rows)
                 asked.append(("slots", SLICE * int(rng.integers(1, max(most, 1) + 1))))
                 asked += [("sums", 1 << int(rng.integers(1, 6)))] * (sample.places == "kept")
+                # Groups as large as the mesh, with more nodes.
+                asked += [("sums", 64), ("slots", SLICE)] * (sample.places == "short")
             plan, *others = cell.plans(work, limits, make_wish(sample, dict(asked).items()))
             assert isinstance(plan, CellSumsPlan) and not others
             check_plan(runtime, task, plan, rng)
