@@ -267,7 +267,7 @@ MUTANTS = {
     ),
     "map of the first cell in those beside it": of_plans(text("AT_d_geometry(cell1,", "AT_d_geometry(cell0,")),
     "last cell of a vector too few": of_plans(
-        text("const int cell = min(begin + lane, last);", "const int cell = min(begin + lane, last - 1);")
+        text("const int cell = min(begin + lane, last);", "const int cell = min(begin + lane, max(last - 1, begin));")
     ),
     "flux of the lane beside": of_plans(text("f1)[i * LANES + lane]", "f1)[i * LANES + (lane ^ 1)]")),
     "a direction's sum overwrites another's": of_plans(text("adds ? target", "0 ? target"), element=("quadrilateral", 2)),
