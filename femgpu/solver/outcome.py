@@ -28,19 +28,37 @@ _PC_FAILURES = {
 }
 
 
+def failure(snes: PETSc.SNES) -> str:
+    """Which solver diverged, and how the last solves ended."""
+    return f"{'KSP' if _is_linear(snes) else 'SNES'} diverged: {outcome(snes)}"
+
+
 def outcome(snes: PETSc.SNES) -> str:
-    """How the last nonlinear and linear solve ended."""
+    """How the last nonlinear and linear solve ended; of a problem that is linear the latter, if that is why."""
     ksp = snes.getKSP()
+    linear = f"{reason_name(ksp)} after {ksp.getIterationNumber()} iterations, residual norm {ksp.getResidualNorm():.6e}"
+    if _is_linear(snes):
+        return linear
     # SNES of type ksponly computes no norm, and keeps none that is not finite.
     no_norm = snes.getType() == PETSc.SNES.Type.KSPONLY or snes.getConvergedReason() == _RESIDUAL_NAN
     norm = "" if no_norm else f", residual norm {snes.getFunctionNorm():.6e}"
     said = f"{reason_name(snes)} after {snes.getIterationNumber()} iterations{norm}"
     if ksp.getConvergedReason() == PETSc.KSP.ConvergedReason.ITERATING:
         return said  # there was none
-    return (
-        f"{said}; last linear solve: {reason_name(ksp)} after {ksp.getIterationNumber()} iterations, residual norm "
-        f"{ksp.getResidualNorm():.6e}"
-    )
+    return f"{said}; last linear solve: {linear}"
+
+
+def _is_linear(snes: PETSc.SNES) -> bool:
+    """Whether the linear solver is all there is, and failed."""
+    return snes.getType() == PETSc.SNES.Type.KSPONLY and snes.getKSP().getConvergedReason() < 0
+
+
+def _not_finite(snes: PETSc.SNES, size: float) -> str:
+    """What is not, of a linear problem with a matrix of this size that failed; empty: all is."""
+    if not math.isfinite(size):
+        return "matrix"
+    nan = snes.getKSP().getConvergedReason() == PETSc.KSP.ConvergedReason.DIVERGED_NANORINF
+    return "right-hand side" if nan and not math.isfinite(snes.getFunction()[0].norm()) else ""
 
 
 def advice(snes: PETSc.SNES, form: Form, prescribed: bool, size: float, chosen: str = "") -> str:
@@ -62,6 +80,11 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool, size: float, chosen: 
             "from another initial guess (u.interpolate(1.0)), or look whether u stands in F"
             + f"; -{prefix}snes_test_jacobian compares the g's given with differences of the residual"
             * (not known)
+        )
+    if _is_linear(snes) and (said := _not_finite(snes, size)):
+        return (
+            f"The {said} is not finite, as with sqrt(f) where f is negative, a quotient, or exp(f) where f is large: no solver "
+            "helps; look at the functions and numbers that stand in it"
         )
     residual = snes.getConvergedReason() == _RESIDUAL_NAN
     if residual or not math.isfinite(size):
@@ -142,7 +165,8 @@ def advice(snes: PETSc.SNES, form: Form, prescribed: bool, size: float, chosen: 
             f"no dofs are prescribed: where the solution is known up to {'rigid motions' if motions else 'constants'} only, call "
             f"problem.set_nullspace(femgpu.{'rigid_body' if motions else 'constant'}_modes(V))"
         )
-    return f"Look at -{prefix}snes_monitor -{prefix}ksp_converged_reason. " + "; ".join(parts)
+    monitor = "ksp_monitor" if _is_linear(snes) else "snes_monitor"
+    return f"Look at -{prefix}{monitor} -{prefix}ksp_converged_reason. " + "; ".join(parts)
 
 
 def _lacking_fields(form: Form) -> str:

@@ -23,7 +23,7 @@ from femgpu.solver.global_operator import GlobalOperator
 from femgpu.solver.jacobian_pair import JacobianPair
 from femgpu.solver.matrix import AssembledJacobian
 from femgpu.solver.nullspace import give_near_nullspace, give_nullspace
-from femgpu.solver.outcome import advice, outcome, precision_hint
+from femgpu.solver.outcome import advice, failure, precision_hint
 from femgpu.solver.petsc_errors import petsc_errors
 from femgpu.solver.solver_types import refuse_types
 from femgpu.solver.unknowns import Unknowns, solves_for_unknowns
@@ -208,7 +208,7 @@ class NonlinearProblem:
         Raises:
             DataError: when the initial guess or a coefficient is not finite.
             BuildError: when the device's compiler refuses a kernel.
-            SolverError: when SNES diverged; names its reason and that of the last linear solve.
+            SolverError: when SNES diverged, or KSP of a linear problem; names the reason, and that of the last linear solve.
         """
         refuse_types(self.snes)
         with collective(self.u.space.mesh.mpi):
@@ -292,7 +292,7 @@ class NonlinearProblem:
 
     def _check_converged(self) -> None:
         if self.snes.getConvergedReason() < 0:
-            said = f"SNES diverged: {outcome(self.snes)}. {self._advice()}" + precision_hint(self.settings.precision, self._prefix)
+            said = f"{failure(self.snes)}. {self._advice()}" + precision_hint(self.settings.precision, self._prefix)
             if self.snes.getKSP().getConvergedReason() == PETSc.KSP.ConvergedReason.DIVERGED_PCSETUP_FAILED:
                 # PETSc would keep to its verdict, whatever the next matrix is.
                 with suppress(PETSc.Error):

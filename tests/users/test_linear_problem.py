@@ -178,6 +178,22 @@ def test_given_options_that_nobody_reads_are_named_once(recwarn):
     assert said[0].filename == __file__
 
 
+@pytest.mark.parallel([1, 2])
+@pytest.mark.parametrize("where, what", [("L", "right-hand side"), ("a", "matrix")])
+def test_what_is_not_finite_is_named(where, what):
+    """Of a problem that is linear no other initial guess helps."""
+    V = femgpu.FunctionSpace(femgpu.mesh.box((4, 4)), "Lagrange", 1)
+    u, v, f = ufl.TrialFunction(V), ufl.TestFunction(V), femgpu.Function(V, name="f")
+    f.vec.set(-1.0)
+    root = ufl.sqrt(f)
+    a, L = (root * u * v, v) if where == "a" else (u * v, root * v)
+    with pytest.raises(
+        SolverError, match=f"^KSP diverged: .*The {what} is not finite, .*look at the functions and numbers"
+    ) as caught:
+        femgpu.LinearProblem(a * dx, L * dx).solve()
+    assert "initial guess" not in str(caught.value)
+
+
 def test_a_failure_tells_the_norm_of_the_linear_solve():
     """Which is not zero; the nonlinear solver of a linear problem computes none."""
     V = femgpu.FunctionSpace(femgpu.mesh.box((6, 5)), "Lagrange", 2)
@@ -185,7 +201,8 @@ def test_a_failure_tells_the_norm_of_the_linear_solve():
     options = {"ksp_type": "cg", "pc_type": "none", "ksp_max_it": 2}
     bc = femgpu.DirichletBC(V, 0.0, "boundary")
     problem = femgpu.LinearProblem(inner(grad(u), grad(v)) * dx, v * dx, bc, petsc_options=options)
-    with pytest.raises(SolverError, match="KSP_DIVERGED_MAX_IT after 2 iterations, residual norm") as caught:
+    with pytest.raises(SolverError, match="^KSP diverged: KSP_DIVERGED_MAX_IT after 2 iterations, residual norm") as caught:
         problem.solve()
+    assert "Look at -ksp_monitor -ksp_converged_reason" in str(caught.value) and "snes" not in str(caught.value).lower()
     (norm,) = re.findall(r"residual norm ([0-9.e+-]*[0-9])", str(caught.value))
     assert float(norm) > 0
