@@ -12,7 +12,8 @@ from mpi4py import MPI
 
 from femgpu import runtime
 from femgpu.bench import ex12, petsc_residual
-from femgpu.bench.ex12_report import Case
+from femgpu.bench.ex12_report import Case, Result
+from femgpu.bench.residual import Timing
 from femgpu.cli import main
 from femgpu.errors import DataError
 from femgpu.model import Beta
@@ -169,3 +170,12 @@ def test_bench_beside_petsc_wants_a_compiler(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(["bench", "petsc", "--out", str(tmp_path)]) == 1
     assert "there is no `cc`; install one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("device, has", [("[0] NVIDIA H200 (NVIDIA CUDA)", True), ("[0] pthread-cpu", False)])
+def test_goals_of_fused_kernels_are_those_of_one_device(device, has):
+    timing = Timing("fused", "cell", "a plan", 0, 0, "stored", 1000, 15, 1e-3, 1e-3, 82, 51, 48, 0.0)
+    result = Result(device, 1e12, [Case("triangle", "poisson", "single", 500, [timing])])
+    (row,) = result.rows()
+    assert result.has_goals == has == np.isfinite(row["goal_GFs"]) == ("in proportion of bytes" in result.text())
+    assert "nan" not in result.text()
