@@ -259,6 +259,7 @@ def test_bounds_on_registers():
     others = [first(work, registers=96), first(replace(work, num_state=6), nvidia), first(replace(work, source="evector"), nvidia)]
     assert [other.registers for other in others] == [0] * 3
     assert "MAX_REGISTERS" not in dict(others[0].steps()[0].macros)
+    assert [first(replace(work_of("bp3", p), pointwise_flops=3), nvidia).registers for p in (2, 4)] == [0, 0]
     # Groups that start: 800 items have room for 81 registers each, 796 for 82.
     plans = [first(work, nvidia, planes=200), *(first(work, nvidia, planes=200, registers=bound) for bound in (81, 82))]
     assert [(plan.items * plan.cells, plan.registers) for plan in plans] == [(800, 0), (800, 81), (796, 82)]

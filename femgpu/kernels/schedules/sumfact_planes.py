@@ -86,8 +86,8 @@ class SumfactPlanePlan(SumfactLatticePlan):
 
     @property
     def bounds(self) -> dict[int, int]:
-        """Of gradients by a map that is rebuilt, where nodes are not the points."""
-        gradients = self.adjugates and not self.collocated and not any(map(self.values, self.lattices))
+        """Of gradients by a map that is rebuilt, where nodes are not the points and nothing is computed there."""
+        gradients = self.adjugates and not (self.collocated or self.work.pointwise_flops or any(map(self.values, self.lattices)))
         return self.measured_bounds if gradients and not self.bound_by_memory else {}
 
     @property
