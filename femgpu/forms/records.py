@@ -82,6 +82,8 @@ class Pointwise:
         evaluate: the numpy twin, see `evaluate.Evaluation`; None for bodies of the user.
         reference: whether it is in reference coordinates: it applies inverse Jacobian and measure itself.
         size: instructions that the body becomes, about.
+        isotropic: of an action, whether f1 is sums of gradients of the direction's components times what does not depend on
+            derivatives, which nothing else depends on either; never of bodies of the user.
         couples: of a jacobian, the components (of the test function, of the direction) that it couples.
         constants: the entries of `constants` that the body reads.
     """
@@ -94,6 +96,7 @@ class Pointwise:
     evaluate: Evaluate | None = field(default=None, compare=False, repr=False)
     reference: bool = False
     size: int = 0
+    isotropic: bool = False
     couples: frozenset[tuple[int, int]] = frozenset()
     constants: frozenset[int] = frozenset()
 

@@ -197,7 +197,7 @@ class Plan(ABC):
 
     @property
     def expanded(self) -> str:
-        """What of a rebuilt map is a polynomial along an item's points: `determinant`, where no more is read, or `adjugate`."""
+        """What of a rebuilt map is polynomials along an item's points: `determinant`, `adjugate`, or columns of J in a `frame`."""
         return ""
 
     @property

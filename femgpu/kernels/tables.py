@@ -131,6 +131,7 @@ def _weighted_lines(plan: Plan) -> dict[str, np.ndarray]:
         return {}
     weights = tensor.weights[:, None]
     values = {f"WEIGHED_B{row.table}": weights * tensor.factors[row.table].B for row in plan.work.rows}
+    values |= {f"WEIGHED_D{row.table}": weights * tensor.factors[row.table].D for row in plan.work.rows}
     return values | {"WEIGHED_D": weights * tensor.D / tensor.weights}
 
 
@@ -139,6 +140,8 @@ def parity_lines(plan: Plan) -> dict[str, np.ndarray]:
     tensor = plan.work.tensor
     assert tensor is not None
     matrices = {"LINE_D": tensor.D} | {f"LINE_B{number}": tensor.factors[number].B for number in plan.tables}
+    if not plan.passes_lines:  # pencils, which derive values at the points
+        matrices |= {f"LINE_D{number}": tensor.factors[number].D for number in plan.tables} | _weighted_lines(plan)
     return {
         f"{name}_{part}": half
         for name, matrix in matrices.items()

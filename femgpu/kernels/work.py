@@ -150,10 +150,8 @@ class Work:
         rows: the fields of the test function; none for a functional or a state.
         coord_table, other_coord_table: those of the coordinate elements of the cell and of a facet's second cell (-1: none).
         shift: of a diagonal: in the row of a node's component c stands the entry in the column of c + shift, in turns.
-        reads: what else the pointwise function reads: `x`, `n`, `K`, `det`.
-        writes: outputs of the pointwise function.
-        pointwise_flops: operations of the pointwise function.
-        pointwise_size: instructions that it becomes, about.
+        writes, reads: outputs of the pointwise function, and what else it reads: `x`, `n`, `K`, `det`.
+        pointwise_flops, pointwise_size: operations of the pointwise function, and instructions that it becomes, about.
         num_aux: components of all coefficients together.
         reference: whether the pointwise function works on reference coordinates and sees to weights and inverse Jacobians itself.
         num_state, num_cell_state: stored numbers per point and per cell that are read (action) or written (state).
@@ -167,6 +165,7 @@ class Work:
         modes: degree of the orthonormal polynomials, `num_qpts` of them, that coefficients are of in place of points; -1: points.
         symmetry: where their tables have no zeros; None: anywhere.
         products: the only point stands for all of them: an element matrix whose points are summed beforehand (`products.py`).
+        isotropic: whether the pointwise function takes gradients and gives fluxes in any orthonormal coordinates, see `Pointwise`.
         fresh: nothing has been added to the sparse matrix yet where only one of these cells adds: entries may be stored there.
     """
 
@@ -199,6 +198,7 @@ class Work:
     shift: int = 0
     modes: int = -1
     symmetry: Symmetry | None = None
+    isotropic: bool = False
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:

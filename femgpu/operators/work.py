@@ -66,6 +66,7 @@ def make_work(
         reads=frozenset(name for name, _ in pointwise.reads) & {"x", "n", "K", "det"},
         pointwise_flops=pointwise.flops,
         pointwise_size=pointwise.size,
+        isotropic=pointwise.isotropic,
         num_aux=term.form.coefficient_offsets[-1] * len(term.sides),
         reference=pointwise.reference,
         num_state=stored,

@@ -33,6 +33,12 @@ def no_zeroing(setattr):
     setattr(Runtime, "zero", lambda runtime, buffer, num_bytes, first=0: None)
 
 
+def anisotropic_frames(setattr):
+    from femgpu.kernels.schedules.sumfact_lattices import SumfactLatticePlan
+
+    setattr(SumfactLatticePlan, "expanded", property(lambda plan: "frame"))
+
+
 def modal(wrong):
     """Other tables of coefficients: what `wrong` makes of weights and tables."""
 
@@ -326,25 +332,47 @@ MUTANTS = {
     "coefficients of the map along the wrong axes": of_grids(text("yr[d] = map[6]", "yr[d] = map[5]"), "sumfact:planes=3"),
     "determinant along a row lacks its square": of_grids(text("out[2] += normal_r * c_r[d];", ""), "sumfact:planes=3", "bp1"),
     "columns of the determinant in the wrong order": of_grids(
-        text("measure_along(along, across, across_r, xt, xrt", "measure_along(along, xt, xrt, across, across_r"),
+        text("determinant_along(along, across, across_r, xt, xrt", "determinant_along(along, xt, xrt, across, across_r"),
         "sumfact:slices=3",
         "bp1",
     ),
     "adjugate along a row lacks its square": of_grids(
-        text("out[6 + d] = b_r[i] * c_r[j] - b_r[j] * c_r[i];", "out[6 + d] = 0;"), "sumfact:slices=2", degree=3
+        text("out[6 + d] = b_r[i] * c_r[j] - b_r[j] * c_r[i];", "out[6 + d] = 0;"), "sumfact:slices=2", "bp3 skew", degree=3
     ),
     "columns of the adjugate in the wrong order": of_grids(
         text("adjugate_along(along, across, across_r, xt, xrt", "adjugate_along(along, xt, xrt, across, across_r"),
         "sumfact:slices=2",
+        "bp3 skew",
         degree=3,
+    ),
+    "columns in the frame in the wrong order": of_grids(
+        text("frame_along(along, across, across_r, xt, xrt", "frame_along(along, xt, xrt, across, across_r"), "sumfact:planes=3"
+    ),
+    "a frame turns the orientation round": of_grids(
+        text("out[13] = copysign(square * inverse, along[0]);", "out[13] = -copysign(square * inverse, along[0]);"),
+        "sumfact:planes=3",
+    ),
+    "a frame is not orthonormal": of_grids(text("x[2] - third * reflected;", "x[2] - second * reflected;"), "sumfact:pencils=3"),
+    "a frame for a function that is not isotropic": of_grids(anisotropic_frames, "sumfact:planes=3", "bp3 skew"),
+    "derivatives from the nodes are whole": of_grids(
+        text("(partial + l)[r * 4] = sum;", "(partial + l)[r * 4] = 0;"), "sumfact:planes=3"
+    ),
+    "odd parts of derivatives from the nodes are even ones": of_grids(
+        text("* odd1[m];", "* even1[m];"), "sumfact:slices=2", degree=4
     ),
     "the last plane of nodes is the one before": of_grids(text("(min(item, 2))", "min(item, 1)"), "sumfact:planes=3"),
     "neighbouring items are all of a cell": of_grids(
         text("(int)get_local_id(0) % CELLS;", "(int)get_local_id(0) / ITEMS;"), "sumfact:slices=8", "bp5", "unrolled"
     ),
     "a slice forgets what comes along its rows": of_grids(text("(at)[r * 1] = back[r];", "(at)[r * 1] = 0;"), "sumfact:slices=3"),
-    "fluxes are not divided by the determinant": of_grids(text("TABLE_W(q) * inverse_det,", "TABLE_W(q),"), "sumfact:pencils=3"),
-    "derivatives are not divided by the determinant": of_grids(text("*= inverse_det;", "*= 1;"), "sumfact:pencils=3", "bp30"),
+    "fluxes are not divided by the determinant": of_grids(
+        text("TABLE_W(q) * inverse_det,", "TABLE_W(q),"), "sumfact:pencils=3", "bp3 skew"
+    ),
+    "derivatives are not divided by the determinant": of_grids(text("*= inverse_det;", "*= 1;"), "sumfact:pencils=3", "bp30 skew"),
+    "fluxes in a frame are not divided": of_grids(text("* map_along[13] * inverse_det,", "* map_along[13],"), "sumfact:pencils=3"),
+    "derivatives in a frame are not divided": of_grids(
+        text("map_along[12], inverse_det,", "map_along[12], 1,"), "sumfact:planes=3", "bp30"
+    ),
     "columns of a matrix instruction": of_grids(
         text("id - quarter + m % 4]", "id - quarter + (m + 1) % 4]"), "gemm:mma=1", "bp3", "unrolled"
     ),

@@ -15,7 +15,7 @@ from femgpu import Constant, Function, FunctionSpace, MixedSpace, coordinates
 from femgpu.forms import functional, lower_form
 from femgpu.options import Settings
 
-FORMS = ("all", "mass", "stiffness", "gradients", "boundary", "facets", "fields", "second", "test second", "between")
+FORMS = ("all", "mass", "stiffness", "gradients", "boundary", "facets", "fields", "second", "test second", "between", "isotropic")
 # What has degree 1 to 4, some with bubbles.
 BUBBLES = [("triangle", 1, "P+B"), ("triangle", 2, "P+B"), ("tetrahedron", 1, "P+B")]
 LOW = [*itertools.product(ALL_CELLS, range(1, 5)), *itertools.product(MIXED, range(1, 3)), *BUBBLES]
@@ -133,6 +133,7 @@ def _form(sample, dm, rng):
         - ufl.exp(-inner(u, u)) * inner(u, v) * measure,
         "mass": scalar * inner(u, v) * measure,
         "values": number * inner(u, v) * measure,
+        "isotropic": number * scalar * inner(grad(u), grad(v)) * measure + x[0] * inner(u, v) * measure,
         "stiffness": inner(grad(u), grad(v)) * measure,
         "constants": number * (inner(grad(u), grad(v)) + inner(u, v)) * measure + inner(ufl.dot(grad(u), direction), v) * measure,
         "gradients": (ufl.div(vector) + x[0]) * inner(along, v) * measure

@@ -71,6 +71,18 @@ MODES_AXES = AXES | dict(
     limits=("device", "blocks", "unrolled"),
 )
 NUM_MODES = 9
+# Isotropic functions on hexahedra, whose maps are had in frames, by schedules that have these.
+FRAMES_AXES = AXES | dict(
+    element=[("hexahedron", degree) for degree in range(2, 5)],
+    kind=("action",),
+    form=("isotropic",),
+    geometry=("recomputed",),
+    shape=("distorted",),
+    points=("many",),
+    limits=("device", "unrolled"),
+    by=("planes", "slices", "pencils", "gemm"),
+)
+NUM_FRAMES = 8
 # Of these many plans are tried, for they are built soon.
 SMALL_AXES = AXES | dict(element=[*SMALL, ("quadrilateral", 2)], num_comp=(1, 2), points=("few",))
 NUM_SMALL, DRAWN = 6, 4
@@ -119,6 +131,29 @@ def test_many_plans_are_right(seed, rng, runtime, number):
 def test_coefficients_for_points_are_right(seed, rng, runtime, number):
     """Of orthonormal polynomials, in place of values at the points of a rule that has more of these."""
     check_modes(runtime, draw(np.random.default_rng([seed, 9]), NUM_MODES, **MODES_AXES)[number], rng)
+
+
+@pytest.mark.parametrize("number", range(NUM_FRAMES))
+def test_frames_are_right(seed, rng, runtime, number):
+    """Gradients and fluxes in coordinates that turn from line to line of points."""
+    sample = draw(np.random.default_rng([seed, 11]), NUM_FRAMES, **FRAMES_AXES)[number]
+    if sample.by in ("planes", "slices"):  # registers and stacks hold no more
+        sample.num_comp, sample.element = 1, ("hexahedron", min(sample.element[1], 3))
+    if sample.limits == "unrolled":
+        sample.element = ("hexahedron", 2)
+    problem = make_problem(sample, rng)
+    (term,) = make_terms(problem.form, make_settings(sample))
+    (task,) = make_tasks(runtime, [schedule_named("sumfact")], sample, term, problem, rng)
+    work, limits = (
+        make_work(term, "action", task.pointwise, task.prescribed is not None, task.source),
+        limits_of(runtime, sample.limits),
+    )
+    schedule, *asked = ("gemm",) if sample.by == "gemm" else ("sumfact", (sample.by, int(rng.integers(1, 6))))
+    plan = next(iter(schedule_named(schedule).plans(work, limits, make_wish(sample, asked))))
+    print(sample, plan)
+    assert plan.expanded == "frame"
+    check_plan(runtime, task, plan, rng)
+    tried(plan, sample, "action")
 
 
 @pytest.mark.parametrize("number", range(NUM_SUMS))

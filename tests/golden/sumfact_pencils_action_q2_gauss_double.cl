@@ -215,6 +215,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // Index space: local id = (cell, item). Past the last cell of the launch items repeat it and write nothing.
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
+#define ALONG(x, a, b) ((a) + (x) * (b))
 // Loops over numbers of a line, which stand in registers where all of them are unrolled.
 #define SHORT _Pragma("unroll")
 #define LONG _Pragma("unroll 1")
@@ -339,8 +340,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
       real values[4];
       SHORT for (int r = 0; r < 4; ++r) {
         real sum = 0;
-        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * nodes[m];
-        values[r] = sum;
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * nodes[m * 1];
+        values[r * 1] = sum;
       }
       SHORT for (int r = 0; r < 4; ++r) (l_fields + (0 + c) * SLAB + at)[r * ROW] = values[r];
     }
@@ -358,8 +359,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
       SHORT for (int r = 0; r < 3; ++r) before[r] = (at)[r * 1];
       SHORT for (int r = 0; r < 4; ++r) {
         real sum = 0;
-        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * before[m];
-        after[r] = sum;
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * before[m * 1];
+        after[r * 1] = sum;
       }
       SHORT for (int r = 0; r < 4; ++r) (at)[r * 1] = after[r];
     }
@@ -373,16 +374,16 @@ void action(const int first, const int count, __global const scalar *restrict d_
       real values[4];
       SHORT for (int r = 0; r < 4; ++r) {
         real sum = 0;
-        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * before[m];
-        values[r] = sum;
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * before[m * 1];
+        values[r * 1] = sum;
       }
       SHORT for (int r = 0; r < 4; ++r) (to)[r * PLANE] = values[r];
     {
       real slope[4];
       SHORT for (int r = 0; r < 4; ++r) {
         real sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * values[m];
-        slope[r] = sum;
+        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * values[m * 1];
+        slope[r * 1] = sum;
       }
       SHORT for (int r = 0; r < 4; ++r) (l_fields + (3 + c * 3) * SLAB + at)[r * PLANE] = slope[r];
     }
@@ -395,8 +396,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
       SHORT for (int r = 0; r < 4; ++r) values[r] = (l_fields + (0 + c) * SLAB + from)[r * 1];
       SHORT for (int r = 0; r < 4; ++r) {
         real sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * values[m];
-        slope[r] = sum;
+        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * values[m * 1];
+        slope[r * 1] = sum;
       }
       SHORT for (int r = 0; r < 4; ++r) (l_fields + (1 + c * 3) * SLAB + from)[r * 1] = slope[r];
     }
@@ -408,8 +409,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
       SHORT for (int r = 0; r < 4; ++r) values[r] = (l_fields + (0 + c) * SLAB + from)[r * ROW];
       SHORT for (int r = 0; r < 4; ++r) {
         real sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * values[m];
-        slope[r] = sum;
+        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * values[m * 1];
+        slope[r * 1] = sum;
       }
       SHORT for (int r = 0; r < 4; ++r) (l_fields + (2 + c * 3) * SLAB + from)[r * ROW] = slope[r];
     }
@@ -514,8 +515,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
       SHORT for (int r = 0; r < 4; ++r) flux[r] = (line)[r * 1];
       SHORT for (int r = 0; r < 4; ++r) {
         accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * flux[m];
-        back[r] = sum;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * flux[m * 1];
+        back[r * 1] = sum;
       }
       SHORT for (int r = 0; r < 4; ++r) (line)[r * 1] = back[r];
     }
@@ -528,8 +529,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
       SHORT for (int r = 0; r < 4; ++r) flux[r] = (line)[r * ROW];
       SHORT for (int r = 0; r < 4; ++r) {
         accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * flux[m];
-        back[r] = sum;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * flux[m * 1];
+        back[r * 1] = sum;
       }
       SHORT for (int r = 0; r < 4; ++r) (line)[r * ROW] = back[r];
     }
@@ -544,8 +545,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
         SHORT for (int r = 0; r < 4; ++r) flux[r] = (l_rows + (3 + c * 3) * SLAB + at)[r * PLANE];
         SHORT for (int r = 0; r < 4; ++r) {
         accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * flux[m];
-        sums[r] = sum;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * flux[m * 1];
+        sums[r * 1] = sum;
       }
       }
       SHORT for (int n = 0; n < 4; ++n)
@@ -553,8 +554,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
       accum nodes[3];
       SHORT for (int r = 0; r < 3; ++r) {
         accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * sums[m];
-        nodes[r] = sum;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * sums[m * 1];
+        nodes[r * 1] = sum;
       }
       SHORT for (int r = 0; r < 3; ++r) (to)[r * PLANE] = nodes[r];
     }
@@ -566,8 +567,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
       SHORT for (int r = 0; r < 4; ++r) before[r] = (at)[r * 1];
       SHORT for (int r = 0; r < 3; ++r) {
         accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * before[m];
-        after[r] = sum;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * before[m * 1];
+        after[r * 1] = sum;
       }
       SHORT for (int r = 0; r < 3; ++r) (at)[r * 1] = after[r];
     }
@@ -587,8 +588,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
       accum nodes[3];
       SHORT for (int r = 0; r < 3; ++r) {
         accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * sums[m];
-        nodes[r] = sum;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * sums[m * 1];
+        nodes[r * 1] = sum;
       }
       if (d_dots)
         SHORT for (int n = 0; n < 3; ++n) r_dot += (double)nodes[n] * ((real)d_w[offsets[n] + c]);

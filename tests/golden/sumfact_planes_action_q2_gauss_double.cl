@@ -212,6 +212,8 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // Index space: local id = (cell, item). Past the last cell of the launch items repeat it and write nothing.
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
+// a + x b at a point of a line, whose place x compilers know
+#define ALONG(x, a, b) ((x) == 0 ? (a) : (a) + (x) * (b))
 #define SHORT _Pragma("unroll")
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 #define PLACES 16
@@ -325,20 +327,20 @@ void action(const int first, const int count, __global const scalar *restrict d_
     // Items without nodes fill planes that nobody reads.
     __local real *plane = l_fields + (0 + c) * SLAB + item * PLANE;
     real partial[12], values[PLACES];
-    SHORT for (int l = 0; l < 3; ++l)
+    SHORT for (int l = 0; l < 3; ++l) {
           SHORT for (int r = 0; r < 4; ++r) {
-            real sum = 0;
-            SHORT for (int m = 0; m < 3; ++m)
-              sum += (real)LINE_B0[r * 3 + m] * nodes[m * 1 + l * 3];
-            partial[r * 1 + l * 4] = sum;
-          }
-    SHORT for (int l = 0; l < 4; ++l)
+        real sum = 0;
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * (nodes + l * 3)[m * 1];
+        (partial + l * 4)[r * 1] = sum;
+      }
+        }
+    SHORT for (int l = 0; l < 4; ++l) {
           SHORT for (int r = 0; r < 4; ++r) {
-            real sum = 0;
-            SHORT for (int m = 0; m < 3; ++m)
-              sum += (real)LINE_B0[r * 3 + m] * partial[m * 4 + l * 1];
-            values[r * 4 + l * 1] = sum;
-          }
+        real sum = 0;
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * (partial + l * 1)[m * 4];
+        (values + l * 1)[r * 4] = sum;
+      }
+        }
     SHORT for (int m = 0; m < 4; ++m)
           SHORT for (int n = 0; n < 4; ++n) plane[m * ROW + n] = values[m * 4 + n];
   }
@@ -351,13 +353,20 @@ void action(const int first, const int count, __global const scalar *restrict d_
       real nodes[12];
       SHORT for (int m = 0; m < 3; ++m)
           SHORT for (int n = 0; n < 4; ++n) nodes[m * 4 + n] = plane[m * PLANE + n];
-      SHORT for (int l = 0; l < 4; ++l)
-          SHORT for (int r = 0; r < 4; ++r) {
-            real sum = 0;
-            SHORT for (int m = 0; m < 3; ++m)
-              sum += (real)LINE_B0[r * 3 + m] * nodes[m * 4 + l * 1];
-            (r_w_q + c * PLACES)[r * 4 + l * 1] = sum;
-          }
+      SHORT for (int l = 0; l < 4; ++l) {
+        {
+        SHORT for (int r = 0; r < 4; ++r) {
+        real sum = 0;
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * (nodes + l)[m * 4];
+        (r_w_q + c * PLACES + l)[r * 4] = sum;
+      }
+        SHORT for (int r = 0; r < 4; ++r) {
+        real sum = 0;
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_D0[r * 3 + m * 1] * (nodes + l)[m * 4];
+        (r_w_q + (3 + 3 * c) * PLACES + l)[r * 4] = sum;
+      }
+      }
+      }
     }
   }
   if (inside) {
@@ -374,13 +383,13 @@ void action(const int first, const int count, __global const scalar *restrict d_
       real values[PLACES], slopes[PLACES];
       SHORT for (int m = 0; m < 4; ++m)
           SHORT for (int n = 0; n < 4; ++n) values[m * 4 + n] = plane[m * ROW + n];
-      SHORT for (int l = 0; l < 4; ++l)
+      SHORT for (int l = 0; l < 4; ++l) {
           SHORT for (int r = 0; r < 4; ++r) {
-            real sum = 0;
-            SHORT for (int m = 0; m < 4; ++m)
-              sum += (real)LINE_D[r * 4 + m] * values[m * 4 + l * 1];
-            slopes[r * 4 + l * 1] = sum;
-          }
+        real sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * (values + l * 1)[m * 4];
+        (slopes + l * 1)[r * 4] = sum;
+      }
+        }
       SHORT for (int m = 0; m < 4; ++m)
           SHORT for (int n = 0; n < 4; ++n) plane[m * ROW + n] = slopes[m * 4 + n];
     }
@@ -393,20 +402,13 @@ void action(const int first, const int count, __global const scalar *restrict d_
       __local real *plane = l_fields + (0 + c) * SLAB + item * ROW;
       SHORT for (int m = 0; m < 4; ++m)
           SHORT for (int n = 0; n < 4; ++n) (r_w_q + (1 + 3 * c) * PLACES)[m * 4 + n] = plane[m * PLANE + n];
-      SHORT for (int l = 0; l < 4; ++l)
+      SHORT for (int l = 0; l < 4; ++l) {
           SHORT for (int r = 0; r < 4; ++r) {
-            real sum = 0;
-            SHORT for (int m = 0; m < 4; ++m)
-              sum += (real)LINE_D[r * 4 + m] * (r_w_q + c * PLACES)[m * 1 + l * 4];
-            (r_w_q + (2 + 3 * c) * PLACES)[r * 1 + l * 4] = sum;
-          }
-      SHORT for (int l = 0; l < 4; ++l)
-          SHORT for (int r = 0; r < 4; ++r) {
-            real sum = 0;
-            SHORT for (int m = 0; m < 4; ++m)
-              sum += (real)LINE_D[r * 4 + m] * (r_w_q + c * PLACES)[m * 4 + l * 1];
-            (r_w_q + (3 + 3 * c) * PLACES)[r * 4 + l * 1] = sum;
-          }
+        real sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * ((r_w_q + c * PLACES) + l * 4)[m * 1];
+        ((r_w_q + (2 + 3 * c) * PLACES) + l * 4)[r * 1] = sum;
+      }
+        }
     }
     SHORT for (int k = 0; k < 4; ++k) {
       SHORT for (int i = 0; i < 4; ++i) {
@@ -466,13 +468,13 @@ void action(const int first, const int count, __global const scalar *restrict d_
       accum flux[PLACES], back[PLACES];
       SHORT for (int m = 0; m < 4; ++m)
           SHORT for (int n = 0; n < 4; ++n) flux[m * 4 + n] = plane[m * ROW + n];
-      SHORT for (int l = 0; l < 4; ++l)
+      SHORT for (int l = 0; l < 4; ++l) {
           SHORT for (int r = 0; r < 4; ++r) {
-            accum sum = 0;
-            SHORT for (int m = 0; m < 4; ++m)
-              sum += (accum)LINE_D[m * 4 + r] * flux[m * 4 + l * 1];
-            back[r * 4 + l * 1] = sum;
-          }
+        accum sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * (flux + l * 1)[m * 4];
+        (back + l * 1)[r * 4] = sum;
+      }
+        }
       SHORT for (int m = 0; m < 4; ++m)
           SHORT for (int n = 0; n < 4; ++n) plane[m * ROW + n] = back[m * 4 + n];
     }
@@ -488,29 +490,29 @@ void action(const int first, const int count, __global const scalar *restrict d_
         const __local accum *plane = l_rows + (0 + c) * SLAB + item * ROW;
         SHORT for (int l = 0; l < PLACES; ++l) sums[l] += plane[l / 4 * PLANE + l % 4];
       }
-      SHORT for (int l = 0; l < 4; ++l)
+      SHORT for (int l = 0; l < 4; ++l) {
           SHORT for (int r = 0; r < 4; ++r) {
-            accum sum = sums[r * 1 + l * 4];
-            SHORT for (int m = 0; m < 4; ++m)
-              sum += (accum)LINE_D[m * 4 + r] * (r_f0_q + (2 + 3 * c) * PLACES)[m * 1 + l * 4];
-            sums[r * 1 + l * 4] = sum;
-          }
-      SHORT for (int l = 0; l < 4; ++l)
-          SHORT for (int r = 0; r < 4; ++r) {
-            accum sum = sums[r * 4 + l * 1];
-            SHORT for (int m = 0; m < 4; ++m)
-              sum += (accum)LINE_D[m * 4 + r] * (r_f0_q + (3 + 3 * c) * PLACES)[m * 4 + l * 1];
-            sums[r * 4 + l * 1] = sum;
-          }
+        accum sum = (sums + l * 4)[r * 1];
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * ((r_f0_q + (2 + 3 * c) * PLACES) + l * 4)[m * 1];
+        (sums + l * 4)[r * 1] = sum;
+      }
+        }
       __local accum *to = l_rows + (0 + c) * SLAB + item * ROW;
       accum partial[12];
-      SHORT for (int l = 0; l < 4; ++l)
-          SHORT for (int r = 0; r < 3; ++r) {
-            accum sum = 0;
-            SHORT for (int m = 0; m < 4; ++m)
-              sum += (accum)LINE_B0[m * 3 + r] * sums[m * 4 + l * 1];
-            partial[r * 4 + l * 1] = sum;
-          }
+      SHORT for (int l = 0; l < 4; ++l) {
+        {
+        SHORT for (int r = 0; r < 3; ++r) {
+        accum sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * (sums + l)[m * 4];
+        (partial + l)[r * 4] = sum;
+      }
+        SHORT for (int r = 0; r < 3; ++r) {
+        accum sum = (partial + l)[r * 4];
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D0[r * 1 + m * 3] * (r_f0_q + (3 + 3 * c) * PLACES + l)[m * 4];
+        (partial + l)[r * 4] = sum;
+      }
+      }
+      }
       SHORT for (int m = 0; m < 3; ++m)
           SHORT for (int n = 0; n < 4; ++n) to[m * PLANE + n] = partial[m * 4 + n];
     }
@@ -522,20 +524,20 @@ void action(const int first, const int count, __global const scalar *restrict d_
       accum partial[PLACES], lines[12];
       SHORT for (int m = 0; m < 4; ++m)
           SHORT for (int n = 0; n < 4; ++n) partial[m * 4 + n] = plane[m * ROW + n];
-      SHORT for (int l = 0; l < 4; ++l)
+      SHORT for (int l = 0; l < 4; ++l) {
           SHORT for (int r = 0; r < 3; ++r) {
-            accum sum = 0;
-            SHORT for (int m = 0; m < 4; ++m)
-              sum += (accum)LINE_B0[m * 3 + r] * partial[m * 4 + l * 1];
-            lines[r * 4 + l * 1] = sum;
-          }
-      SHORT for (int l = 0; l < 3; ++l)
+        accum sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * (partial + l * 1)[m * 4];
+        (lines + l * 1)[r * 4] = sum;
+      }
+        }
+      SHORT for (int l = 0; l < 3; ++l) {
           SHORT for (int r = 0; r < 3; ++r) {
-            accum sum = 0;
-            SHORT for (int m = 0; m < 4; ++m)
-              sum += (accum)LINE_B0[m * 3 + r] * lines[m * 1 + l * 4];
-            sums[r * 1 + l * 3] = sum;
-          }
+        accum sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * (lines + l * 4)[m * 1];
+        (sums + l * 3)[r * 1] = sum;
+      }
+        }
       if (past < count) {
         int f0_offsets[9];
         SHORT for (int l = 0; l < 9; ++l) f0_offsets[l] = d_test0_offsets[AT_d_test0_offsets(cell, (l % 3) * 3 + (l / 3) * 1 + (item) * 9)];

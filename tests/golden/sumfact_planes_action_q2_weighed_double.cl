@@ -91,7 +91,7 @@ inline void add_dot(__global double *d_slots, double share) {
 }
 
 #define TABLE __constant
-__constant real d_lines[92] = {R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.a000000000000p-3), R(0x1.c000000000000p-3), R(0x1.e000000000000p-3), R(0x1.0000000000000p-2), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.0000000000000p-12), R(0x1.0000000000000p-11), R(0x1.8000000000000p-11), R(0x1.0000000000000p-9), R(0x1.4000000000000p-9), R(0x1.8000000000000p-9), R(0x1.5000000000000p-8), R(0x1.8000000000000p-8), R(0x1.b000000000000p-8), R(0x1.4000000000000p-7), R(0x1.6000000000000p-7), R(0x1.8000000000000p-7), R(0x1.0000000000000p-6), R(0x1.0000000000000p-6), R(0x1.0000000000000p-6), R(0x1.0000000000000p-6), R(0x1.4000000000000p-3), R(0x1.8000000000000p-4), R(0x1.2aaaaaaaaaaabp-4), R(0x1.0000000000000p-4), R(0x1.b000000000000p-2), R(0x1.e000000000000p-3), R(0x1.6000000000000p-3), R(0x1.2000000000000p-3), R(0x1.a000000000000p-1), R(0x1.c000000000000p-2), R(0x1.4000000000000p-2), R(0x1.0000000000000p-2)};
+__constant real d_lines[104] = {R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.a000000000000p-3), R(0x1.c000000000000p-3), R(0x1.e000000000000p-3), R(0x1.0000000000000p-2), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.0000000000000p-12), R(0x1.0000000000000p-11), R(0x1.8000000000000p-11), R(0x1.0000000000000p-9), R(0x1.4000000000000p-9), R(0x1.8000000000000p-9), R(0x1.5000000000000p-8), R(0x1.8000000000000p-8), R(0x1.b000000000000p-8), R(0x1.4000000000000p-7), R(0x1.6000000000000p-7), R(0x1.8000000000000p-7), R(0x1.0000000000000p-12), R(0x1.0000000000000p-11), R(0x1.8000000000000p-11), R(0x1.0000000000000p-9), R(0x1.4000000000000p-9), R(0x1.8000000000000p-9), R(0x1.5000000000000p-8), R(0x1.8000000000000p-8), R(0x1.b000000000000p-8), R(0x1.4000000000000p-7), R(0x1.6000000000000p-7), R(0x1.8000000000000p-7), R(0x1.0000000000000p-6), R(0x1.0000000000000p-6), R(0x1.0000000000000p-6), R(0x1.0000000000000p-6), R(0x1.4000000000000p-3), R(0x1.8000000000000p-4), R(0x1.2aaaaaaaaaaabp-4), R(0x1.0000000000000p-4), R(0x1.b000000000000p-2), R(0x1.e000000000000p-3), R(0x1.6000000000000p-3), R(0x1.2000000000000p-3), R(0x1.a000000000000p-1), R(0x1.c000000000000p-2), R(0x1.4000000000000p-2), R(0x1.0000000000000p-2)};
 #define LINE_W (d_lines + 0)
 #define LINE_X (d_lines + 4)
 #define LINE_D (d_lines + 8)
@@ -100,7 +100,8 @@ __constant real d_lines[92] = {R(0x1.0000000000000p-6), R(0x1.0000000000000p-5),
 #define LINE_B1 (d_lines + 48)
 #define LINE_D1 (d_lines + 56)
 #define WEIGHED_B0 (d_lines + 64)
-#define WEIGHED_D (d_lines + 76)
+#define WEIGHED_D0 (d_lines + 76)
+#define WEIGHED_D (d_lines + 88)
 #define LATTICE_W(p) (LINE_W[(p) / 1 % 4] * LINE_W[(p) / 4 % 4] * LINE_W[(p) / 16 % 4])
 // Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
 
@@ -215,6 +216,8 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // Index space: local id = (cell, item). Past the last cell of the launch items repeat it and write nothing.
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
+// a + x b at a point of a line, whose place x compilers know
+#define ALONG(x, a, b) ((x) == 0 ? (a) : (a) + (x) * (b))
 #define SHORT _Pragma("unroll")
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 #define PLACES 16
@@ -336,20 +339,20 @@ void action(const int first, const int count, __global const scalar *restrict d_
     // Items without nodes fill planes that nobody reads.
     __local real *plane = l_fields + (0 + c) * SLAB + item * PLANE;
     real partial[12], values[PLACES];
-    SHORT for (int l = 0; l < 3; ++l)
+    SHORT for (int l = 0; l < 3; ++l) {
           SHORT for (int r = 0; r < 4; ++r) {
-            real sum = 0;
-            SHORT for (int m = 0; m < 3; ++m)
-              sum += (real)LINE_B0[r * 3 + m] * nodes[m * 1 + l * 3];
-            partial[r * 1 + l * 4] = sum;
-          }
-    SHORT for (int l = 0; l < 4; ++l)
+        real sum = 0;
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * (nodes + l * 3)[m * 1];
+        (partial + l * 4)[r * 1] = sum;
+      }
+        }
+    SHORT for (int l = 0; l < 4; ++l) {
           SHORT for (int r = 0; r < 4; ++r) {
-            real sum = 0;
-            SHORT for (int m = 0; m < 3; ++m)
-              sum += (real)LINE_B0[r * 3 + m] * partial[m * 4 + l * 1];
-            values[r * 4 + l * 1] = sum;
-          }
+        real sum = 0;
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * (partial + l * 1)[m * 4];
+        (values + l * 1)[r * 4] = sum;
+      }
+        }
     SHORT for (int m = 0; m < 4; ++m)
           SHORT for (int n = 0; n < 4; ++n) plane[m * ROW + n] = values[m * 4 + n];
   }
@@ -365,13 +368,20 @@ void action(const int first, const int count, __global const scalar *restrict d_
       real nodes[12];
       SHORT for (int m = 0; m < 3; ++m)
           SHORT for (int n = 0; n < 4; ++n) nodes[m * 4 + n] = plane[m * PLANE + n];
-      SHORT for (int l = 0; l < 4; ++l)
-          SHORT for (int r = 0; r < 4; ++r) {
-            real sum = 0;
-            SHORT for (int m = 0; m < 3; ++m)
-              sum += (real)LINE_B0[r * 3 + m] * nodes[m * 4 + l * 1];
-            (r_w_q + c * PLACES)[r * 4 + l * 1] = sum;
-          }
+      SHORT for (int l = 0; l < 4; ++l) {
+        {
+        SHORT for (int r = 0; r < 4; ++r) {
+        real sum = 0;
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * (nodes + l)[m * 4];
+        (r_w_q + c * PLACES + l)[r * 4] = sum;
+      }
+        SHORT for (int r = 0; r < 4; ++r) {
+        real sum = 0;
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_D0[r * 3 + m * 1] * (nodes + l)[m * 4];
+        (r_w_q + (1 + 3 * c) * PLACES + l)[r * 4] = sum;
+      }
+      }
+      }
     }
   }
   if (inside) {
@@ -388,13 +398,13 @@ void action(const int first, const int count, __global const scalar *restrict d_
       real values[PLACES], slopes[PLACES];
       SHORT for (int m = 0; m < 4; ++m)
           SHORT for (int n = 0; n < 4; ++n) values[m * 4 + n] = plane[m * ROW + n];
-      SHORT for (int l = 0; l < 4; ++l)
+      SHORT for (int l = 0; l < 4; ++l) {
           SHORT for (int r = 0; r < 4; ++r) {
-            real sum = 0;
-            SHORT for (int m = 0; m < 4; ++m)
-              sum += (real)LINE_D[r * 4 + m] * values[m * 4 + l * 1];
-            slopes[r * 4 + l * 1] = sum;
-          }
+        real sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * (values + l * 1)[m * 4];
+        (slopes + l * 1)[r * 4] = sum;
+      }
+        }
       SHORT for (int m = 0; m < 4; ++m)
           SHORT for (int n = 0; n < 4; ++n) plane[m * ROW + n] = slopes[m * 4 + n];
     }
@@ -406,20 +416,13 @@ void action(const int first, const int count, __global const scalar *restrict d_
       __local real *plane = l_fields + (0 + c) * SLAB + item * ROW;
       SHORT for (int m = 0; m < 4; ++m)
           SHORT for (int n = 0; n < 4; ++n) (r_w_q + (3 + 3 * c) * PLACES)[m * 4 + n] = plane[m * PLANE + n];
-      SHORT for (int l = 0; l < 4; ++l)
+      SHORT for (int l = 0; l < 4; ++l) {
           SHORT for (int r = 0; r < 4; ++r) {
-            real sum = 0;
-            SHORT for (int m = 0; m < 4; ++m)
-              sum += (real)LINE_D[r * 4 + m] * (r_w_q + c * PLACES)[m * 1 + l * 4];
-            (r_w_q + (2 + 3 * c) * PLACES)[r * 1 + l * 4] = sum;
-          }
-      SHORT for (int l = 0; l < 4; ++l)
-          SHORT for (int r = 0; r < 4; ++r) {
-            real sum = 0;
-            SHORT for (int m = 0; m < 4; ++m)
-              sum += (real)LINE_D[r * 4 + m] * (r_w_q + c * PLACES)[m * 4 + l * 1];
-            (r_w_q + (1 + 3 * c) * PLACES)[r * 4 + l * 1] = sum;
-          }
+        real sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * ((r_w_q + c * PLACES) + l * 4)[m * 1];
+        ((r_w_q + (2 + 3 * c) * PLACES) + l * 4)[r * 1] = sum;
+      }
+        }
     }
     // x = x0 + r xr + t xt + r t xrt on the plane, whose normal derivative is y0 + r yr + t yt + r t yrt.
     const real s = LINE_X[item];
@@ -497,13 +500,13 @@ void action(const int first, const int count, __global const scalar *restrict d_
       accum flux[PLACES], back[PLACES];
       SHORT for (int m = 0; m < 4; ++m)
           SHORT for (int n = 0; n < 4; ++n) flux[m * 4 + n] = plane[m * ROW + n];
-      SHORT for (int l = 0; l < 4; ++l)
+      SHORT for (int l = 0; l < 4; ++l) {
           SHORT for (int r = 0; r < 4; ++r) {
-            accum sum = 0;
-            SHORT for (int m = 0; m < 4; ++m)
-              sum += (accum)WEIGHED_D[m * 4 + r] * flux[m * 4 + l * 1];
-            back[r * 4 + l * 1] = sum;
-          }
+        accum sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)WEIGHED_D[r * 1 + m * 4] * (flux + l * 1)[m * 4];
+        (back + l * 1)[r * 4] = sum;
+      }
+        }
       SHORT for (int m = 0; m < 4; ++m)
           SHORT for (int n = 0; n < 4; ++n) plane[m * ROW + n] = back[m * 4 + n];
     }
@@ -519,29 +522,29 @@ void action(const int first, const int count, __global const scalar *restrict d_
         const __local accum *plane = l_rows + (0 + c) * SLAB + item * ROW;
         SHORT for (int l = 0; l < PLACES; ++l) sums[l] += plane[l / 4 * PLANE + l % 4];
       }
-      SHORT for (int l = 0; l < 4; ++l)
+      SHORT for (int l = 0; l < 4; ++l) {
           SHORT for (int r = 0; r < 4; ++r) {
-            accum sum = sums[r * 1 + l * 4];
-            SHORT for (int m = 0; m < 4; ++m)
-              sum += (accum)WEIGHED_D[m * 4 + r] * (r_f0_q + (2 + 3 * c) * PLACES)[m * 1 + l * 4];
-            sums[r * 1 + l * 4] = sum;
-          }
-      SHORT for (int l = 0; l < 4; ++l)
-          SHORT for (int r = 0; r < 4; ++r) {
-            accum sum = sums[r * 4 + l * 1];
-            SHORT for (int m = 0; m < 4; ++m)
-              sum += (accum)WEIGHED_D[m * 4 + r] * (r_f0_q + (1 + 3 * c) * PLACES)[m * 4 + l * 1];
-            sums[r * 4 + l * 1] = sum;
-          }
+        accum sum = (sums + l * 4)[r * 1];
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)WEIGHED_D[r * 1 + m * 4] * ((r_f0_q + (2 + 3 * c) * PLACES) + l * 4)[m * 1];
+        (sums + l * 4)[r * 1] = sum;
+      }
+        }
       __local accum *to = l_rows + (0 + c) * SLAB + item * ROW;
       accum partial[12];
-      SHORT for (int l = 0; l < 4; ++l)
-          SHORT for (int r = 0; r < 3; ++r) {
-            accum sum = 0;
-            SHORT for (int m = 0; m < 4; ++m)
-              sum += (accum)WEIGHED_B0[m * 3 + r] * sums[m * 4 + l * 1];
-            partial[r * 4 + l * 1] = sum;
-          }
+      SHORT for (int l = 0; l < 4; ++l) {
+        {
+        SHORT for (int r = 0; r < 3; ++r) {
+        accum sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)WEIGHED_B0[r * 1 + m * 3] * (sums + l)[m * 4];
+        (partial + l)[r * 4] = sum;
+      }
+        SHORT for (int r = 0; r < 3; ++r) {
+        accum sum = (partial + l)[r * 4];
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)WEIGHED_D0[r * 1 + m * 3] * (r_f0_q + (1 + 3 * c) * PLACES + l)[m * 4];
+        (partial + l)[r * 4] = sum;
+      }
+      }
+      }
       SHORT for (int m = 0; m < 3; ++m)
           SHORT for (int n = 0; n < 4; ++n) to[m * PLANE + n] = partial[m * 4 + n];
     }
@@ -553,20 +556,20 @@ void action(const int first, const int count, __global const scalar *restrict d_
       accum partial[PLACES], lines[12];
       SHORT for (int m = 0; m < 4; ++m)
           SHORT for (int n = 0; n < 4; ++n) partial[m * 4 + n] = plane[m * ROW + n];
-      SHORT for (int l = 0; l < 4; ++l)
+      SHORT for (int l = 0; l < 4; ++l) {
           SHORT for (int r = 0; r < 3; ++r) {
-            accum sum = 0;
-            SHORT for (int m = 0; m < 4; ++m)
-              sum += (accum)WEIGHED_B0[m * 3 + r] * partial[m * 4 + l * 1];
-            lines[r * 4 + l * 1] = sum;
-          }
-      SHORT for (int l = 0; l < 3; ++l)
+        accum sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)WEIGHED_B0[r * 1 + m * 3] * (partial + l * 1)[m * 4];
+        (lines + l * 1)[r * 4] = sum;
+      }
+        }
+      SHORT for (int l = 0; l < 3; ++l) {
           SHORT for (int r = 0; r < 3; ++r) {
-            accum sum = 0;
-            SHORT for (int m = 0; m < 4; ++m)
-              sum += (accum)WEIGHED_B0[m * 3 + r] * lines[m * 1 + l * 4];
-            sums[r * 1 + l * 3] = sum;
-          }
+        accum sum = 0;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)WEIGHED_B0[r * 1 + m * 3] * (lines + l * 4)[m * 1];
+        (sums + l * 3)[r * 1] = sum;
+      }
+        }
       if (past < count) {
         int f0_offsets[9];
         SHORT for (int l = 0; l < 9; ++l) f0_offsets[l] = d_test0_offsets[AT_d_test0_offsets(cell, (l % 3) * 3 + (l / 3) * 9 + (item) * 1)];

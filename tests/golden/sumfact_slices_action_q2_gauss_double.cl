@@ -210,12 +210,15 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define POINTS_UNROLL
 // Schedule sumfact on hexahedra, ITEMS work-items for each of the CELLS cells of a work-group. An item has a plane across the second axis
 // at the points and one across the third at the nodes, where it takes what the second direction is to give, too. Planes stand in local
-// memory, but for a row or a line at a time: loops over rows and lines stay loops, which saves registers and instructions.
+// memory, but for a row or a few lines at a time: loops over rows stay loops, which saves registers and instructions.
 // Index space: local id = (cell, item) or (item, cell). Past the last cell of the launch items repeat it and write nothing.
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
+// a + x b at a point of a line, whose place x compilers know
+#define ALONG(x, a, b) ((x) == 0 ? (a) : (a) + (x) * (b))
 #define SHORT _Pragma("unroll")
-#define LONG _Pragma("unroll 1")
+#define ROWS _Pragma("unroll 1")
+#define LINES _Pragma("unroll 3")
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 // What `basis.cl` computes from tables at a point is read and written here as sums over the lattice: word `slot` of place p of one cell
 // is e[(slot * NUM_QPTS + p) * LANES]; slots as in `contractions.py`.
@@ -334,8 +337,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
       SHORT for (int l = 0; l < 3; ++l) {
         SHORT for (int r = 0; r < 4; ++r) {
         real sum = 0;
-        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * (nodes + l * 3)[m];
-        (partial + l * 4)[r] = sum;
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * (nodes + l * 3)[m * 1];
+        (partial + l * 4)[r * 1] = sum;
       }
       }
       SHORT for (int l = 0; l < 4; ++l) {
@@ -344,8 +347,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
         real values[4];
         SHORT for (int r = 0; r < 4; ++r) {
         real sum = 0;
-        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * line[m];
-        values[r] = sum;
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * line[m * 1];
+        values[r * 1] = sum;
       }
         SHORT for (int r = 0; r < 4; ++r) (plane + l)[r * ROW] = values[r];
       }
@@ -358,39 +361,41 @@ void action(const int first, const int count, __global const scalar *restrict d_
 
   // tabulate
   if (item < 4) {
-    LONG for (int l = 0; l < 4; ++l) {
+    LINES for (int l = 0; l < 4; ++l) {
       SHORT for (int c = 0; c < 1; ++c) {
         __local real *at = l_fields + (0 + 3 * c) * SLAB + item * ROW + l;
         real line[3];
         SHORT for (int r = 0; r < 3; ++r) line[r] = (at)[r * PLANE];
         real values[4];
-        SHORT for (int r = 0; r < 4; ++r) {
-        real sum = 0;
-        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * line[m];
-        values[r] = sum;
-      }
-        SHORT for (int r = 0; r < 4; ++r) (at)[r * PLANE] = values[r];
         real slope[4];
+        {
         SHORT for (int r = 0; r < 4; ++r) {
         real sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * values[m];
-        slope[r] = sum;
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * line[m * 1];
+        values[r * 1] = sum;
+      }
+        SHORT for (int r = 0; r < 4; ++r) {
+        real sum = 0;
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_D0[r * 3 + m * 1] * line[m * 1];
+        slope[r * 1] = sum;
+      }
       }
         SHORT for (int r = 0; r < 4; ++r) (at + 2 * SLAB)[r * PLANE] = slope[r];
+        SHORT for (int r = 0; r < 4; ++r) (at)[r * PLANE] = values[r];
       }
     }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   if (item < 4)
-    LONG for (int l = 0; l < 4; ++l) {
+    LINES for (int l = 0; l < 4; ++l) {
       SHORT for (int c = 0; c < 1; ++c) {
         __local real *at = l_fields + (0 + 3 * c) * SLAB + item * PLANE + l;
         real values[4], slope[4];
         SHORT for (int r = 0; r < 4; ++r) values[r] = (at)[r * ROW];
         SHORT for (int r = 0; r < 4; ++r) {
         real sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * values[m];
-        slope[r] = sum;
+        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * values[m * 1];
+        slope[r * 1] = sum;
       }
         SHORT for (int r = 0; r < 4; ++r) (at + SLAB)[r * ROW] = slope[r];
       }
@@ -408,7 +413,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
       yt[d] = map[5], xt[d] = map[1] + s * yt[d];
       yrt[d] = map[7], xrt[d] = map[3] + s * yrt[d];
     }
-    LONG for (int k = 0; k < 4; ++k) {
+    ROWS for (int k = 0; k < 4; ++k) {
       const real row_weight = item_weight * LINE_W[k];
       const int row = item * ROW + k * PLANE;
       real r_w_q[16];
@@ -417,8 +422,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
         SHORT for (int r = 0; r < 4; ++r) (r_w_q + c * 4)[r] = (at)[r * 1];
         SHORT for (int r = 0; r < 4; ++r) {
         real sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * (r_w_q + c * 4)[m];
-        (r_w_q + (2 + 3 * c) * 4)[r] = sum;
+        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * (r_w_q + c * 4)[m * 1];
+        (r_w_q + (2 + 3 * c) * 4)[r * 1] = sum;
       }
         SHORT for (int r = 0; r < 4; ++r) (r_w_q + (3 + 3 * c) * 4)[r] = (at + SLAB)[r * 1];
         SHORT for (int r = 0; r < 4; ++r) (r_w_q + (1 + 3 * c) * 4)[r] = (at + 2 * SLAB)[r * 1];
@@ -479,8 +484,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
         accum back[4];
         SHORT for (int r = 0; r < 4; ++r) {
         accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * (r_f0_q + (2 + 3 * c) * 4)[m];
-        back[r] = sum;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * (r_f0_q + (2 + 3 * c) * 4)[m * 1];
+        back[r * 1] = sum;
       }
         SHORT for (int i = 0; i < 4; ++i) back[i] += r_f0_q[c * 4 + i];
         SHORT for (int r = 0; r < 4; ++r) (at)[r * 1] = back[r];
@@ -493,39 +498,41 @@ void action(const int first, const int count, __global const scalar *restrict d_
   // integrate
   barrier(CLK_LOCAL_MEM_FENCE);
   if (item < 4)
-    LONG for (int l = 0; l < 4; ++l) {
+    LINES for (int l = 0; l < 4; ++l) {
       SHORT for (int c = 0; c < 1; ++c) {
         __local accum *at = l_rows + (0 + 3 * c) * SLAB + SLAB + item * PLANE + l;
         accum flux[4], back[4];
         SHORT for (int r = 0; r < 4; ++r) flux[r] = (at)[r * ROW];
         SHORT for (int r = 0; r < 4; ++r) {
         accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * flux[m];
-        back[r] = sum;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * flux[m * 1];
+        back[r * 1] = sum;
       }
         SHORT for (int r = 0; r < 4; ++r) (at)[r * ROW] = back[r];
       }
     }
   barrier(CLK_LOCAL_MEM_FENCE);
   if (item < 4)
-    LONG for (int l = 0; l < 4; ++l) {
+    LINES for (int l = 0; l < 4; ++l) {
       SHORT for (int c = 0; c < 1; ++c) {
         __local accum *at = l_rows + (0 + 3 * c) * SLAB + item * ROW + l;
         accum line[4];
         SHORT for (int r = 0; r < 4; ++r) line[r] = (at)[r * PLANE];
-        accum flux[4], back[4];
+        accum flux[4];
         SHORT for (int r = 0; r < 4; ++r) flux[r] = (at + 2 * SLAB)[r * PLANE];
-        SHORT for (int r = 0; r < 4; ++r) {
-        accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * flux[m];
-        back[r] = sum;
-      }
-        SHORT for (int r = 0; r < 4; ++r) line[r] += back[r] + at[SLAB + r * PLANE];
+        SHORT for (int r = 0; r < 4; ++r) line[r] += at[SLAB + r * PLANE];
         accum nodes[3];
+        {
         SHORT for (int r = 0; r < 3; ++r) {
         accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * line[m];
-        nodes[r] = sum;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * line[m * 1];
+        nodes[r * 1] = sum;
+      }
+        SHORT for (int r = 0; r < 3; ++r) {
+        accum sum = nodes[r * 1];
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D0[r * 1 + m * 3] * flux[m * 1];
+        nodes[r * 1] = sum;
+      }
       }
         SHORT for (int r = 0; r < 3; ++r) (at)[r * PLANE] = nodes[r];
       }
@@ -545,8 +552,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
         accum nodes[3];
         SHORT for (int r = 0; r < 3; ++r) {
         accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * line[m];
-        nodes[r] = sum;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * line[m * 1];
+        nodes[r * 1] = sum;
       }
         SHORT for (int r = 0; r < 3; ++r) (partial + l)[r * 4] = nodes[r];
       }
@@ -554,8 +561,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
       SHORT for (int l = 0; l < 3; ++l) {
         SHORT for (int r = 0; r < 3; ++r) {
         accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * (partial + l * 4)[m];
-        (sums + l * 3)[r] = sum;
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * (partial + l * 4)[m * 1];
+        (sums + l * 3)[r * 1] = sum;
       }
       }
       if (past < count) {

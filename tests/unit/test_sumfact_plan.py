@@ -101,8 +101,8 @@ def test_barriers_and_local_memory_of_sum_factorisation():
     vector = replace(sumfact(3, 7, 6).work, fields=(field("w", "w", 216, 3),), rows=(RowsWork(0, 0, 216, 3),))
     (default, *_) = schedule_named("sumfact").plans(vector, gpu, Wish())
     assert (default.items, default.cells) == (49, 1) and 2 * default.needed_bytes > gpu.local_bytes // 4
-    # A warp of slices, whose lattices are little larger than their numbers.
-    for q1d, p1d, cells in ((6, 6, 5), (6, 5, 5), (7, 6, 4)):
+    # A warp of slices or two, whose lattices are little larger than their numbers.
+    for q1d, p1d, cells in ((6, 6, 10), (6, 5, 10), (7, 6, 4)):
         (default, *_) = schedule_named("sumfact").plans(sumfact(3, q1d, p1d).work, gpu, Wish())
         assert type(default) is SumfactSlicePlan and (default.items, default.cells) == (q1d, cells)
         assert default.cells_first and 3 * q1d**3 <= default.strides[-1] <= 1.1 * 3 * q1d**3
@@ -249,7 +249,7 @@ def test_bounds_on_registers():
     assert plan.shape.endswith(" B local, 168 registers at most") and ("MAX_REGISTERS", 168) in plan.steps()[0].macros
     assert [first(work_of(*given), nvidia).registers for given in (("bp3", 3), ("bp3", 4), ("bp4", 2), ("bp1", 2))] == [
         0,
-        224,
+        168,
         0,
         0,
     ]

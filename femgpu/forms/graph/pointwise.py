@@ -8,6 +8,7 @@ from math import prod
 from femgpu.forms.graph.arrays import Locate, component
 from femgpu.forms.graph.evaluate import Evaluation
 from femgpu.forms.graph.graph import INPUT, Graph
+from femgpu.forms.graph.isotropy import is_isotropic
 from femgpu.forms.graph.printer import print_body
 from femgpu.forms.records import Kind, Pointwise, Read
 
@@ -31,6 +32,7 @@ def pointwise(kind: Kind, evaluation: Evaluation, dim: int, reference: bool = Fa
         writes=frozenset((name, index // prod(evaluation.shapes[name][1:])) for name, index, _ in roots),
         flops=graph.flops(nodes),
         size=graph.size(nodes),
+        isotropic=kind == "action" and not reference and is_isotropic(evaluation, dim),
         evaluate=evaluation,
         reference=reference,
         couples=_couples(evaluation) if kind == "jacobian" else frozenset(),

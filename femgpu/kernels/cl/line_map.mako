@@ -25,13 +25,13 @@ p = plan.coords_line.sizes.p1d if plan.coords_line else 0
       r_x_line[2 * (2 * DIM + d) + 1] = map[4] + r * map[5] + s * along_st;
 % endif
     }
-% if plan.expanded == "determinant":
-    real along[DIM], columns[4][DIM], det_along[3];
+% if plan.expanded:
+    real along[DIM], columns[4][DIM], map_along[${14 if plan.expanded == "frame" else 3}];
     SHORT for (int d = 0; d < DIM; ++d) {
       along[d] = r_x_line[2 * (2 * DIM + d) + 1];
       SHORT for (int l = 0; l < 4; ++l) columns[l][d] = r_x_line[2 * (l / 2 * DIM + d) + l % 2];
     }
-    measure_along(along, columns[0], columns[1], columns[2], columns[3], det_along);
+    ${plan.expanded}_along(along, columns[0], columns[1], columns[2], columns[3], map_along);
 % endif
 % else:
     // The coordinates and their derivatives along the other directions, contracted but for the last.

@@ -1,46 +1,68 @@
 ## 1D matrices times lines of numbers in registers. SHORT stands before loops that are unrolled there.
-## target[r] = sum_c matrix[r, c] source[c]; the bounds stand in the text, for functions would be unrolled before these are known.
-<%def name="multiply(rows, columns, row_step, column_step, matrix, source, target, type='real')">\
+<%!
+def products(matrix, rows, columns, transposed, sign, even="even", odd="odd"):
+    """What is summed for the even part of the result, and for the odd one: a matrix, the number in it, the source's part, its size.
+
+    The last row of the matrix is the first one backwards, times `sign`. `matrix`_EVEN and `matrix`_ODD are its first rows' even and odd
+    parts; of the transposed, whose rows are columns there.
+    """
+    halves = {"EVEN": -(-(rows if transposed else columns) // 2), "ODD": (rows if transposed else columns) // 2}
+    sources = [(even, -(-columns // 2)), (odd, columns // 2)][:: int(sign)]
+    names = ["EVEN", "ODD"] if transposed else ["EVEN", "ODD"][:: int(sign)]
+    return [
+        (f"{matrix}_{name}", f"m * {halves[name]} + r" if transposed else f"r * {halves[name]} + m", part, size)
+        for name, (part, size) in zip(names, sources)
+    ]
+%>\
+## target[r] (+)= sum_c matrix[r, c] source[c]; the bounds stand in the text, for functions would be unrolled before these are known.
+## `along` and `to` are strides of the source and of the target.
+<%def name="multiply(rows, columns, row_step, column_step, matrix, source, target, type='real', along=1, to=1, adds=False)">\
 SHORT for (int r = 0; r < ${rows}; ++r) {
-        ${type} sum = 0;
-        SHORT for (int m = 0; m < ${columns}; ++m) sum += (${type})${matrix}[r * ${row_step} + m * ${column_step}] * ${source}[m];
-        ${target}[r] = sum;
+        ${type} sum = ${f"{target}[r * {to}]" if adds else 0};
+        SHORT for (int m = 0; m < ${columns}; ++m) sum += (${type})${matrix}[r * ${row_step} + m * ${column_step}] * ${source}[m * ${along}];
+        ${target}[r * ${to}] = sum;
       }\
 </%def>\
-## The same by even and odd parts of the source, for matrices whose last row is the first one backwards, times `sign`: half the
-## multiply-adds. `matrix`_EVEN and `matrix`_ODD are its first rows' even and odd parts; of the transposed, whose rows are columns there.
-<%def name="multiply_parts(rows, columns, transposed, sign, matrix, source, target, type='real')">\
-<%
-half, middle, wide, odd = rows // 2, rows % 2, -(-columns // 2), columns // 2
-names = ["ODD", "EVEN"] if transposed and sign < 0 else ["EVEN", "ODD"]
-widths = {"EVEN": -(-(rows if transposed else columns) // 2), "ODD": (rows if transposed else columns) // 2}
-even, odds = (f"{matrix}_{name}[" + (f"m * {widths[name]} + r" if transposed else f"r * {widths[name]} + m") + "]" for name in names)
-%>\
+## The same by even and odd parts of the source, which is half the multiply-adds.
+<%def name="multiply_parts(rows, columns, transposed, sign, matrix, source, target, type='real', along=1, to=1)">\
 {
-        ${type} even[${wide}], odd[${wide}];
-        SHORT for (int m = 0; m < ${odd}; ++m) {
-          even[m] = ${source}[m] + ${source}[${columns - 1} - m];
-          odd[m] = ${source}[m] - ${source}[${columns - 1} - m];
+        ${parts(columns, source, "even", "odd", type, along)}
+        ${add_parts(rows, [products(matrix, rows, columns, transposed, sign)], target, type, to)}
+      }\
+</%def>\
+## Even and odd parts of a line.
+<%def name="parts(columns, source, even, odd, type, along=1)">\
+${type} ${even}[${-(-columns // 2)}], ${odd}[${columns // 2}];
+        SHORT for (int m = 0; m < ${columns // 2}; ++m) {
+          ${even}[m] = ${source}[m * ${along}] + ${source}[(${columns - 1} - m) * ${along}];
+          ${odd}[m] = ${source}[m * ${along}] - ${source}[(${columns - 1} - m) * ${along}];
         }
 % if columns % 2:
-        even[${odd}] = ${source}[${odd}];
+        ${even}[${columns // 2}] = ${source}[${columns // 2 * along}];
 % endif
-        SHORT for (int r = 0; r < ${half}; ++r) {
+</%def>\
+## Sums of `products`, for a line.
+<%def name="add_parts(rows, terms, target, type, to=1)">\
+SHORT for (int r = 0; r < ${rows // 2}; ++r) {
           ${type} sum = 0, difference = 0;
-          SHORT for (int m = 0; m < ${wide}; ++m) sum += (${type})${even} * even[m];
-          SHORT for (int m = 0; m < ${odd}; ++m) difference += (${type})${odds} * odd[m];
-          ${target}[r] = sum + difference;
-          ${target}[${rows - 1} - r] = ${"sum - difference" if sign > 0 else "difference - sum"};
+% for pair in terms:
+% for result, (matrix, number, part, size) in zip(("sum", "difference"), pair):
+          SHORT for (int m = 0; m < ${size}; ++m) ${result} += (${type})${matrix}[${number}] * ${part}[m];
+% endfor
+% endfor
+          ${target}[r * ${to}] = sum + difference;
+          ${target}[(${rows - 1} - r) * ${to}] = sum - difference;
         }
-% if middle:
+% if rows % 2:
         {
-          const int r = ${half};
+          const int r = ${rows // 2};
           ${type} sum = 0;
-          SHORT for (int m = 0; m < ${wide if sign > 0 else odd}; ++m) sum += (${type})${even if sign > 0 else odds} * ${"even" if sign > 0 else "odd"}[m];
-          ${target}[r] = sum;
+% for (matrix, number, part, size), _ in terms:
+          SHORT for (int m = 0; m < ${size}; ++m) sum += (${type})${matrix}[${number}] * ${part}[m];
+% endfor
+          ${target}[r * ${to}] = sum;
         }
 % endif
-      }\
 </%def>\
 ## Derivatives along a line of points, and back.
 <%def name="derive(plan, source, target)">\
@@ -52,9 +74,9 @@ ${multiply(plan.q1d, plan.q1d, plan.q1d, 1, "LINE_D", source, target)}\
 </%def>\
 <%def name="derive_back(plan, source, target)">\
 % if plan.splits:
-${multiply_parts(plan.q1d, plan.q1d, True, -1, "LINE_D", source, target, "accum")}\
+${multiply_parts(plan.q1d, plan.q1d, True, -1, f"{plan.backwards}_D", source, target, "accum")}\
 % else:
-${multiply(plan.q1d, plan.q1d, 1, plan.q1d, "LINE_D", source, target, "accum")}\
+${multiply(plan.q1d, plan.q1d, 1, plan.q1d, f"{plan.backwards}_D", source, target, "accum")}\
 % endif
 </%def>\
 ## Values along a line at the nodes to those at the points, and back.
@@ -67,8 +89,43 @@ ${multiply(sums.sizes.q1d, sums.sizes.p1d, sums.sizes.p1d, 1, f"LINE_B{sums.size
 </%def>\
 <%def name="gather_back(plan, sums, source, target)">\
 % if plan.splits:
-${multiply_parts(sums.sizes.p1d, sums.sizes.q1d, True, 1, f"LINE_B{sums.sizes.table}", source, target, "accum")}\
+${multiply_parts(sums.sizes.p1d, sums.sizes.q1d, True, 1, f"{plan.backwards}_B{sums.sizes.table}", source, target, "accum")}\
 % else:
-${multiply(sums.sizes.p1d, sums.sizes.q1d, 1, sums.sizes.p1d, f"LINE_B{sums.sizes.table}", source, target, "accum")}\
+${multiply(sums.sizes.p1d, sums.sizes.q1d, 1, sums.sizes.p1d, f"{plan.backwards}_B{sums.sizes.table}", source, target, "accum")}\
 % endif
+</%def>\
+## Values and derivatives along a line at the points from values at the nodes, and back.
+<%def name="tabulate(plan, sums, source, values, slopes, step=1)">\
+<% q, p, number = plan.q1d, sums.sizes.p1d, sums.sizes.table; matrices = (f"LINE_B{number}", 1, values), (f"LINE_D{number}", -1, slopes) %>\
+{
+% if plan.splits:
+        ${parts(p, source, "even", "odd", "real", step)}
+% for matrix, sign, target in matrices:
+        ${add_parts(q, [products(matrix, q, p, False, sign)], target, "real", step)}
+% endfor
+% else:
+% for matrix, _, target in matrices:
+        ${multiply(q, p, p, 1, matrix, source, target, "real", step, step)}
+% endfor
+% endif
+      }\
+</%def>\
+<%def name="tabulate_back(plan, sums, values, slopes, target, step=1)">\
+<%
+q, p, number = plan.q1d, sums.sizes.p1d, sums.sizes.table
+matrices = (f"{plan.backwards}_B{number}", 1, values), (f"{plan.backwards}_D{number}", -1, slopes)
+terms = [products(matrix, p, q, True, sign, f"even{i}", f"odd{i}") for i, (matrix, sign, _) in enumerate(matrices)]
+%>\
+{
+% for i, (matrix, _, source) in enumerate(matrices):
+% if plan.splits:
+        ${parts(q, source, f"even{i}", f"odd{i}", "accum", step)}
+% else:
+        ${multiply(p, q, 1, p, matrix, source, target, "accum", step, step, i > 0)}
+% endif
+% endfor
+% if plan.splits:
+        ${add_parts(p, terms, target, "accum", step)}
+% endif
+      }\
 </%def>\

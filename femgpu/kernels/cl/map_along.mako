@@ -1,6 +1,6 @@
 % if plan.expanded == "determinant":
 // The determinant of a J with columns along, b + r b_r and c + r c_r, in this order or one that follows round: sum_i out[i] r^i.
-inline void measure_along(const real *along, const real *b, const real *b_r, const real *c, const real *c_r, real *out) {
+inline void determinant_along(const real *along, const real *b, const real *b_r, const real *c, const real *c_r, real *out) {
   out[0] = out[1] = out[2] = 0;
   for (int d = 0; d < DIM; ++d) {
     const int i = (d + 1) % DIM, j = (d + 2) % DIM;
@@ -9,6 +9,63 @@ inline void measure_along(const real *along, const real *b, const real *b_r, con
     out[1] += normal * c_r[d];
     out[1] += normal_r * c[d];
     out[2] += normal_r * c_r[d];
+  }
+}
+% endif
+% if plan.expanded == "frame":
+<% a, b, c = (f"num_comp + c * DIM + {(plan.axes[0] + i) % 3}" for i in range(3)) %>\
+// 1 / sqrt(x) for ordinary x: as `reciprocal` does.
+inline real inverse_root(const real x) {
+#ifdef RECIPROCAL_PTX64
+  double y;
+  asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  const double error = fma(-x * y, y, 1.0);
+  return fma(fma(0.375, error, 0.5) * error, y, y);
+#elif defined(RECIPROCAL_PTX32)
+  float y;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return fma(0.5f * fma(-x * y, y, 1.0f), y, y);
+#else
+  return R(1) / sqrt(x);
+#endif
+}
+
+// The columns of a J in an orthonormal frame whose first direction is that of its column `along`, l: out[0] = b l / l l, out[1], out[2]
+// its other coordinates, out[3] to out[5] those of c, the next six what r multiplies, 1 / |l| and |l|. The frame is Householder's
+// reflection that takes l to the first axis, which has the sign that nothing cancels with; where J keeps its orientation in it, |l| has
+// another sign.
+inline void frame_along(const real *along, const real *b, const real *b_r, const real *c, const real *c_r, real *out) {
+  const real square = along[0] * along[0] + along[1] * along[1] + along[2] * along[2], inverse = inverse_root(square);
+  const real length = square * inverse, first = copysign(length, along[0]), scale = reciprocal(square + fabs(along[0]) * length);
+  const real *columns[4] = {b, c, b_r, c_r};
+  for (int i = 0; i < 4; ++i) {
+    const real *x = columns[i];
+    const real product = along[0] * x[0] + along[1] * x[1] + along[2] * x[2], reflected = scale * (first * x[0] + product);
+    out[3 * i] = inverse * inverse * product;
+    out[3 * i + 1] = x[1] - along[1] * reflected;
+    out[3 * i + 2] = x[2] - along[2] * reflected;
+  }
+  out[12] = copysign(inverse, along[0]);
+  out[13] = first;
+}
+
+// Gradients at a point in the row's frame, times what its coordinates along the row and across it are multiplied by.
+inline void gradient_in_frame(const int num_comp, const real *e, const real *J, const real along, const real across, real *gradient) {
+  for (int c = 0; c < num_comp; ++c) {
+    const real first = e[${a}], second = e[${b}] - J[0] * first, third = e[${c}] - J[3] * first;
+    gradient[c * DIM] = along * first;
+    gradient[c * DIM + 1] = across * (J[5] * second - J[2] * third);
+    gradient[c * DIM + 2] = across * (J[1] * third - J[4] * second);
+  }
+}
+
+// ... and what derivatives of the test function multiply, from fluxes there.
+inline void flux_in_frame(const int num_comp, const real *J, const real along, const real across, const real *f1, accum *e) {
+  for (int c = 0; c < num_comp; ++c) {
+    const real y = across * f1[c * DIM + 1], z = across * f1[c * DIM + 2], second = J[5] * y - J[4] * z, third = J[1] * z - J[2] * y;
+    e[${a}] = (accum)(along * f1[c * DIM] - J[0] * second - J[3] * third);
+    e[${b}] = (accum)second;
+    e[${c}] = (accum)third;
   }
 }
 % endif

@@ -1,16 +1,18 @@
 <%namespace name="nodes" file="nodes.mako"/>\
+<%namespace name="lines_of" file="lines.mako"/>\
 ## An item's planes of numbers: 1D matrices times their lines, to local memory and back, and results at nodes, r_f<row>_nodes[c, l], to
 ## global memory. SHORT stands before loops that are unrolled.
-## target[(r, l)] (+)= sum_m matrix[r, m] source[(m, l)] for all lines l of a plane: the strides of a line and between lines
-<%def name="multiply(rows, columns, lines, matrix, transposed, source, target, type, adds=False)">\
-<% (name, along, across), (into, to, over) = source, target %>\
-SHORT for (int l = 0; l < ${lines}; ++l)
-          SHORT for (int r = 0; r < ${rows}; ++r) {
-            ${type} sum = ${f"{into}[r * {to} + l * {over}]" if adds else 0};
-            SHORT for (int m = 0; m < ${columns}; ++m)
-              sum += (${type})${matrix}[${f"m * {rows} + r" if transposed else f"r * {columns} + m"}] * ${name}[m * ${along} + l * ${across}];
-            ${into}[r * ${to} + l * ${over}] = sum;
-          }\
+## target[(r, l)] (+)= sum_m matrix[r, m] source[(m, l)] for all lines l of a plane: the strides of a line and between lines. `sign`: of the
+## matrix backwards.
+<%def name="multiply(plan, rows, columns, lines, matrix, transposed, sign, source, target, type, adds=False)">\
+<% (name, along, across), (into, to, over) = source, target; ends = f"({name} + l * {across})", f"({into} + l * {over})" %>\
+SHORT for (int l = 0; l < ${lines}; ++l) {
+% if plan.splits and not adds:
+          ${lines_of.multiply_parts(rows, columns, transposed, sign, matrix, *ends, type, along, to)}
+% else:
+          ${lines_of.multiply(rows, columns, *((1, rows) if transposed else (columns, 1)), matrix, *ends, type, along, to, adds)}
+% endif
+        }\
 </%def>\
 ## An item's plane across the second or the third direction, between registers and local memory.
 <%def name="move(first, second, line, plane, local, private, into_local)">\

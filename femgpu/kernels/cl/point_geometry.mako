@@ -6,7 +6,7 @@
     for (int i = 0; i < DIM * DIM; ++i) ${J_inv}[i] = ${plan.word(geometry, "q * (DIM * DIM + 1) + i")};
     ${det_J} = ${plan.word(geometry, "q * (DIM * DIM + 1) + DIM * DIM")};
 % elif plan.expanded == "determinant":
-    ${det_J} = det_along[0] + here * (det_along[1] + here * det_along[2]);
+    ${det_J} = map_along[0] + here * (map_along[1] + here * map_along[2]);
 % elif plan.expanded == "adjugate":
     ${det_J} = map_along[21] + here * (map_along[22] + here * map_along[23]);
     for (int d = 0; d < DIM; ++d) {
@@ -15,6 +15,11 @@
       ${J_inv}[${(plan.axes[0] + 2) % 3} * DIM + d] = map_along[15 + d] + here * map_along[18 + d];
     }
     const real inverse_det = reciprocal(${det_J});
+% elif plan.expanded == "frame":
+    // The columns of J in the row's frame stand in place of J_inv.
+    for (int i = 0; i < 6; ++i) ${J_inv}[i] = ALONG(here, map_along[i], map_along[6 + i]);
+    const real across_det = ${J_inv}[1] * ${J_inv}[5] - ${J_inv}[2] * ${J_inv}[4], inverse_det = reciprocal(across_det);
+    ${det_J} = map_along[13] * across_det;
 % elif plan.adjugates:
     // J_inv times det_J stands in place of J_inv: derivatives are divided, and in fluxes det_J cancels.
     ${det_J} = rebuild_adjugate(${side.name("NUM_COORD_BASIS")}, TABLE_D(${side.coord_table}, q), ${side.name("r_x_e")}, ${J_inv});

@@ -22,6 +22,9 @@ ${mirrors.interpolate(work, parity, field, J_inv)}\
 % endif
 % if field.gradient and work.reference:
     interpolate_reference_gradient(${field.num_basis}, ${field.num_comp}, TABLE_D(${field.table}, q), r_${field.name}_e, r_${field.array}_x + ${field.offset} * DIM);
+% elif field.gradient and plan.expanded == "frame":
+<% scales = "map_along[12] * across_det, R(1)" if field.array == "w" and plan.divides_fluxes else "map_along[12], inverse_det" %>\
+    gradient_in_frame(${field.num_comp}, r_${field.name}_e, ${J_inv}, ${scales}, r_${field.array}_x + ${field.offset} * DIM);
 % elif field.gradient:
     interpolate_gradient(${field.num_basis}, ${field.num_comp}, TABLE_D(${field.table}, q), r_${field.name}_e, ${J_inv}, r_${field.array}_x + ${field.offset} * DIM);
 % if plan.adjugates and not (field.array == "w" and plan.divides_fluxes):

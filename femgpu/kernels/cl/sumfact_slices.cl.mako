@@ -3,7 +3,7 @@
 <%namespace name="planes" file="planes.mako"/>\
 // Schedule sumfact on hexahedra, ITEMS work-items for each of the CELLS cells of a work-group. An item has a plane across the second axis
 // at the points and one across the third at the nodes, where it takes what the second direction is to give, too. Planes stand in local
-// memory, but for a row or a line at a time: loops over rows and lines stay loops, which saves registers and instructions.
+// memory, but for a row or a few lines at a time: loops over rows stay loops, which saves registers and instructions.
 // Index space: local id = (cell, item) or (item, cell). Past the last cell of the launch items repeat it and write nothing.
 <%
 q = plan.q1d
@@ -12,15 +12,18 @@ derived, derived_rows = ([sums for sums in group if plan.derives(sums)] for grou
 %>\
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
+// a + x b at a point of a line, whose place x compilers know
+#define ALONG(x, a, b) ((x) == 0 ? (a) : (a) + (x) * (b))
 #define SHORT${' _Pragma("unroll")' if plan.unroll else ""}
-#define LONG${' _Pragma("unroll 1")' if plan.unroll else ""}
+#define ROWS${' _Pragma("unroll 1")' if plan.unroll else ""}
+#define LINES${' _Pragma("unroll 3")' if plan.unroll else ""}
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 <%def name="read(n, step, line, values)">SHORT for (int r = 0; r < ${n}; ++r) ${values}[r] = (${line})[r * ${step}];</%def>\
 <%def name="write(n, step, values, line)">SHORT for (int r = 0; r < ${n}; ++r) (${line})[r * ${step}] = ${values}[r];</%def>\
 <%include file="points.cl"/>
 <%include file="map_along.mako"/>\
 #undef TABLE_W
-#define TABLE_W(q) (LINE_W[i] * row_weight)
+#define TABLE_W(q) ${"R(1)" if plan.weighs_lines else "(LINE_W[i] * row_weight)"}
 __kernel${sized}
 void ${step.name}(${arguments}) {
 % if plan.cells_first:
@@ -100,7 +103,7 @@ ${nodes.keep_coords(plan)}\
 % endif
   if (item < ${q}) {
 % if any(not sums.sizes.collocated or plan.derives(sums) for sums, _ in fields):
-    LONG for (int l = 0; l < ${q}; ++l) {
+    LINES for (int l = 0; l < ${q}; ++l) {
 % for sums, field in fields:
 <% p = sums.sizes.p1d %>\
       SHORT for (int c = 0; c < ${field.num_comp}; ++c) {
@@ -111,13 +114,21 @@ ${nodes.keep_coords(plan)}\
         const real *values = line;
 % else:
         real values[${q}];
+% if not plan.derives(sums):
         ${lines.interpolate(plan, sums, "line", "values")}
-        ${write(q, "PLANE", "values", "at")}
+% endif
 % endif
 % if plan.derives(sums):
         real slope[${q}];
+% if plan.tabulates(sums):
+        ${lines.tabulate(plan, sums, "line", "values", "slope")}
+% else:
         ${lines.derive(plan, "values", "slope")}
+% endif
         ${write(q, "PLANE", "slope", "at + 2 * SLAB")}
+% endif
+% if not sums.sizes.collocated:
+        ${write(q, "PLANE", "values", "at")}
 % endif
       }
 % endfor
@@ -127,7 +138,7 @@ ${nodes.keep_coords(plan)}\
 % if derived and not plan.collocated:
   barrier(CLK_LOCAL_MEM_FENCE);
   if (item < ${q})
-    LONG for (int l = 0; l < ${q}; ++l) {
+    LINES for (int l = 0; l < ${q}; ++l) {
 % for sums in derived:
       SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
         __local real *at = l_fields + ${plan.slab_of(sums, "c")} * SLAB + item * PLANE + l;
@@ -143,7 +154,7 @@ ${nodes.keep_coords(plan)}\
   if (item < ${q}) {
     const real item_weight = LINE_W[item];
 <%include file="plane_map.mako"/>\
-    LONG for (int k = 0; k < ${q}; ++k) {
+    ROWS for (int k = 0; k < ${q}; ++k) {
       const real row_weight = item_weight * LINE_W[k];
       const int row = item * ROW + k * PLANE;
 <%include file="plane_row.mako"/>\
@@ -201,7 +212,7 @@ ${nodes.keep_coords(plan)}\
 % if derived_rows and not plan.collocated:
   barrier(CLK_LOCAL_MEM_FENCE);
   if (item < ${q})
-    LONG for (int l = 0; l < ${q}; ++l) {
+    LINES for (int l = 0; l < ${q}; ++l) {
 % for sums in derived_rows:
       SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
         __local accum *at = l_rows + ${plan.slab_of(sums, "c")} * SLAB + SLAB + item * PLANE + l;
@@ -216,7 +227,7 @@ ${nodes.keep_coords(plan)}\
 % endif
 % if derived_rows or not plan.collocated:
   if (item < ${q})
-    LONG for (int l = 0; l < ${q}; ++l) {
+    LINES for (int l = 0; l < ${q}; ++l) {
 % for sums in plan.rows:
 <% p = sums.sizes.p1d %>\
       SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
@@ -224,16 +235,26 @@ ${nodes.keep_coords(plan)}\
         accum line[${q}];
         ${read(q, "PLANE", "at", "line")}
 % if plan.derives(sums):
-        accum flux[${q}], back[${q}];
+        accum flux[${q}];
         ${read(q, "PLANE", "at + 2 * SLAB", "flux")}
+% if not plan.collocated:
+        SHORT for (int r = 0; r < ${q}; ++r) line[r] += at[SLAB + r * PLANE];
+% endif
+% if not plan.tabulates(sums):
+        accum back[${q}];
         ${lines.derive_back(plan, "flux", "back")}
-        SHORT for (int r = 0; r < ${q}; ++r) line[r] += back[r]${" + at[SLAB + r * PLANE]" * (not plan.collocated)};
+        SHORT for (int r = 0; r < ${q}; ++r) line[r] += back[r];
+% endif
 % endif
 % if sums.sizes.collocated:
         ${write(q, "PLANE", "line", "at")}
 % else:
         accum nodes[${p}];
+% if plan.tabulates(sums):
+        ${lines.tabulate_back(plan, sums, "line", "flux", "nodes")}
+% else:
         ${lines.gather_back(plan, sums, "line", "nodes")}
+% endif
         ${write(p, "PLANE", "nodes", "at")}
 % endif
       }

@@ -191,7 +191,7 @@ def _cells(plan: SumfactLatticePlan, limits: Limits) -> int:
     if not limits.unroll:
         return max(1, limits.group // items)
     if isinstance(plan, SumfactSlicePlan):
-        return max(1, _WARP // items)  # local memory bounds how many warps run side by side
+        return max(1, plan.warps * _WARP // items)
     if isinstance(plan, SumfactPencilPlan) and plan.loads_next and items > _WARP:
         return 1  # memory bounds what items do
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
+import numpy as np
+
 from femgpu.errors import PlanError
 from femgpu.kernels.array import Layout
 from femgpu.kernels.contractions import Contraction, Order, Sizes, collocates, evaluation, integration
@@ -139,6 +141,30 @@ class SumfactPlan(CellPlan):
         work = self.work
         bent = work.maps and not work.affine and self.geometry == "recomputed"
         return bent and work.target != "diagonal" and not (work.reference or work.second or work.bends)
+
+    @property
+    def q1d(self) -> int:
+        """Points per direction."""
+        assert self.work.tensor is not None
+        return self.work.tensor.q1d
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether points and nodes are."""
+        tensor = self.work.tensor
+        assert tensor is not None
+        matrices = [(tensor.D, -1.0), *((tensor.factors[number].B, 1.0) for number in self.tables)]
+        return all(np.allclose(matrix, sign * matrix[::-1, ::-1], atol=1e-13) for matrix, sign in matrices)
+
+    @property
+    def weighs_lines(self) -> bool:
+        """Whether the 1D matrices that rows are multiplied by have the rule's weights in them, and points have none."""
+        return False
+
+    @property
+    def backwards(self) -> str:
+        """What the names of these matrices begin with."""
+        return "WEIGHED" if self.weighs_lines else "LINE"
 
     @property
     def divides_fluxes(self) -> bool:

@@ -16,6 +16,9 @@ from femgpu.kernels.schedules.sumfact_item import SumfactPlan, Sums
 from femgpu.kernels.step import Step
 from femgpu.kernels.work import FieldWork, RowsWork
 
+# Points of a line from which on a frame that they share takes fewer operations than an adjugate at each of them.
+_FRAMED = 3
+
 
 @dataclass(frozen=True)
 class SumfactLatticePlan(SumfactPlan):
@@ -92,23 +95,9 @@ class SumfactLatticePlan(SumfactPlan):
         return work.target in ("residual", "action") and work.dim > 1 and not work.second and collocates and self.derivatives != 1
 
     @property
-    def symmetric(self) -> bool:
-        """Whether points and nodes are."""
-        tensor = self.work.tensor
-        assert tensor is not None
-        matrices = [(tensor.D, -1.0), *((tensor.factors[number].B, 1.0) for number in self.tables)]
-        return all(np.allclose(matrix, sign * matrix[::-1, ::-1], atol=1e-13) for matrix, sign in matrices)
-
-    @property
     def stores_inside(self) -> bool:
         """Where there are nodes inside of a cell."""
         return self.scatter == "atomic" and any(sums.sizes.p1d > 2 for sums in self.rows)
-
-    @property
-    def q1d(self) -> int:
-        """Points per direction."""
-        assert self.work.tensor is not None
-        return self.work.tensor.q1d
 
     @property
     def width(self) -> int:
@@ -183,12 +172,20 @@ class SumfactLatticePlan(SumfactPlan):
         return vertices and not self.maps_once  # whose numbers stand in the same place
 
     @property
+    def axes(self) -> tuple[int, ...]:
+        """The direction of an item's points, and those that follow."""
+        return tuple((self.work.dim - 1 + axis) % self.work.dim for axis in range(self.work.dim))
+
+    @property
     def expanded(self) -> str:
-        """The determinant, on hexahedra given by their vertices where no derivatives are taken in physical coordinates."""
+        """On hexahedra given by their vertices the determinant, where no physical derivatives are taken, or frames."""
         work = self.work
+        if work.dim != 3 or not (self.multilinear and work.maps):
+            return ""
         derives = any(field.gradient for field in work.fields) or any(row.gradient for row in work.rows)
-        no_more = work.maps and (work.reference or not derives) and "K" not in work.reads
-        return "determinant" if self.multilinear and work.dim == 3 and no_more else ""
+        if work.reference or not derives:
+            return "determinant" * ("K" not in work.reads)
+        return "frame" * (self.adjugates and work.isotropic and self.q1d >= _FRAMED)
 
     @cached_property
     def along(self) -> int:

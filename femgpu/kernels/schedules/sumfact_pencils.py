@@ -38,6 +38,11 @@ class SumfactPencilPlan(SumfactLatticePlan):
         return f"{self.cells} cells of {self.items} pencils, {self.local_bytes} B local{self.limited}"
 
     @property
+    def expanded(self) -> str:
+        """No frame where loops over points are unrolled, and points share columns of their maps with others."""
+        return "" if self.keeps_lines and super().expanded == "frame" else super().expanded
+
+    @property
     def splits(self) -> bool:
         """Whether lines are multiplied by even and odd parts of the 1D matrices."""
         return self.symmetric

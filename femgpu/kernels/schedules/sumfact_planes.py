@@ -15,6 +15,8 @@ _REGISTER_WORDS = 112
 # Points per direction up to which planes take less time than pencils on an H200, of one component and of several: where the points
 # are the nodes, and where not.
 _WIDTHS = ((4, 7), (3, 4))
+# Points per direction from which on even and odd parts of the 1D matrices take fewer operations than whole ones.
+_SPLIT = 5
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,15 @@ class SumfactPlanePlan(SumfactLatticePlan):
         else at the nodes, whose dofs are neighbours more often than those of other cells. Both at once where nodes are the points.
         """
         return (1, 2, 0) if self.turns and not self.reads_points else (1, 0, 2)
+
+    @property
+    def splits(self) -> bool:
+        """Where that takes fewer operations."""
+        return self.q1d >= _SPLIT and self.symmetric
+
+    def tabulates(self, sums: Sums) -> bool:
+        """Whether an item has derivatives along the third axis from the nodes, not from values at the points."""
+        return self.derives(sums) and not sums.sizes.collocated
 
     @property
     def reads_points(self) -> bool:

@@ -17,6 +17,8 @@ _SPARE = 0.1
 _WIDTHS = (6, 7)
 # Points per direction up to which lines are multiplied by whole 1D matrices: parts of theirs take as many operations.
 _WHOLE = 5
+# Points per direction up to which groups of two warps take less time than those of one where points are not the nodes.
+_TWO_WARPS = 6
 # Points per direction from which on coefficients of the adjugate take fewer operations than the adjugate at each point.
 _EXPANDED = 5
 
@@ -25,12 +27,12 @@ _EXPANDED = 5
 class SumfactSlicePlan(SumfactPlanePlan):
     """A plan of schedule sumfact with an item for each plane of points across the second direction of a hexahedron.
 
-    Rows and lines of a plane pass through registers one after the other, in loops, so that planes may be larger and programs are
+    Rows of a plane pass through registers one after the other, in loops, so that planes may be larger and programs are
     shorter than where registers hold a plane.
     """
 
     shell: ClassVar[str] = "sumfact_slices"
-    measured_bounds: ClassVar[dict[int, int]] = {6: 224}
+    measured_bounds: ClassVar[dict[int, int]] = {6: 168}
 
     @property
     def num_barriers(self) -> int:
@@ -61,14 +63,19 @@ class SumfactSlicePlan(SumfactPlanePlan):
 
     @property
     def weighs_lines(self) -> bool:
-        """Never: rows of points share most of a weight."""
-        return False
+        """Not without a frame: rows of points share most of a weight."""
+        return super().weighs_lines and self.expanded == "frame"
 
     @property
     def expanded(self) -> str:
-        """The adjugate, too, where enough points of a row share what its coefficients take."""
+        """The adjugate, too, where there is no frame and enough points of a row share what its coefficients take."""
         adjugate = self.adjugates and self.multilinear and self.q1d >= _EXPANDED
         return super().expanded or "adjugate" * adjugate
+
+    @property
+    def warps(self) -> int:
+        """That a work-group fills, of an H200's: local memory bounds how many run side by side."""
+        return 2 if not self.collocated and self.q1d <= _TWO_WARPS else 1
 
     @property
     def lattice(self) -> tuple[tuple[int, ...], bool]:
