@@ -168,6 +168,18 @@ def test_lines_are_kept_where_registers_hold_them():
     assert plan.at_point(plan.lattices[0], "l_fields")[2] == (3, "l_fields[3 * SLAB + at + n * PLANE]")
 
 
+def test_arguments_hold_the_parts_of_some_matrices(monkeypatch):
+    """CUDA has 4 KB for a kernel's arguments: of three elements of high degree the text has the numbers."""
+    monkeypatch.setattr(SumfactPencilPlan, "symmetric", True)
+    assert [pencils(q1d, q1d - 1).passes_lines for q1d in (4, 10, 17)] == [True] * 3
+    work = pencils(17, 16).work
+    (factors,) = work.tensor.factors
+    fields = tuple(replace(work.fields[0], name=f"u{i}", table=i) for i in range(3))
+    work = replace(work, tensor=replace(work.tensor, factors=(factors,) * 3), fields=fields)
+    plan = SumfactPencilPlan.wished(work, GPU, Wish("double"), cells=1, derivatives=2, block=1)
+    assert plan.splits and not plan.passes_lines
+
+
 @pytest.mark.parametrize(("value", "gradient"), [(True, False), (False, True), (True, True)])
 def test_what_is_kept_does_not_cross_local_memory(value, gradient):
     kept, rolled = pencils(4, 4, value=value, gradient=gradient), pencils(4, 4, value=value, gradient=gradient, pointwise_size=9999)

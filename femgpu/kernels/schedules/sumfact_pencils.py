@@ -18,6 +18,8 @@ _KEPT_WIDTHS = (7, 5)
 # Bounds on registers with which an H200 takes less time for E-vectors and numbers stored at the points, by points per direction:
 # where only values are interpolated, where points are the nodes, and elsewhere.
 _REGISTERS: tuple[dict[int, int], ...] = ({12: 88, 13: 112, 14: 80, 15: 112, 16: 128}, {7: 64, 9: 80, 13: 96}, {7: 64})
+# Numbers of the 1D matrices' parts that fit into a kernel's arguments, of which CUDA has 4 KB.
+_ARGUMENT_NUMBERS = 480
 # Numbers stored at the points of a line that registers hold beside all else.
 _AHEAD_NUMBERS = 40
 
@@ -49,8 +51,10 @@ class SumfactPencilPlan(SumfactLatticePlan):
 
     @property
     def passes_lines(self) -> bool:
-        """Where loops are unrolled: a literal then takes two instructions, a number of an argument one."""
-        return self.splits and bool(self.unroll)
+        """Where loops are unrolled: a literal takes two instructions, a number of an argument one. Not where too many."""
+        assert self.work.tensor is not None
+        columns = self.q1d + sum(self.work.tensor.factors[number].p1d for number in self.tables)
+        return self.splits and bool(self.unroll) and (self.q1d + 1) // 2 * columns <= _ARGUMENT_NUMBERS
 
     @property
     def unrolls_components(self) -> bool:
