@@ -151,6 +151,15 @@ def test_terms_of_one_of_two_fields(schedule, rng):
     check_action(bilinear_form(a * v * ufl.dx(degree=5) + b * q * ufl.dx(degree=4)), schedule, "unrolled", rng)
 
 
+@pytest.mark.parametrize("schedule", ["sumfact:planes=2", "sumfact:slices=2", "sumfact:pencils=2", "gemm"])
+def test_terms_that_test_one_of_two_fields(schedule, rng):
+    """The other one's results are what they were."""
+    dm = random_cells("hexahedron", 2, rng, "distorted")
+    W = MixedSpace({"a": FunctionSpace(dm, "Lagrange", 2), "b": FunctionSpace(dm, "Lagrange", 3)})
+    (a, _), (v, _) = ufl.split(ufl.TrialFunction(W)), ufl.split(ufl.TestFunction(W))
+    check_action(bilinear_form(ufl.inner(ufl.grad(a), ufl.grad(v)) * ufl.dx(degree=7)), schedule, "device", rng)
+
+
 @pytest.mark.parametrize("element", [("hexahedron", 2), ("quadrilateral", 4)])
 def test_numbers_that_are_stored_in_physical_coordinates(element, rng, monkeypatch):
     """Pencils find them beside a map that they rebuild."""

@@ -183,6 +183,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // Index space: local id = (cell, item) for what a cell has once. Past the last cell of the launch items repeat it and write nothing.
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
+// a + x b at a point of a line
 #define ALONG(x, a, b) ((a) + (x) * (b))
 #define SHORT
 // Of numbers below 2^16 / n; compilers take more operations for a division of numbers that they know to be short.

@@ -215,6 +215,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // Index space: local id = (cell, item). Past the last cell of the launch items repeat it and write nothing.
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
+// a + x b at a point of a line
 #define ALONG(x, a, b) ((a) + (x) * (b))
 // Loops over numbers of a line, which stand in registers where all of them are unrolled.
 #define SHORT _Pragma("unroll")

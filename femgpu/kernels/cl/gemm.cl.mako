@@ -10,6 +10,7 @@ fields = [(sums, field) for sums, field in zip(plan.lattices, work.fields) if su
 %>\
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
+// a + x b at a point of a line
 #define ALONG(x, a, b) ((a) + (x) * (b))
 #define SHORT${' _Pragma("unroll")' if plan.unroll else ""}
 // Of numbers below 2^16 / n; compilers take more operations for a division of numbers that they know to be short.

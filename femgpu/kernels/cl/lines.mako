@@ -1,14 +1,20 @@
-## 1D matrices times lines of numbers in registers. SHORT stands before loops that are unrolled there.
+## 1D matrices times lines of numbers in registers, and even-odd decomposition: half the multiply-adds, where points and nodes are
+## symmetric. SHORT stands before loops that are unrolled there.
 <%!
-def products(matrix, rows, columns, transposed, sign, even="even", odd="odd"):
+def parity(matrix):
+    """The sign of a matrix's last row backwards in terms of its first one: of values, or of derivatives."""
+    return -1 if matrix.partition("_")[2].startswith("D") else 1
+
+
+def parity_terms(matrix, rows, columns, transposed, even="even", odd="odd"):
     """What is summed for the even part of the result, and for the odd one: a matrix, the number in it, the source's part, its size.
 
-    The last row of the matrix is the first one backwards, times `sign`. `matrix`_EVEN and `matrix`_ODD are its first rows' even and odd
-    parts; of the transposed, whose rows are columns there.
+    `matrix`_EVEN and `matrix`_ODD are even and odd parts of its first rows; of the transposed, whose rows are columns there.
     """
+    sign = parity(matrix)
     halves = {"EVEN": -(-(rows if transposed else columns) // 2), "ODD": (rows if transposed else columns) // 2}
-    sources = [(even, -(-columns // 2)), (odd, columns // 2)][:: int(sign)]
-    names = ["EVEN", "ODD"] if transposed else ["EVEN", "ODD"][:: int(sign)]
+    sources = [(even, -(-columns // 2)), (odd, columns // 2)][::sign]
+    names = ["EVEN", "ODD"] if transposed else ["EVEN", "ODD"][::sign]
     return [
         (f"{matrix}_{name}", f"m * {halves[name]} + r" if transposed else f"r * {halves[name]} + m", part, size)
         for name, (part, size) in zip(names, sources)
@@ -23,12 +29,17 @@ SHORT for (int r = 0; r < ${rows}; ++r) {
         ${target}[r * ${to}] = sum;
       }\
 </%def>\
-## The same by even and odd parts of the source, which is half the multiply-adds.
-<%def name="multiply_parts(rows, columns, transposed, sign, matrix, source, target, type='real', along=1, to=1)">\
+## A matrix of the plan, or its transposed, times a line; results that are added to are had by whole matrices: parts would take as many
+## operations.
+<%def name="apply(plan, rows, columns, matrix, transposed, source, target, type='real', along=1, to=1, adds=False)">\
+% if plan.splits and not adds:
 {
         ${parts(columns, source, "even", "odd", type, along)}
-        ${add_parts(rows, [products(matrix, rows, columns, transposed, sign)], target, type, to)}
+        ${sum_parts(rows, [parity_terms(matrix, rows, columns, transposed)], target, type, to)}
       }\
+% else:
+${multiply(rows, columns, *((1, rows) if transposed else (columns, 1)), matrix, source, target, type, along, to, adds)}\
+% endif
 </%def>\
 ## Even and odd parts of a line.
 <%def name="parts(columns, source, even, odd, type, along=1)">\
@@ -41,8 +52,8 @@ ${type} ${even}[${-(-columns // 2)}], ${odd}[${columns // 2}];
         ${even}[${columns // 2}] = ${source}[${columns // 2 * along}];
 % endif
 </%def>\
-## Sums of `products`, for a line.
-<%def name="add_parts(rows, terms, target, type, to=1)">\
+## Sums of `parity_terms`, for a line.
+<%def name="sum_parts(rows, terms, target, type, to=1)">\
 SHORT for (int r = 0; r < ${rows // 2}; ++r) {
           ${type} sum = 0, difference = 0;
 % for pair in terms:
@@ -65,46 +76,28 @@ SHORT for (int r = 0; r < ${rows // 2}; ++r) {
 % endif
 </%def>\
 ## Derivatives along a line of points, and back.
-<%def name="derive(plan, source, target)">\
-% if plan.splits:
-${multiply_parts(plan.q1d, plan.q1d, False, -1, "LINE_D", source, target)}\
-% else:
-${multiply(plan.q1d, plan.q1d, plan.q1d, 1, "LINE_D", source, target)}\
-% endif
-</%def>\
+<%def name="derive(plan, source, target)">${apply(plan, plan.q1d, plan.q1d, "LINE_D", False, source, target)}</%def>\
 <%def name="derive_back(plan, source, target)">\
-% if plan.splits:
-${multiply_parts(plan.q1d, plan.q1d, True, -1, f"{plan.backwards}_D", source, target, "accum")}\
-% else:
-${multiply(plan.q1d, plan.q1d, 1, plan.q1d, f"{plan.backwards}_D", source, target, "accum")}\
-% endif
+${apply(plan, plan.q1d, plan.q1d, f"{plan.backwards}_D", True, source, target, "accum")}\
 </%def>\
 ## Values along a line at the nodes to those at the points, and back.
 <%def name="interpolate(plan, sums, source, target)">\
-% if plan.splits:
-${multiply_parts(sums.sizes.q1d, sums.sizes.p1d, False, 1, f"LINE_B{sums.sizes.table}", source, target)}\
-% else:
-${multiply(sums.sizes.q1d, sums.sizes.p1d, sums.sizes.p1d, 1, f"LINE_B{sums.sizes.table}", source, target)}\
-% endif
+${apply(plan, sums.sizes.q1d, sums.sizes.p1d, f"LINE_B{sums.sizes.table}", False, source, target)}\
 </%def>\
 <%def name="gather_back(plan, sums, source, target)">\
-% if plan.splits:
-${multiply_parts(sums.sizes.p1d, sums.sizes.q1d, True, 1, f"{plan.backwards}_B{sums.sizes.table}", source, target, "accum")}\
-% else:
-${multiply(sums.sizes.p1d, sums.sizes.q1d, 1, sums.sizes.p1d, f"{plan.backwards}_B{sums.sizes.table}", source, target, "accum")}\
-% endif
+${apply(plan, sums.sizes.p1d, sums.sizes.q1d, f"{plan.backwards}_B{sums.sizes.table}", True, source, target, "accum")}\
 </%def>\
 ## Values and derivatives along a line at the points from values at the nodes, and back.
 <%def name="tabulate(plan, sums, source, values, slopes, step=1)">\
-<% q, p, number = plan.q1d, sums.sizes.p1d, sums.sizes.table; matrices = (f"LINE_B{number}", 1, values), (f"LINE_D{number}", -1, slopes) %>\
+<% q, p, number = plan.q1d, sums.sizes.p1d, sums.sizes.table; matrices = (f"LINE_B{number}", values), (f"LINE_D{number}", slopes) %>\
 {
 % if plan.splits:
         ${parts(p, source, "even", "odd", "real", step)}
-% for matrix, sign, target in matrices:
-        ${add_parts(q, [products(matrix, q, p, False, sign)], target, "real", step)}
+% for matrix, target in matrices:
+        ${sum_parts(q, [parity_terms(matrix, q, p, False)], target, "real", step)}
 % endfor
 % else:
-% for matrix, _, target in matrices:
+% for matrix, target in matrices:
         ${multiply(q, p, p, 1, matrix, source, target, "real", step, step)}
 % endfor
 % endif
@@ -113,11 +106,11 @@ ${multiply(sums.sizes.p1d, sums.sizes.q1d, 1, sums.sizes.p1d, f"{plan.backwards}
 <%def name="tabulate_back(plan, sums, values, slopes, target, step=1)">\
 <%
 q, p, number = plan.q1d, sums.sizes.p1d, sums.sizes.table
-matrices = (f"{plan.backwards}_B{number}", 1, values), (f"{plan.backwards}_D{number}", -1, slopes)
-terms = [products(matrix, p, q, True, sign, f"even{i}", f"odd{i}") for i, (matrix, sign, _) in enumerate(matrices)]
+matrices = (f"{plan.backwards}_B{number}", values), (f"{plan.backwards}_D{number}", slopes)
+terms = [parity_terms(matrix, p, q, True, f"even{i}", f"odd{i}") for i, (matrix, _) in enumerate(matrices)]
 %>\
 {
-% for i, (matrix, _, source) in enumerate(matrices):
+% for i, (matrix, source) in enumerate(matrices):
 % if plan.splits:
         ${parts(q, source, f"even{i}", f"odd{i}", "accum", step)}
 % else:
@@ -125,7 +118,7 @@ terms = [products(matrix, p, q, True, sign, f"even{i}", f"odd{i}") for i, (matri
 % endif
 % endfor
 % if plan.splits:
-        ${add_parts(p, terms, target, "accum", step)}
+        ${sum_parts(p, terms, target, "accum", step)}
 % endif
       }\
 </%def>\

@@ -13,7 +13,7 @@ inline void determinant_along(const real *along, const real *b, const real *b_r,
 }
 % endif
 % if plan.expanded == "frame":
-<% a, b, c = (f"num_comp + c * DIM + {(plan.axes[0] + i) % 3}" for i in range(3)) %>\
+<% a, b, c = (f"num_comp + c * DIM + {(plan.line_axis + i) % 3}" for i in range(3)) %>\
 // 1 / sqrt(x) for ordinary x: as `reciprocal` does.
 inline real inverse_root(const real x) {
 #ifdef RECIPROCAL_PTX64
@@ -31,39 +31,42 @@ inline real inverse_root(const real x) {
 }
 
 // The columns of a J in an orthonormal frame whose first direction is that of its column `along`, l: out[0] = b l / l l, out[1], out[2]
-// its other coordinates, out[3] to out[5] those of c, the next six what r multiplies, 1 / |l| and |l|. The frame is Householder's
-// reflection that takes l to the first axis, which has the sign that nothing cancels with; where J keeps its orientation in it, |l| has
-// another sign.
+// its other coordinates, out[3] to out[5] those of c, the next six what r multiplies. Householder's reflection takes l to the first axis
+// times -|l| with l_0's sign; with that axis turned round it is a rotation, in which det J keeps its sign. out[12] and out[13]: 1 / |l|
+// and |l|, both with l_0's sign.
 inline void frame_along(const real *along, const real *b, const real *b_r, const real *c, const real *c_r, real *out) {
   const real square = along[0] * along[0] + along[1] * along[1] + along[2] * along[2], inverse = inverse_root(square);
-  const real length = square * inverse, first = copysign(length, along[0]), scale = reciprocal(square + fabs(along[0]) * length);
+  const real length = square * inverse, signed_length = copysign(length, along[0]), scale = reciprocal(square + fabs(along[0]) * length);
   const real *columns[4] = {b, c, b_r, c_r};
   for (int i = 0; i < 4; ++i) {
     const real *x = columns[i];
-    const real product = along[0] * x[0] + along[1] * x[1] + along[2] * x[2], reflected = scale * (first * x[0] + product);
+    const real product = along[0] * x[0] + along[1] * x[1] + along[2] * x[2], reflected = scale * (signed_length * x[0] + product);
     out[3 * i] = inverse * inverse * product;
     out[3 * i + 1] = x[1] - along[1] * reflected;
     out[3 * i + 2] = x[2] - along[2] * reflected;
   }
   out[12] = copysign(inverse, along[0]);
-  out[13] = first;
+  out[13] = signed_length;
 }
 
 // Gradients at a point in the row's frame, times what its coordinates along the row and across it are multiplied by.
-inline void gradient_in_frame(const int num_comp, const real *e, const real *J, const real along, const real across, real *gradient) {
+inline void gradient_in_frame(const int num_comp, const real *e, const real *J, const real scale_along,
+                              const real scale_across, real *gradient) {
   for (int c = 0; c < num_comp; ++c) {
     const real first = e[${a}], second = e[${b}] - J[0] * first, third = e[${c}] - J[3] * first;
-    gradient[c * DIM] = along * first;
-    gradient[c * DIM + 1] = across * (J[5] * second - J[2] * third);
-    gradient[c * DIM + 2] = across * (J[1] * third - J[4] * second);
+    gradient[c * DIM] = scale_along * first;
+    gradient[c * DIM + 1] = scale_across * (J[5] * second - J[2] * third);
+    gradient[c * DIM + 2] = scale_across * (J[1] * third - J[4] * second);
   }
 }
 
 // ... and what derivatives of the test function multiply, from fluxes there.
-inline void flux_in_frame(const int num_comp, const real *J, const real along, const real across, const real *f1, accum *e) {
+inline void flux_in_frame(const int num_comp, const real *J, const real scale_along, const real scale_across, const real *f1,
+                          accum *e) {
   for (int c = 0; c < num_comp; ++c) {
-    const real y = across * f1[c * DIM + 1], z = across * f1[c * DIM + 2], second = J[5] * y - J[4] * z, third = J[1] * z - J[2] * y;
-    e[${a}] = (accum)(along * f1[c * DIM] - J[0] * second - J[3] * third);
+    const real y = scale_across * f1[c * DIM + 1], z = scale_across * f1[c * DIM + 2];
+    const real second = J[5] * y - J[4] * z, third = J[1] * z - J[2] * y;
+    e[${a}] = (accum)(scale_along * f1[c * DIM] - J[0] * second - J[3] * third);
     e[${b}] = (accum)second;
     e[${c}] = (accum)third;
   }

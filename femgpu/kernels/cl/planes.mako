@@ -2,16 +2,11 @@
 <%namespace name="lines_of" file="lines.mako"/>\
 ## An item's planes of numbers: 1D matrices times their lines, to local memory and back, and results at nodes, r_f<row>_nodes[c, l], to
 ## global memory. SHORT stands before loops that are unrolled.
-## target[(r, l)] (+)= sum_m matrix[r, m] source[(m, l)] for all lines l of a plane: the strides of a line and between lines. `sign`: of the
-## matrix backwards.
-<%def name="multiply(plan, rows, columns, lines, matrix, transposed, sign, source, target, type, adds=False)">\
+## target[(r, l)] (+)= sum_m matrix[r, m] source[(m, l)] for all lines l of a plane: the strides of a line and between lines.
+<%def name="multiply(plan, rows, columns, lines, matrix, transposed, source, target, type, adds=False)">\
 <% (name, along, across), (into, to, over) = source, target; ends = f"({name} + l * {across})", f"({into} + l * {over})" %>\
 SHORT for (int l = 0; l < ${lines}; ++l) {
-% if plan.splits and not adds:
-          ${lines_of.multiply_parts(rows, columns, transposed, sign, matrix, *ends, type, along, to)}
-% else:
-          ${lines_of.multiply(rows, columns, *((1, rows) if transposed else (columns, 1)), matrix, *ends, type, along, to, adds)}
-% endif
+          ${lines_of.apply(plan, rows, columns, matrix, transposed, *ends, type, along, to, adds)}
         }\
 </%def>\
 ## An item's plane across the second or the third direction, between registers and local memory.

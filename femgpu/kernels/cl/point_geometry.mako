@@ -10,9 +10,9 @@
 % elif plan.expanded == "adjugate":
     ${det_J} = map_along[21] + here * (map_along[22] + here * map_along[23]);
     for (int d = 0; d < DIM; ++d) {
-      ${J_inv}[${plan.axes[0]} * DIM + d] = map_along[d] + here * (map_along[3 + d] + here * map_along[6 + d]);
-      ${J_inv}[${(plan.axes[0] + 1) % 3} * DIM + d] = map_along[9 + d] + here * map_along[12 + d];
-      ${J_inv}[${(plan.axes[0] + 2) % 3} * DIM + d] = map_along[15 + d] + here * map_along[18 + d];
+      ${J_inv}[${plan.line_axis} * DIM + d] = map_along[d] + here * (map_along[3 + d] + here * map_along[6 + d]);
+      ${J_inv}[${(plan.line_axis + 1) % 3} * DIM + d] = map_along[9 + d] + here * map_along[12 + d];
+      ${J_inv}[${(plan.line_axis + 2) % 3} * DIM + d] = map_along[15 + d] + here * map_along[18 + d];
     }
     const real inverse_det = reciprocal(${det_J});
 % elif plan.expanded == "frame":

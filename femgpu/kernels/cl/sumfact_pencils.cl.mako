@@ -15,6 +15,7 @@ derived = [sums for sums in plan.lattices if plan.derives(sums)]
 %>\
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
+// a + x b at a point of a line
 #define ALONG(x, a, b) ((a) + (x) * (b))
 // Loops over numbers of a line, which stand in registers where all of them are unrolled.
 #define SHORT${' _Pragma("unroll")' if plan.unroll else ""}

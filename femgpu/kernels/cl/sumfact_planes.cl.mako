@@ -31,9 +31,9 @@ def slot(sums, axis=None):
         const __local accum *plane = l_rows + (${plan.first(sums)} + c) * SLAB + item * ROW;
         SHORT for (int l = 0; l < PLACES; ++l) sums[l] += plane[l / ${q} * PLANE + l % ${q}];
       }
-      ${planes.multiply(plan, q, q, q, f"{plan.backwards}_D", True, -1, (f"(r_{sums.name}_q + {slot(sums, 0)} * PLACES)", 1, q), ("sums", 1, q), "accum", True)}
+      ${planes.multiply(plan, q, q, q, f"{plan.backwards}_D", True, (f"(r_{sums.name}_q + {slot(sums, 0)} * PLACES)", 1, q), ("sums", 1, q), "accum", True)}
 % if not plan.tabulates(sums):
-      ${planes.multiply(plan, q, q, q, f"{plan.backwards}_D", True, -1, (f"(r_{sums.name}_q + {slot(sums, 2)} * PLACES)", q, 1), ("sums", q, 1), "accum", True)}
+      ${planes.multiply(plan, q, q, q, f"{plan.backwards}_D", True, (f"(r_{sums.name}_q + {slot(sums, 2)} * PLACES)", q, 1), ("sums", q, 1), "accum", True)}
 % endif
 % endif
 </%def>\
@@ -91,8 +91,8 @@ ${nodes.coord_values(plan)}\
     ${planes.move(q, q, q, "ROW", "plane", "nodes", True)}
 % else:
     real partial[${p * q}], values[PLACES];
-    ${planes.multiply(plan, q, p, p, f"LINE_B{sums.sizes.table}", False, 1, ("nodes", 1, p), ("partial", 1, q), "real")}
-    ${planes.multiply(plan, q, p, q, f"LINE_B{sums.sizes.table}", False, 1, ("partial", q, 1), ("values", q, 1), "real")}
+    ${planes.multiply(plan, q, p, p, f"LINE_B{sums.sizes.table}", False, ("nodes", 1, p), ("partial", 1, q), "real")}
+    ${planes.multiply(plan, q, p, q, f"LINE_B{sums.sizes.table}", False, ("partial", q, 1), ("values", q, 1), "real")}
     ${planes.move(q, q, q, "ROW", "plane", "values", True)}
 % endif
 % endif
@@ -124,7 +124,7 @@ ${nodes.keep_coords(plan)}\
         ${lines.tabulate(plan, sums, "(nodes + l)", f"(r_{sums.name}_q + c * PLACES + l)", f"(r_{sums.name}_q + {slot(sums, 2)} * PLACES + l)", q)}
       }
 % else:
-      ${planes.multiply(plan, q, p, q, f"LINE_B{sums.sizes.table}", False, 1, ("nodes", q, 1), (f"(r_{sums.name}_q + c * PLACES)", q, 1), "real")}
+      ${planes.multiply(plan, q, p, q, f"LINE_B{sums.sizes.table}", False, ("nodes", q, 1), (f"(r_{sums.name}_q + c * PLACES)", q, 1), "real")}
 % endif
 % endif
     }
@@ -148,7 +148,7 @@ ${nodes.keep_coords(plan)}\
       __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * PLANE;
       real values[PLACES], slopes[PLACES];
       ${planes.move(q, q, q, "ROW", "plane", "values", False)}
-      ${planes.multiply(plan, q, q, q, "LINE_D", False, -1, ("values", q, 1), ("slopes", q, 1), "real")}
+      ${planes.multiply(plan, q, q, q, "LINE_D", False, ("values", q, 1), ("slopes", q, 1), "real")}
       ${planes.move(q, q, q, "ROW", "plane", "slopes", True)}
     }
 % endfor
@@ -166,9 +166,9 @@ ${nodes.keep_coords(plan)}\
     SHORT for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
       __local real *plane = l_fields + (${plan.first(sums)} + c) * SLAB + item * ROW;
       ${planes.move(q, q, q, "PLANE", "plane", f"(r_{sums.name}_q + {slot(sums, 1)} * PLACES)", False)}
-      ${planes.multiply(plan, q, q, q, "LINE_D", False, -1, (f"(r_{sums.name}_q + c * PLACES)", 1, q), (f"(r_{sums.name}_q + {slot(sums, 0)} * PLACES)", 1, q), "real")}
+      ${planes.multiply(plan, q, q, q, "LINE_D", False, (f"(r_{sums.name}_q + c * PLACES)", 1, q), (f"(r_{sums.name}_q + {slot(sums, 0)} * PLACES)", 1, q), "real")}
 % if not plan.tabulates(sums):
-      ${planes.multiply(plan, q, q, q, "LINE_D", False, -1, (f"(r_{sums.name}_q + c * PLACES)", q, 1), (f"(r_{sums.name}_q + {slot(sums, 2)} * PLACES)", q, 1), "real")}
+      ${planes.multiply(plan, q, q, q, "LINE_D", False, (f"(r_{sums.name}_q + c * PLACES)", q, 1), (f"(r_{sums.name}_q + {slot(sums, 2)} * PLACES)", q, 1), "real")}
 % endif
     }
 % endfor
@@ -210,7 +210,7 @@ ${nodes.keep_coords(plan)}\
       __local accum *plane = l_rows + (${plan.first(sums)} + c) * SLAB + item * PLANE;
       accum flux[PLACES], back[PLACES];
       ${planes.move(q, q, q, "ROW", "plane", "flux", False)}
-      ${planes.multiply(plan, q, q, q, f"{plan.backwards}_D", True, -1, ("flux", q, 1), ("back", q, 1), "accum")}
+      ${planes.multiply(plan, q, q, q, f"{plan.backwards}_D", True, ("flux", q, 1), ("back", q, 1), "accum")}
       ${planes.move(q, q, q, "ROW", "plane", "back", True)}
     }
 % endfor
@@ -237,7 +237,7 @@ ${collect(sums)}\
         ${lines.tabulate_back(plan, sums, "(sums + l)", f"(r_{sums.name}_q + {slot(sums, 2)} * PLACES + l)", "(partial + l)", q)}
       }
 % else:
-      ${planes.multiply(plan, p, q, q, f"{plan.backwards}_B{sums.sizes.table}", True, 1, ("sums", q, 1), ("partial", q, 1), "accum")}
+      ${planes.multiply(plan, p, q, q, f"{plan.backwards}_B{sums.sizes.table}", True, ("sums", q, 1), ("partial", q, 1), "accum")}
 % endif
       ${planes.move(q, p, q, "PLANE", "to", "partial", True)}
 % endif
@@ -259,8 +259,8 @@ ${collect(sums)}\
 % else:
       accum partial[PLACES], lines[${p * q}];
       ${planes.move(q, q, q, "ROW", "plane", "partial", False)}
-      ${planes.multiply(plan, p, q, q, f"{plan.backwards}_B{sums.sizes.table}", True, 1, ("partial", q, 1), ("lines", q, 1), "accum")}
-      ${planes.multiply(plan, p, q, p, f"{plan.backwards}_B{sums.sizes.table}", True, 1, ("lines", 1, q), ("sums", 1, p), "accum")}
+      ${planes.multiply(plan, p, q, q, f"{plan.backwards}_B{sums.sizes.table}", True, ("partial", q, 1), ("lines", q, 1), "accum")}
+      ${planes.multiply(plan, p, q, p, f"{plan.backwards}_B{sums.sizes.table}", True, ("lines", 1, q), ("sums", 1, p), "accum")}
 % endif
 % endif
 ${planes.scatter(plan, work, i, sums, row)}\

@@ -152,10 +152,14 @@ ${nodes.keep_coords(plan)}\
   barrier(CLK_LOCAL_MEM_FENCE);
 % endif
   if (item < ${q}) {
+% if not plan.weighs_lines:
     const real item_weight = LINE_W[item];
+% endif
 <%include file="plane_map.mako"/>\
     ROWS for (int k = 0; k < ${q}; ++k) {
+% if not plan.weighs_lines:
       const real row_weight = item_weight * LINE_W[k];
+% endif
       const int row = item * ROW + k * PLANE;
 <%include file="plane_row.mako"/>\
 % for sums, field in fields:
@@ -171,7 +175,7 @@ ${nodes.keep_coords(plan)}\
       }
 % endfor
 % for sums in plan.rows:
-      accum r_${sums.name}_q[${plan.slots(sums) * q}];
+      accum r_${sums.name}_q[${plan.slots(sums) * q}]${"" if sums.orders else " = {0}"};
 % endfor
       SHORT for (int i = 0; i < ${q}; ++i) {
         const int place = ${plan.along_axes(q, 'i', 'item', 'k')}, q = place;

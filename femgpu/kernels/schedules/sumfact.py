@@ -191,7 +191,7 @@ def _cells(plan: SumfactLatticePlan, limits: Limits) -> int:
     if not limits.unroll:
         return max(1, limits.group // items)
     if isinstance(plan, SumfactSlicePlan):
-        return max(1, plan.warps * _WARP // items)
+        return max(1, plan.subgroups * _WARP // items)
     if isinstance(plan, SumfactPencilPlan) and plan.loads_next and items > _WARP:
         return 1  # memory bounds what items do
 

@@ -172,9 +172,9 @@ class SumfactLatticePlan(SumfactPlan):
         return vertices and not self.maps_once  # whose numbers stand in the same place
 
     @property
-    def axes(self) -> tuple[int, ...]:
-        """The direction of an item's points, and those that follow."""
-        return tuple((self.work.dim - 1 + axis) % self.work.dim for axis in range(self.work.dim))
+    def line_axis(self) -> int:
+        """The direction along which a map is expanded: that of an item's line of points."""
+        return self.work.dim - 1
 
     @property
     def expanded(self) -> str:

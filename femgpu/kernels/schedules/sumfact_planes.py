@@ -15,8 +15,6 @@ _REGISTER_WORDS = 112
 # Points per direction up to which planes take less time than pencils on an H200, of one component and of several: where the points
 # are the nodes, and where not.
 _WIDTHS = ((4, 7), (3, 4))
-# Points per direction from which on even and odd parts of the 1D matrices take fewer operations than whole ones.
-_SPLIT = 5
 
 
 @dataclass(frozen=True)
@@ -29,6 +27,8 @@ class SumfactPlanePlan(SumfactLatticePlan):
     shell: ClassVar[str] = "sumfact_planes"
     # Bounds on registers with which an H200 takes less time, by points per direction: more groups stand beside one another then.
     measured_bounds: ClassVar[dict[int, int]] = {4: 168}
+    # Points per direction from which on even and odd parts of the 1D matrices take fewer operations than whole ones.
+    split_width: ClassVar[int] = 5
 
     @property
     def num_barriers(self) -> int:
@@ -102,9 +102,14 @@ class SumfactPlanePlan(SumfactLatticePlan):
         return (1, 2, 0) if self.turns and not self.reads_points else (1, 0, 2)
 
     @property
+    def line_axis(self) -> int:
+        """That of rows of points."""
+        return self.axes[0]
+
+    @property
     def splits(self) -> bool:
         """Where that takes fewer operations."""
-        return self.q1d >= _SPLIT and self.symmetric
+        return self.q1d >= self.split_width and self.symmetric
 
     def tabulates(self, sums: Sums) -> bool:
         """Whether an item has derivatives along the third axis from the nodes, not from values at the points."""

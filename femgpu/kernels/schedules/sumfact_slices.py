@@ -15,10 +15,9 @@ _REGISTER_WORDS = 64
 _SPARE = 0.1
 # Points per direction with which an H200 takes less time for a scalar field than with pencils.
 _WIDTHS = (6, 7)
-# Points per direction up to which lines are multiplied by whole 1D matrices: parts of theirs take as many operations.
-_WHOLE = 5
-# Points per direction up to which groups of two warps take less time than those of one where points are not the nodes.
-_TWO_WARPS = 6
+# Points per direction up to which groups that fill two sub-groups take less time than those of one where points are not the nodes
+# (measured for diffusion with five and six).
+_TWO_SUBGROUPS = 6
 # Points per direction from which on coefficients of the adjugate take fewer operations than the adjugate at each point.
 _EXPANDED = 5
 
@@ -33,6 +32,7 @@ class SumfactSlicePlan(SumfactPlanePlan):
 
     shell: ClassVar[str] = "sumfact_slices"
     measured_bounds: ClassVar[dict[int, int]] = {6: 168}
+    split_width: ClassVar[int] = 6
 
     @property
     def num_barriers(self) -> int:
@@ -57,11 +57,6 @@ class SumfactSlicePlan(SumfactPlanePlan):
         return self.scalar and not self.bound_by_memory and self.q1d in _WIDTHS
 
     @property
-    def splits(self) -> bool:
-        """As pencils do where that takes fewer operations."""
-        return self.q1d > _WHOLE and self.symmetric
-
-    @property
     def weighs_lines(self) -> bool:
         """Not without a frame: rows of points share most of a weight."""
         return super().weighs_lines and self.expanded == "frame"
@@ -73,9 +68,9 @@ class SumfactSlicePlan(SumfactPlanePlan):
         return super().expanded or "adjugate" * adjugate
 
     @property
-    def warps(self) -> int:
-        """That a work-group fills, of an H200's: local memory bounds how many run side by side."""
-        return 2 if not self.collocated and self.q1d <= _TWO_WARPS else 1
+    def subgroups(self) -> int:
+        """That a work-group fills: local memory bounds how many run side by side."""
+        return 2 if not self.collocated and self.q1d <= _TWO_SUBGROUPS else 1
 
     @property
     def lattice(self) -> tuple[tuple[int, ...], bool]:
