@@ -349,10 +349,12 @@ MUTANTS = {
         text("frame_along(along, across, across_r, xt, xrt", "frame_along(along, xt, xrt, across, across_r"), "sumfact:planes=3"
     ),
     "a frame turns the orientation round": of_grids(
-        text("out[13] = copysign(square * inverse, along[0]);", "out[13] = -copysign(square * inverse, along[0]);"),
+        text("out[13] = signed_length;", "out[13] = -signed_length;"),
         "sumfact:planes=3",
     ),
-    "a frame is not orthonormal": of_grids(text("x[2] - third * reflected;", "x[2] - second * reflected;"), "sumfact:pencils=3"),
+    "a frame is not orthonormal": of_grids(
+        text("x[2] - along[2] * reflected;", "x[2] - along[1] * reflected;"), "sumfact:pencils=3"
+    ),
     "a frame for a function that is not isotropic": of_grids(anisotropic_frames, "sumfact:planes=3", "bp3 skew"),
     "derivatives from the nodes are whole": of_grids(
         text("(partial + l)[r * 4] = sum;", "(partial + l)[r * 4] = 0;"), "sumfact:planes=3"
