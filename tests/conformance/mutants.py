@@ -186,7 +186,9 @@ MUTANTS = {
         text("IS_PRESCRIBED(offset, c) ? R(0)", "offset < 0 ? R(0)"), kind="action", num_comp=2, masked=True
     ),
     "marks by component 0 alone": of_plans(marks_of_first_component, kind="action", num_comp=2, masked=True),
-    "first ignored": of_plans(text("first + (int)get_global_id(0)", "(int)get_global_id(0)")),
+    "first ignored": of_plans(
+        text("const int cell = first + (int)get_global_id(0)", "const int cell = (int)get_global_id(0)"), limits="unrolled"
+    ),
     "first ignored by transposed": of_plans(text("const int begin = first + past", "const int begin = past")),
     "the last polynomial is forgotten": of_modes(
         modal(lambda weights, tables: (np.where(np.arange(weights.size) < weights.size - 1, weights, 0), tables))
