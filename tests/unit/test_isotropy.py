@@ -56,11 +56,8 @@ def test_derivatives_of_three_directions_one_after_the_other(rng):
 
     for F, isotropic in ((shifted, False), (ISOTROPIC["with a mass"], True), (ISOTROPIC["cross diffusion"], True)):
         assert lowered(F, "hexahedron", rng).integrals[0].action.isotropic == isotropic
-    assert (
-        not lowered(lambda *given: shifted(*given) + ISOTROPIC["Laplacian"](*given), "hexahedron", rng)
-        .integrals[0]
-        .action.isotropic
-    )
+    form = lowered(lambda *given: shifted(*given) + ISOTROPIC["Laplacian"](*given), "hexahedron", rng)
+    assert not form.integrals[0].action.isotropic
 
 
 def test_sums_that_share_all_their_terms(rng):

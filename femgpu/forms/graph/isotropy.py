@@ -54,7 +54,7 @@ def _combined(graph: Graph, kind: str, operands: Sequence[int], found: dict[int,
         return entries and {entry: graph.mul(number, factor) for entry, factor in entries.items()}
     if kind == "neg":
         return given[0] and {entry: graph.neg(factor) for entry, factor in given[0].items()}
-    if kind not in "+-" or not all(given):
+    if kind not in ("+", "-") or not all(given):
         return None
     first, second = (dict(entries or {}) for entries in given)
     for entry, factor in second.items():

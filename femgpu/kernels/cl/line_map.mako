@@ -26,7 +26,7 @@ p = plan.coords_line.sizes.p1d if plan.coords_line else 0
 % endif
     }
 % if plan.expanded:
-    real along[DIM], columns[4][DIM], map_along[${14 if plan.expanded == "frame" else 3}];
+    real along[DIM], columns[4][DIM], map_along[MAP_WORDS];
     SHORT for (int d = 0; d < DIM; ++d) {
       along[d] = r_x_line[2 * (2 * DIM + d) + 1];
       SHORT for (int l = 0; l < 4; ++l) columns[l][d] = r_x_line[2 * (l / 2 * DIM + d) + l % 2];

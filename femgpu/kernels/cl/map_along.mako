@@ -1,4 +1,5 @@
 % if plan.expanded == "determinant":
+#define MAP_WORDS 3
 // The determinant of a J with columns along, b + r b_r and c + r c_r, in this order or one that follows round: sum_i out[i] r^i.
 inline void determinant_along(const real *along, const real *b, const real *b_r, const real *c, const real *c_r, real *out) {
   out[0] = out[1] = out[2] = 0;
@@ -13,6 +14,7 @@ inline void determinant_along(const real *along, const real *b, const real *b_r,
 }
 % endif
 % if plan.expanded == "frame":
+#define MAP_WORDS 14
 <% a, b, c = (f"num_comp + c * DIM + {(plan.line_axis + i) % 3}" for i in range(3)) %>\
 // 1 / sqrt(x) for ordinary x: as `reciprocal` does.
 inline real inverse_root(const real x) {
@@ -73,6 +75,7 @@ inline void flux_in_frame(const int num_comp, const real *J, const real scale_al
 }
 % endif
 % if plan.expanded == "adjugate":
+#define MAP_WORDS 24
 // The adjugate and the determinant of a J with columns along, b + r b_r and c + r c_r, in this order or one that follows round, as
 // polynomials in r: rows of `along` (coefficients of 1, r and r^2), of b and of c (of 1 and r), then the determinant's three.
 inline void adjugate_along(const real *along, const real *b, const real *b_r, const real *c, const real *c_r, real *out) {

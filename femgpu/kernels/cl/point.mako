@@ -28,7 +28,6 @@
 % elif work.target != "diagonal":
 <%
 divides = plan.adjugates and plan.divides_fluxes
-frame_weights = f"TABLE_W(q){' * across_det' * (not divides)}, TABLE_W(q) * map_along[13]{' * inverse_det' * divides}"
 weight = "R(1)" if work.reference else "TABLE_W(q)" if divides else "weight"
 flux_weight = "TABLE_W(q) * inverse_det" if divides else "TABLE_W(q)" if plan.adjugates else "weight"
 %>\
@@ -66,7 +65,8 @@ ${mirrors.integrate(work, parity, i, row, J_inv, weight, flux_weight)}\
 % elif row.gradient and work.reference:
     integrate_reference_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), f1 + ${row.offset} * DIM, r_f${i}_e);
 % elif row.gradient and plan.expanded == "frame":
-    flux_in_frame(${row.num_comp}, ${J_inv}, ${frame_weights}, f1 + ${row.offset} * DIM, r_f${i}_e);
+<% along, across = ("", " * inverse_det") if divides else (" * across_det", "") %>\
+    flux_in_frame(${row.num_comp}, ${J_inv}, TABLE_W(q)${along}, TABLE_W(q) * map_along[13]${across}, f1 + ${row.offset} * DIM, r_f${i}_e);
 % elif row.gradient:
     integrate_gradient(${row.num_basis}, ${row.num_comp}, TABLE_D(${row.table}, q), ${flux_weight}, ${J_inv}, f1 + ${row.offset} * DIM, r_f${i}_e);
 % endif

@@ -51,7 +51,7 @@ class SumfactPencilPlan(SumfactLatticePlan):
 
     @property
     def passes_lines(self) -> bool:
-        """Where loops are unrolled: a literal takes two instructions, a number of an argument one. Not where too many."""
+        """Where loops are unrolled: a literal takes two instructions, a number of an argument one. As long as they fit."""
         assert self.work.tensor is not None
         columns = self.q1d + sum(self.work.tensor.factors[number].p1d for number in self.tables)
         return self.splits and bool(self.unroll) and (self.q1d + 1) // 2 * columns <= _ARGUMENT_NUMBERS
