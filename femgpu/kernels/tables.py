@@ -140,8 +140,10 @@ def parity_lines(plan: Plan) -> dict[str, np.ndarray]:
     tensor = plan.work.tensor
     assert tensor is not None
     matrices = {"LINE_D": tensor.D} | {f"LINE_B{number}": tensor.factors[number].B for number in plan.tables}
-    if not plan.passes_lines:  # an argument has few numbers, and pencils derive values at the points
-        matrices |= {f"LINE_D{number}": tensor.factors[number].D for number in plan.tables} | _weighted_lines(plan)
+    for sums in (*plan.lattices, *plan.rows):
+        if plan.tabulates(sums):
+            matrices[f"LINE_D{sums.sizes.table}"] = tensor.factors[sums.sizes.table].D
+    matrices |= _weighted_lines(plan)
     return {
         f"{name}_{part}": half
         for name, matrix in matrices.items()

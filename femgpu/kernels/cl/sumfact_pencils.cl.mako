@@ -174,7 +174,13 @@ stages = along != last and between and plan.interpolates
       const real *values = before;
 % else:
       real values[${sums.sizes.q1d}];
+% if plan.tabulates(sums):
+      real slope[${plan.q1d}];
+      ${lines.tabulate(plan, sums, "before", "values", "slope")}
+      ${write(plan.q1d, last, "slope", f"l_fields + {plan.slot(sums, 'c', last)} * SLAB + at")}
+% else:
       ${lines.interpolate(plan, sums, "before", "values")}
+% endif
 % if sums in derived or not plan.keeps_lines:
       ${write(sums.sizes.q1d, last, "values", "to")}
 % endif
@@ -182,7 +188,7 @@ stages = along != last and between and plan.interpolates
 % if "value" in plan.kept(sums):
       SHORT for (int r = 0; r < ${sums.sizes.q1d}; ++r) ${plan.kept_line(sums, "value")}[r] = values[r];
 % endif
-% if sums in derived:
+% if sums in derived and not plan.tabulates(sums):
 ${derive_last(sums, "values")}\
 % endif
     }
@@ -289,13 +295,13 @@ ${derive_last(sums, "values")}\
 % elif plan.keeps_lines and plan.values(sums):
       SHORT for (int n = 0; n < ${plan.q1d}; ++n) sums[n] = ${plan.kept_line(sums, "value")}[n];
 % elif plan.derives(sums):
-      {
-        accum flux[${plan.q1d}];
-        ${read(plan.q1d, last, f"l_rows + {plan.slot(sums, 'c', last)} * SLAB + at", "flux")}
-        ${lines.derive_back(plan, "flux", "sums")}
-      }
+      accum flux[${plan.q1d}];
+      ${read(plan.q1d, last, f"l_rows + {plan.slot(sums, 'c', last)} * SLAB + at", "flux")}
+% if not plan.tabulates(sums):
+      ${lines.derive_back(plan, "flux", "sums")}
+% endif
       SHORT for (int n = 0; n < ${plan.q1d}; ++n)
-        sums[n] += ${" + ".join(f"l_rows[{plan.slot(sums, 'c', axis)} * SLAB + at + n * {strides[last]}]" for axis in [*[None] * plan.values(sums), *range(last)])};
+        sums[n] ${"=" if plan.tabulates(sums) else "+="} ${" + ".join(f"l_rows[{plan.slot(sums, 'c', axis)} * SLAB + at + n * {strides[last]}]" for axis in [*[None] * plan.values(sums), *range(last)])};
 % elif plan.values(sums):
       ${read(plan.q1d, last, f"l_rows + {plan.slot(sums, 'c')} * SLAB + at", "sums")}
 % else:
@@ -312,7 +318,11 @@ ${sum_line(sums)}\
       ${write(plan.q1d, last, "sums", "to")}
 % else:
       accum nodes[${sums.sizes.p1d}];
+% if plan.tabulates(sums):
+      ${lines.tabulate_back(plan, sums, "sums", "flux", "nodes")}
+% else:
       ${lines.gather_back(plan, sums, "sums", "nodes")}
+% endif
       ${write(sums.sizes.p1d, last, "nodes", "to")}
 % endif
     }

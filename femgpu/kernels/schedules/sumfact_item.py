@@ -166,6 +166,10 @@ class SumfactPlan(CellPlan):
         """What the names of these matrices begin with."""
         return "WEIGHED" if self.weighs_lines else "LINE"
 
+    def tabulates(self, sums: Sums) -> bool:
+        """Whether an item has derivatives along its lines from the nodes, not from values at the points."""
+        return False
+
     @property
     def divides_fluxes(self) -> bool:
         """Whether fluxes, not the direction's gradients, are divided by the determinant of an adjugate: actions are linear."""

@@ -53,8 +53,13 @@ class SumfactPencilPlan(SumfactLatticePlan):
     def passes_lines(self) -> bool:
         """Where loops are unrolled: a literal takes two instructions, a number of an argument one. As long as they fit."""
         assert self.work.tensor is not None
-        columns = self.q1d + sum(self.work.tensor.factors[number].p1d for number in self.tables)
+        again = {sums.sizes.table for sums in (*self.lattices, *self.rows) if self.tabulates(sums)}
+        columns = self.q1d + sum(self.work.tensor.factors[number].p1d for number in (*self.tables, *again))
         return self.splits and bool(self.unroll) and (self.q1d + 1) // 2 * columns <= _ARGUMENT_NUMBERS
+
+    def tabulates(self, sums: Sums) -> bool:
+        """Along the last direction, where it is not that of the lines of nodes."""
+        return self.derives(sums) and not (sums.sizes.collocated or self.keeps_lines) and self.along < self.work.dim - 1
 
     @property
     def unrolls_components(self) -> bool:
