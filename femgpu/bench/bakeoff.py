@@ -192,7 +192,7 @@ def _candidates(operator: FormOperator, plans: int) -> list[Candidate]:
     found = [
         Candidate(entry.split, choice)
         for entry in candidates(term, others, settings, runtime, operator.mpi)
-        for choice in other_plans(term, entry.choice.plan.work, settings, limits, plans)
+        for choice in other_plans(term, entry.choice.plan.work.whole, settings, limits, plans)
     ]
     build_ahead(operator.tools(), term, term.integral.action, found)
     return found

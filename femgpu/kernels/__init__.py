@@ -24,7 +24,8 @@ from femgpu.kernels.transfers import (
     sparse_kernels,
     vector_kernels,
 )
-from femgpu.kernels.work import SECOND, FieldWork, RowsWork, Table, Work
+from femgpu.kernels.work import SECOND, Table, Work
+from femgpu.kernels.work_fields import FieldWork, RowsWork
 
 __all__ = [
     "CG_STEPS",

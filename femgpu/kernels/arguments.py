@@ -90,7 +90,7 @@ def input_arrays(plan: Layouts) -> list[Array]:
     # One argument for each vector, whichever of its fields are read.
     words: dict[str, int] = {}
     for field in work.fields:
-        words[field.vector] = words.get(field.vector, 0) + field.size * (field.name not in listed)
+        words[field.vector] = words.get(field.vector, 0) + field.size * work.parts * (field.name not in listed)
     for field in work.fields:
         if work.source == "evector":
             own = replace(plan.node_layout, together=field.num_comp)
@@ -134,8 +134,8 @@ def result_arrays(plan: Layouts) -> list[Array]:
             arrays.append(_offsets(plan, f"d_test{i}_offsets", f"test{i}", row.masked, row.num_basis, moves=not row.beside))
     for entry in plan.lists:
         arrays += entry.arrays(layout)
-    vectors = [field.masked and field.num_comp > 1 for field in work.fields]
-    if any(vectors) or any(row.masked and row.num_comp > 1 for row in work.rows):
+    masked = [field.num_comp for field in work.fields if field.masked] + [row.num_comp for row in work.rows if row.masked]
+    if any(count * work.parts > 1 for count in masked):
         arrays.append(Array("d_prescribed", "uchar", ("prescribed",)))
     storing, kept = work.target == "state", "float" if work.rounded else "real"
     if work.num_state:
@@ -148,7 +148,7 @@ def result_arrays(plan: Layouts) -> list[Array]:
     elif work.target == "functional":
         arrays.append(Array("d_out", "accum", ("out",), 1, Layout(), written=True))
     elif work.sums and plan.scatter == "atomic":
-        words = 0 if plan.lists else work.num_rows
+        words = 0 if plan.lists else work.num_rows * work.parts
         arrays.append(Array("d_out", "scalar", ("out",), words, moves=2, written=True))
         if plan.sums_dots:
             arrays.append(Array("d_dots", "double", ("dots",), written=True))

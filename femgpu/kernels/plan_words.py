@@ -15,7 +15,8 @@ def in_words(work: Work, way: str, precision: str, geometry: str, scatter: str) 
         geometry: of the plan.
         scatter: of the plan.
     """
-    rows = " + ".join(f"{row.num_basis} basis x {row.num_comp} comp" for row in work.rows)
+    apart = " apart" * (work.parts > 1)
+    rows = " + ".join(f"{row.num_basis} basis x {row.num_comp * work.parts} comp{apart}" for row in work.rows)
     where = "" if not work.facet else " on facets" if len(work.sides) == 1 else " on facets between two cells"
     points = "points" if work.modes < 0 else "polynomials"
     parts = [f"{work.target}{where}: {way}", rows, f"{work.num_qpts} {points}"]

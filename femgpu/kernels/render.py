@@ -15,7 +15,8 @@ from femgpu.kernels.source import source, type_macros
 from femgpu.kernels.step import Step
 from femgpu.kernels.tables import table_text
 from femgpu.kernels.templates import template
-from femgpu.kernels.work import SECOND, TEST_SECOND, TRIAL_SECOND, FieldWork, RowsWork, Work
+from femgpu.kernels.work import SECOND, TEST_SECOND, TRIAL_SECOND, Work
+from femgpu.kernels.work_fields import FieldWork, RowsWork
 
 _BLOCKS = ("g0", "g1", "g2", "g3")
 _OUTPUTS = {
@@ -170,9 +171,7 @@ def _direction(plan: Plan, number: int, row: RowsWork) -> str:
     comps, kept = row.num_comp, _kept(plan, row)
     if kept:
         return f"r_{kept.name}_e[{plan.place(kept.num_basis, comps, 'b', 'c')}]"
-    name = f"test{number}"
-    field = FieldWork(name, "w", "w", row.offset, row.table, row.num_basis, comps, masked=row.masked)
-    return _coefficient(plan.work, field, "cell", f"(b * {comps} + c)")
+    return _coefficient(plan.work, row.direction(number), "cell", f"(b * {comps} + c)")
 
 
 def _kept(plan: Plan, row: RowsWork) -> FieldWork | None:
@@ -207,7 +206,7 @@ def _pointwise_arrays(work: Work, inputs: tuple[str, ...]) -> list[tuple[str, in
     dim = work.dim
     comps = {"a": work.num_aux} | {array: 0 for array in ("u", "w")}
     for field in work.fields:
-        comps[field.array] = max(comps[field.array], field.offset + field.num_comp)
+        comps[field.array] = max(comps[field.array], field.offset + field.num_comp * work.parts)
     sizes: dict[str, int] = {}
     for array, size in comps.items():
         sizes |= {array: max(size, 1), f"{array}_x": max(size * dim, 1)}
@@ -218,7 +217,7 @@ def _pointwise_arrays(work: Work, inputs: tuple[str, ...]) -> list[tuple[str, in
 
 
 def _declare_outputs(work: Work, outputs: tuple[str, ...]) -> str:
-    comp, dim = max(work.num_comp, 1), work.dim
+    comp, dim = max(work.num_comp * work.parts, 1), work.dim
     full: dict[str, Any] = {
         "f0": comp,
         "f1": comp * dim,

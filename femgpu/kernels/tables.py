@@ -140,10 +140,8 @@ def parity_lines(plan: Plan) -> dict[str, np.ndarray]:
     tensor = plan.work.tensor
     assert tensor is not None
     matrices = {"LINE_D": tensor.D} | {f"LINE_B{number}": tensor.factors[number].B for number in plan.tables}
-    for sums in (*plan.lattices, *plan.rows):
-        if plan.tabulates(sums):
-            matrices[f"LINE_D{sums.sizes.table}"] = tensor.factors[sums.sizes.table].D
-    matrices |= _weighted_lines(plan)
+    derived = getattr(plan, "derived_tables", ())  # of plans of sumfact in which items share a cell
+    matrices |= {f"LINE_D{number}": tensor.factors[number].D for number in derived} | _weighted_lines(plan)
     return {
         f"{name}_{part}": half
         for name, matrix in matrices.items()

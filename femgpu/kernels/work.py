@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from femgpu.element import Tensor
 from femgpu.errors import PlanError
 from femgpu.kernels.symmetry import Symmetry
+from femgpu.kernels.work_fields import FieldWork, RowsWork
 
 # What is computed; `state` are the numbers that an action reads instead of computing them.
 TARGETS = ("residual", "action", "diagonal", "matrix", "functional", "state")
@@ -62,83 +63,6 @@ class Side:
 
 
 @dataclass(frozen=True)
-class FieldWork:
-    """One field that is interpolated at the points.
-
-    Attributes:
-        name: of its arguments: `d_<name>` (vector) and `d_<name>_offsets`.
-        vector: whose vector it is read from: `u`, `w`, `a0`, ...
-        array: the pointwise array that receives the values (`u`, `w`, `a`); gradients go to `<array>_x`, Hessians to `<array>_xx`.
-        offset: first component within that array.
-        table: number of the tabulation it uses.
-        num_basis, num_comp: basis functions per cell, and components.
-        value, gradient, hessian: whether values, gradients, second derivatives are needed.
-        masked: whether entries may be prescribed, which are read as zero.
-        side: 1 for the second cell of a facet, else 0.
-        nodes: number of its nodes' offsets: fields and rows with the same one have the same offsets, but for marks; -1: unknown.
-    """
-
-    name: str
-    vector: str
-    array: str
-    offset: int
-    table: int
-    num_basis: int
-    num_comp: int
-    value: bool = True
-    gradient: bool = True
-    hessian: bool = False
-    masked: bool = False
-    side: int = 0
-    nodes: int = -1
-
-    @property
-    def size(self) -> int:
-        """Coefficients per cell."""
-        return self.num_basis * self.num_comp
-
-
-@dataclass(frozen=True)
-class RowsWork:
-    """Rows of one field of the test function, which are columns of element matrices too.
-
-    Attributes:
-        offset: first component among those of the test space.
-        table: number of its tabulation.
-        num_basis, num_comp: basis functions per cell, and components.
-        first_row: its first row among those of a cell.
-        value, gradient, hessian: whether an output multiplies its values, gradients, second derivatives.
-        masked: whether rows may be prescribed, which are not written.
-        beside: name of a field with the same offsets, which the kernel reads anyway; empty: there is none.
-        num_parts: points of the mesh that carry its nodes in a cell.
-        side: 1 for the second cell of a facet, else 0.
-        twin: number of the rows of the same field in the other cell, where the cells share some of its nodes; -1: none.
-        nodes, continuous: number of its nodes' offsets, as of fields; whether cells share nodes.
-    """
-
-    offset: int
-    table: int
-    num_basis: int
-    num_comp: int
-    first_row: int = 0
-    value: bool = True
-    gradient: bool = True
-    hessian: bool = False
-    masked: bool = False
-    beside: str = ""
-    num_parts: int = 1
-    side: int = 0
-    twin: int = -1
-    nodes: int = -1
-    continuous: bool = True
-
-    @property
-    def size(self) -> int:
-        """Rows per cell."""
-        return self.num_basis * self.num_comp
-
-
-@dataclass(frozen=True)
 class Work:
     """One term, one target.
 
@@ -166,6 +90,8 @@ class Work:
         symmetry: where their tables have no zeros; None: anywhere.
         products: the only point stands for all of them: an element matrix whose points are summed beforehand (`products.py`).
         isotropic: whether the pointwise function takes gradients and gives fluxes in any orthonormal coordinates, see `Pointwise`.
+        uncoupled: whether there is one field and one row of several components, which are alike and do not mix, see `Pointwise`.
+        joined: the same with all components of the field and the row, which stand as cells of one component here, see `apart`.
         fresh: nothing has been added to the sparse matrix yet where only one of these cells adds: entries may be stored there.
     """
 
@@ -199,10 +125,37 @@ class Work:
     modes: int = -1
     symmetry: Symmetry | None = None
     isotropic: bool = False
+    uncoupled: bool = False
+    joined: Work | None = None
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:
             raise PlanError(f"target {self.target!r}: expected one of {', '.join(TARGETS)}")
+
+    @property
+    def apart(self) -> Work:
+        """The same one component at a time, where these are uncoupled; the pointwise function is told all of them."""
+        if not self.uncoupled:
+            return self
+        return replace(
+            self,
+            fields=tuple(replace(field, num_comp=1) for field in self.fields),
+            rows=tuple(replace(row, num_comp=1) for row in self.rows),
+            pointwise_flops=self.pointwise_flops // self.num_comp,
+            pointwise_size=self.pointwise_size // self.num_comp,
+            uncoupled=False,
+            joined=self,
+        )
+
+    @property
+    def whole(self) -> Work:
+        """With all components together."""
+        return self.joined or self
+
+    @property
+    def parts(self) -> int:
+        """Components that stand as cells."""
+        return self.joined.num_comp if self.joined else 1
 
     @property
     def num_comp(self) -> int:

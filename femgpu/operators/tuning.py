@@ -79,14 +79,15 @@ def _offers(tools: Tools, term: Term, every: list[Candidate]) -> dict[Offer, Can
     settings, found = tools.settings, dict[Offer, Candidate]()
     for candidate in every:
         plan, split = candidate.choice.plan, ""
-        limits = tools.planner.limits(plan.work.target)
+        work = plan.work.whole
+        limits = tools.planner.limits(work.target)
         if candidate.split is not None:
             split = hashlib.sha256(candidate.split.action.body.encode()).hexdigest()[:16]
         first, parameters = settings.first_schedule
         # What a schedule that is asked for by name does not serve goes to the one that the choice came to.
         named = plan.schedule if first else ""
-        wish = make_wish(term, plan.work, settings, limits, parameters if named == first else ())
-        for offer in offered(plan, plan.work, limits, wish, named, _measures(settings)):
+        wish = make_wish(term, work, settings, limits, parameters if named == first else ())
+        for offer in offered(plan, work, limits, wish, named, _measures(settings)):
             offer = replace(offer, split=split)
             free = _measures(settings) and "registers" not in dict(wish.parameters)
             for each in (offer, *(bounded(offer, limits) if free else ())):

@@ -67,6 +67,7 @@ def make_work(
         pointwise_flops=pointwise.flops,
         pointwise_size=pointwise.size,
         isotropic=pointwise.isotropic,
+        uncoupled=pointwise.uncoupled and len(fields) == len(rows) == 1 and source == "lvector",
         num_aux=term.form.coefficient_offsets[-1] * len(term.sides),
         reference=pointwise.reference,
         num_state=stored,

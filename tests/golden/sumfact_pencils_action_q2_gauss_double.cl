@@ -212,7 +212,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // lattices, which stand in local memory: it reads a line into its registers, multiplies it by a 1D matrix and writes it back, so that
 // each number crosses local memory once per direction, and what it keeps along its points not at all. Lines of nodes come from global
 // memory and go there by registers alone.
-// Index space: local id = (cell, item). Past the last cell of the launch items repeat it and write nothing.
+// Index space: local id = (cell, item) or (item, cell). Past the last cell of the launch items repeat it and write nothing.
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
 // a + x b at a point of a line
@@ -373,21 +373,21 @@ void action(const int first, const int count, __global const scalar *restrict d_
       __local real *to = l_fields + (0 + c) * SLAB + at;
       SHORT for (int r = 0; r < 3; ++r) before[r] = (to)[r * PLANE];
       real values[4];
-      SHORT for (int r = 0; r < 4; ++r) {
+      real slope[4];
+      {
+        SHORT for (int r = 0; r < 4; ++r) {
         real sum = 0;
         SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_B0[r * 3 + m * 1] * before[m * 1];
         values[r * 1] = sum;
       }
-      SHORT for (int r = 0; r < 4; ++r) (to)[r * PLANE] = values[r];
-    {
-      real slope[4];
-      SHORT for (int r = 0; r < 4; ++r) {
+        SHORT for (int r = 0; r < 4; ++r) {
         real sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (real)LINE_D[r * 4 + m * 1] * values[m * 1];
+        SHORT for (int m = 0; m < 3; ++m) sum += (real)LINE_D0[r * 3 + m * 1] * before[m * 1];
         slope[r * 1] = sum;
       }
+      }
       SHORT for (int r = 0; r < 4; ++r) (l_fields + (3 + c * 3) * SLAB + at)[r * PLANE] = slope[r];
-    }
+      SHORT for (int r = 0; r < 4; ++r) (to)[r * PLANE] = values[r];
     }
   barrier(CLK_LOCAL_MEM_FENCE);
   if (inside) {
@@ -541,22 +541,22 @@ void action(const int first, const int count, __global const scalar *restrict d_
     COMPONENTS for (int c = 0; c < 1; ++c) {
       __local accum *to = l_rows + (0 + c) * SLAB + at;
       accum sums[4];
-      {
-        accum flux[4];
-        SHORT for (int r = 0; r < 4; ++r) flux[r] = (l_rows + (3 + c * 3) * SLAB + at)[r * PLANE];
-        SHORT for (int r = 0; r < 4; ++r) {
-        accum sum = 0;
-        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D[r * 1 + m * 4] * flux[m * 1];
-        sums[r * 1] = sum;
-      }
-      }
+      accum flux[4];
+      SHORT for (int r = 0; r < 4; ++r) flux[r] = (l_rows + (3 + c * 3) * SLAB + at)[r * PLANE];
       SHORT for (int n = 0; n < 4; ++n)
-        sums[n] += l_rows[(0 + c) * SLAB + at + n * PLANE] + l_rows[(1 + c * 3) * SLAB + at + n * PLANE] + l_rows[(2 + c * 3) * SLAB + at + n * PLANE];
+        sums[n] = l_rows[(0 + c) * SLAB + at + n * PLANE] + l_rows[(1 + c * 3) * SLAB + at + n * PLANE] + l_rows[(2 + c * 3) * SLAB + at + n * PLANE];
       accum nodes[3];
-      SHORT for (int r = 0; r < 3; ++r) {
+      {
+        SHORT for (int r = 0; r < 3; ++r) {
         accum sum = 0;
         SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_B0[r * 1 + m * 3] * sums[m * 1];
         nodes[r * 1] = sum;
+      }
+        SHORT for (int r = 0; r < 3; ++r) {
+        accum sum = nodes[r * 1];
+        SHORT for (int m = 0; m < 4; ++m) sum += (accum)LINE_D0[r * 1 + m * 3] * flux[m * 1];
+        nodes[r * 1] = sum;
+      }
       }
       SHORT for (int r = 0; r < 3; ++r) (to)[r * PLANE] = nodes[r];
     }

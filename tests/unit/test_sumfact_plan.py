@@ -262,7 +262,7 @@ def test_bounds_on_registers():
     assert [first(work_of(*given), nvidia).registers for given in (("bp3", 3), ("bp3", 4), ("bp4", 2), ("bp1", 2))] == [
         0,
         168,
-        0,
+        168,
         0,
     ]
     assert [first(work, nvidia, registers=bound).registers for bound in (32, 255)] == [32, 255]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from math import prod
 
 from femgpu.forms.graph.arrays import Locate, component
+from femgpu.forms.graph.coupling import is_uncoupled
 from femgpu.forms.graph.evaluate import Evaluation
 from femgpu.forms.graph.graph import INPUT, Graph
 from femgpu.forms.graph.isotropy import is_isotropic
@@ -33,6 +34,7 @@ def pointwise(kind: Kind, evaluation: Evaluation, dim: int, reference: bool = Fa
         flops=graph.flops(nodes),
         size=graph.size(nodes),
         isotropic=kind == "action" and not reference and is_isotropic(evaluation, dim),
+        uncoupled=kind == "action" and is_uncoupled(evaluation, dim),
         evaluate=evaluation,
         reference=reference,
         couples=_couples(evaluation) if kind == "jacobian" else frozenset(),

@@ -376,7 +376,7 @@ ${collect(sums, 0, branch)}\
           if (d_dots)
             SHORT for (int j = 0; j < ${plan.own(p)}; ++j) {
               const int number = NUMBER(j);
-              if (number < ${p}) r_dot += (double)sums[j * TILE + i] * (${nodes.value(work, plan.direction(k, row), "offsets[j * TILE + i]", node)});
+              if (number < ${p}) r_dot += (double)sums[j * TILE + i] * (${nodes.value(work, row.direction(k), "offsets[j * TILE + i]", node)});
             }
 % endif
 % if plan.stores_inside:

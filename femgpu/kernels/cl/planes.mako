@@ -17,14 +17,14 @@ SHORT for (int m = 0; m < ${second}; ++m)
 ## Adds component c of row i at an item's nodes, `sums`. What is loaded comes before the first sum, for loads wait for sums.
 <%def name="scatter(plan, work, i, sums, row)">\
 <% p = sums.sizes.p1d %>\
-      if (past < count) {
+      if (past < ${nodes.end(work)}) {
 % if plan.scatter == "atomic":
         int f${i}_offsets[${p * p}];
         SHORT for (int l = 0; l < ${p * p}; ++l) f${i}_offsets[l] = ${nodes.offset(work, f"test{i}", plan.node(p))};
 % endif
 % if plan.sums_dots:
         if (d_dots)
-          SHORT for (int l = 0; l < ${p * p}; ++l) r_dot += (double)sums[l] * (${nodes.value(work, plan.direction(i, row), f"f{i}_offsets[l]", plan.node(p))});
+          SHORT for (int l = 0; l < ${p * p}; ++l) r_dot += (double)sums[l] * (${nodes.value(work, row.direction(i), f"f{i}_offsets[l]", plan.node(p))});
 % endif
 % if plan.stores_inside:
         const int stores = d_stores && item > 0 && item < ${p - 1};

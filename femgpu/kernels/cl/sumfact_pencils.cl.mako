@@ -4,7 +4,7 @@
 // lattices, which stand in local memory: it reads a line into its registers, multiplies it by a 1D matrix and writes it back, so that
 // each number crosses local memory once per direction, and what it keeps along its points not at all. Lines of nodes come from global
 // memory and go there by registers alone.
-// Index space: local id = (cell, item). Past the last cell of the launch items repeat it and write nothing.
+// Index space: local id = (cell, item) or (item, cell). Past the last cell of the launch items repeat it and write nothing.
 <%
 last, along = work.dim - 1, plan.along
 names = ("i", "j", "k")[: work.dim]
@@ -19,7 +19,7 @@ derived = [sums for sums in plan.lattices if plan.derives(sums)]
 #define ALONG(x, a, b) ((a) + (x) * (b))
 // Loops over numbers of a line, which stand in registers where all of them are unrolled.
 #define SHORT${' _Pragma("unroll")' if plan.unroll else ""}
-#define LONG${' _Pragma("unroll 1")' if plan.unroll else ""}
+#define LONG${f' _Pragma("unroll {plan.points_together}")' if plan.unroll else ""}
 #define COMPONENTS${' _Pragma("unroll")' if plan.unrolls_components else ' _Pragma("unroll 1")' if plan.unroll else ""}
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 <%def name="read(n, axis, line, values)">SHORT for (int r = 0; r < ${n}; ++r) ${values}[r] = (${line})[r * ${strides[axis]}];</%def>\
@@ -50,8 +50,7 @@ ${" && ".join(f"{item} < {sums.sizes.q1d if other in done else sums.sizes.p1d}" 
 #define TABLE_W(q) (plane_weight * LINE_W[n])
 __kernel${sized}
 void ${step.name}(${arguments}) {
-  const int item = (int)get_local_id(0) % ITEMS, own = (int)get_local_id(0) / ITEMS;
-  const int past = (int)get_group_id(0) * CELLS + own, cell = first + min(past, count - 1);
+${nodes.cell(plan)}\
   const int g = item % N, h = item / N; // places in the directions across its lines
 % for array in step.local:
   __local ${array.ctype} ${array.name}[${array.words}]; // ${plan.itemsize(array.ctype) * array.words} bytes
@@ -71,6 +70,17 @@ void ${step.name}(${arguments}) {
 % endfor
 
   const int inside = ${" && ".join(f"{item} < {plan.q1d}" for item, _ in plan.across(last))}; // has a line of points
+% if plan.asked:
+  // a line of the device's cache at a time
+  const int later = cell + ${plan.cells_ahead};
+  if (later < first + count) {
+% for array in plan.asked:
+<% step_of = 128 // plan.itemsize(array.ctype) %>\
+    for (int i = item * ${step_of}; i < ${array.words}; i += ITEMS * ${step_of})
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(${array.name} + AT_${array.name}(later, i)));
+% endfor
+  }
+% endif
 % if plan.loads_ahead:
   // What is stored at the points arrives while nodes are on their way to these.
   real ahead[${plan.q1d} * NUM_STATE];
@@ -352,7 +362,7 @@ ${sum_line(sums)}\
 % endif
 % for i, (sums, row) in enumerate(zip(plan.rows, work.rows)):
 <% p, comps = sums.sizes.p1d, row.num_comp %>\
-  if (past < count && ${line(along, sums, ())}) {
+  if (past < ${nodes.end(work)} && ${line(along, sums, ())}) {
 % if plan.scatter == "atomic":
     int offsets[${p}];
     SHORT for (int n = 0; n < ${p}; ++n) offsets[n] = ${nodes.offset(work, f"test{i}", place_of(along, p))};
@@ -377,7 +387,7 @@ ${sum_line(sums)}\
 % endif
 % if plan.sums_dots:
       if (d_dots)
-        SHORT for (int n = 0; n < ${p}; ++n) r_dot += (double)nodes[n] * (${nodes.value(work, plan.direction(i, row), "offsets[n]", place_of(along, p))});
+        SHORT for (int n = 0; n < ${p}; ++n) r_dot += (double)nodes[n] * (${nodes.value(work, row.direction(i), "offsets[n]", place_of(along, p))});
 % endif
       SHORT for (int n = 0; n < ${p}; ++n) {
         ${nodes.add(plan, i, row, "offsets[n]", place_of(along, p), "nodes[n]", f"n > 0 && n < {p - 1}")}

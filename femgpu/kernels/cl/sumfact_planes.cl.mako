@@ -43,8 +43,7 @@ def slot(sums, axis=None):
 #define TABLE_W(q) ${"R(1)" if plan.weighs_lines else "(LINE_W[i] * LINE_W[k] * item_weight)"}
 __kernel${sized}
 void ${step.name}(${arguments}) {
-  const int item = (int)get_local_id(0) % ITEMS, own = (int)get_local_id(0) / ITEMS;
-  const int past = (int)get_group_id(0) * CELLS + own, cell = first + min(past, count - 1);
+${nodes.cell(plan)}\
 % for array in step.local:
   __local ${array.ctype} ${array.name}[${array.words}]; // ${plan.itemsize(array.ctype) * array.words} bytes
 % endfor

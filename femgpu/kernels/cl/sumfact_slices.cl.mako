@@ -26,12 +26,7 @@ derived, derived_rows = ([sums for sums in group if plan.derives(sums)] for grou
 #define TABLE_W(q) ${"R(1)" if plan.weighs_lines else "(LINE_W[i] * row_weight)"}
 __kernel${sized}
 void ${step.name}(${arguments}) {
-% if plan.cells_first:
-  const int item = (int)get_local_id(0) / CELLS, own = (int)get_local_id(0) % CELLS;
-% else:
-  const int item = (int)get_local_id(0) % ITEMS, own = (int)get_local_id(0) / ITEMS;
-% endif
-  const int past = (int)get_group_id(0) * CELLS + own, cell = first + min(past, count - 1);
+${nodes.cell(plan)}\
 % for array in step.local:
   __local ${array.ctype} ${array.name}[${array.words}]; // ${plan.itemsize(array.ctype) * array.words} bytes
 % endfor

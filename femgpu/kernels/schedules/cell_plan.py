@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from femgpu.kernels.plan import Plan
 from femgpu.kernels.step import Step
-from femgpu.kernels.work import FieldWork, RowsWork
+from femgpu.kernels.work_fields import FieldWork, RowsWork
 from femgpu.model import Ceiling
 
 # Tables up to this size stand in the program as __constant data (a program may hold 64 KB of it).

@@ -13,7 +13,8 @@ from femgpu.kernels.products import with_products
 from femgpu.kernels.schedules.matrix_slots import Slot, make_slots
 from femgpu.kernels.sparse import sparse_arrays
 from femgpu.kernels.step import Step, Wish
-from femgpu.kernels.work import RowsWork, Work
+from femgpu.kernels.work import Work
+from femgpu.kernels.work_fields import RowsWork
 from femgpu.model import Limits
 
 # Items of the largest work-group: more leave each too few registers for a tile.

@@ -32,6 +32,8 @@ _RESIDENT, _RESIDENT_POWER = 24, 0.2
 # Groups that should fit into a multiprocessor's local memory: while one waits at a barrier others work (three components with two
 # groups took 10 to 20 % longer on an H200).
 _GROUPS = 4
+# Points per direction from which on pencils of an H200 take less time with components of values, of gradients, that stand as cells.
+_APART_WIDTHS = (7, 8)
 # Bounds on an item's registers that are worth a name: NVIDIA's have 255.
 _LEAST_REGISTERS, _MOST_REGISTERS = 32, 255
 # Kinds of plans, with the parameters that may be given together.
@@ -87,7 +89,7 @@ class Sumfact:
         kind = SumfactGroupPlan if work.target == "diagonal" else SumfactPencilPlan
         items = kind(work, geometry="recomputed", derivatives=2)
         shared = not limits.unroll or (items.serves and items.needed_bytes <= limits.local_bytes)
-        planes = limits.unroll and SumfactPlanePlan(work, geometry="recomputed", derivatives=2, unroll=limits.unroll).serves
+        planes = limits.unroll and SumfactPlanePlan(work.apart, geometry="recomputed", derivatives=2, unroll=limits.unroll).serves
         if alone or planes:
             return share < 1
         return shared and share <= (_DIAGONAL_SHARE if work.target == "diagonal" and limits.unroll else 0.5)
@@ -110,7 +112,11 @@ class Sumfact:
                 raise PlanError("-femgpu_schedule sumfact:registers=N: expected with pencils, planes or slices, or alone")
         elif limits.unroll and not SumfactPlan.wished(work, limits, wish).fits_registers:
             others = {"planes": SumfactPlanePlan, "slices": SumfactSlicePlan}
-            first = [name for name, kind in others.items() if kind.wished(work, limits, wish, derivatives=2).beats_pencils]
+            first = [
+                name
+                for name, kind in others.items()
+                if kind.wished(_by_components(kind, work, wish), limits, wish, derivatives=2).beats_pencils
+            ]
             kinds = [*first, "pencils", *others, "group", "alone"]
         for kind in dict.fromkeys(kinds):
             if kind in _SHARES:
@@ -153,6 +159,7 @@ class Sumfact:
         self, kind: type[SumfactLatticePlan], name: str, work: Work, limits: Limits, wish: Wish
     ) -> Iterator[SumfactLatticePlan]:
         """An item for each pencil, plane or slice, and cells for a work-group; none where one does not fit."""
+        work = _by_components(kind, work, wish)
         plan = kind.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 2), block=1)
         if not plan.serves:
             return
@@ -168,6 +175,14 @@ class Sumfact:
             if (other := replace(plan, cells=count)).local_bytes <= limits.local_bytes:
                 # Without room for its registers a group would not start: cells come before a bound that nobody asks for.
                 yield replace(other, registers=bound * (bound * plan.items * count <= limits.registers))
+
+
+def _by_components(kind: type[SumfactLatticePlan], work: Work, wish: Wish) -> Work:
+    """The work with components that stand as cells where that takes less time: on hexahedra, where results are added to vectors."""
+    if wish.scatter != "atomic" or work.dim != 3 or work.tensor is None:
+        return work
+    least = _APART_WIDTHS[any(field.gradient for field in work.fields)] if kind is SumfactPencilPlan else 0
+    return work.apart if work.tensor.q1d >= least else work
 
 
 def _registers(plan: SumfactLatticePlan, limits: Limits, wish: Wish) -> int:
@@ -201,4 +216,5 @@ def _cells(plan: SumfactLatticePlan, limits: Limits) -> int:
         return cells * items / (warps * _WARP) * _WARP_SHARE**warps * resident**_RESIDENT_POWER
 
     most = min(2 * limits.group // items, limits.local_bytes // (_GROUPS * plan.needed_bytes))
-    return max(range(1, max(1, most) + 1), key=share)
+    step = plan.work.parts if plan.cells_first else 1  # all components of a cell, which are neighbours in memory
+    return max(range(step, max(step, most) + 1, step), key=share)

@@ -251,7 +251,7 @@ class SumfactPlan(CellPlan):
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of one cell."""
+        """Floating-point operations of one cell, each of its components that stand as cells counted."""
         work, dim = self.work, self.work.dim
         count = sum(step.flops for sums in self.fields for step in sums.evaluation())
         count += sum(step.flops for sums in self.rows for step in sums.integration())
@@ -261,4 +261,4 @@ class SumfactPlan(CellPlan):
         inversion = {1: 1, 2: 8, 3: 42}[dim]
         if work.maps and self.geometry == "recomputed":
             count += work.rebuild_flops if work.affine else inversion * work.num_qpts
-        return count + work.num_qpts * point
+        return work.parts * (count + work.num_qpts * point)

@@ -14,7 +14,6 @@ from femgpu.kernels.banks import lattice_strides
 from femgpu.kernels.plan import BESIDE_WORDS
 from femgpu.kernels.schedules.sumfact_item import SumfactPlan, Sums
 from femgpu.kernels.step import Step
-from femgpu.kernels.work import FieldWork, RowsWork
 
 # Points of a line from which on a frame that they share takes fewer operations than an adjugate at each of them.
 _FRAMED = 3
@@ -55,6 +54,7 @@ class SumfactLatticePlan(SumfactPlan):
                 local=tuple(replace(array, words=array.words * self.cells) for array in self.cell_local),
                 items=self.items * self.cells,
                 group_cells=self.cells,
+                parts=self.work.parts,
                 barriers=self.num_barriers,
                 macros=tuple(sizes.items()),
             ),
@@ -122,7 +122,13 @@ class SumfactLatticePlan(SumfactPlan):
         width, dim = self.width, self.work.dim
         if not self.unroll:
             return (*(width**axis for axis in range(1, dim)), self.num_lattices * width**dim)
-        return lattice_strides(width, dim, self.cells, self.num_lattices, self.shared_axes, self.itemsize("real"))[0]
+        lattices = self.num_lattices, self.shared_axes, self.itemsize("real")
+        return lattice_strides(width, dim, self.cells, *lattices, orders=(self.cells_first,))[0]
+
+    @property
+    def cells_first(self) -> bool:
+        """Whether neighbouring items are those of other cells."""
+        return False
 
     @property
     def slab(self) -> int:
@@ -133,10 +139,6 @@ class SumfactLatticePlan(SumfactPlan):
     def items(self) -> int:
         """Work-items per cell."""
         return self.width ** (self.work.dim - 1)
-
-    def direction(self, number: int, row: RowsWork) -> FieldWork:
-        """The direction in the rows of a field, where their offsets are at hand."""
-        return FieldWork(f"test{number}", "w", "w", row.offset, row.table, row.num_basis, row.num_comp, masked=row.masked)
 
     @property
     def coord_turns(self) -> int:
@@ -231,10 +233,10 @@ class SumfactLatticePlan(SumfactPlan):
         """Lattices of a field or of a row."""
         return self.slots(sums)
 
-    def slot(self, sums: Sums, comp: str, axis: int | None = None) -> str:
-        """The lattice of a component's values or derivatives, in C."""
-        first, comps = self.first(sums), sums.sizes.num_comp
-        return f"({first} + {comp})" if axis is None else f"({first + comps + axis} + {comp} * {self.work.dim})"
+    @property
+    def derived_tables(self) -> tuple[int, ...]:
+        """Numbers of the tabulations by which derivatives along lines come from the nodes."""
+        return tuple(sorted({sums.sizes.table for sums in (*self.lattices, *self.rows) if self.tabulates(sums)}))
 
     def written(self, sums: Sums) -> list[tuple[int, int]]:
         """Of a row's numbers at a point, from where to where there are any."""

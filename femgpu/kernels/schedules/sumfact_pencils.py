@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from femgpu.kernels.array import Array
 from femgpu.kernels.schedules.sumfact_item import Sums
 from femgpu.kernels.schedules.sumfact_lattices import SumfactLatticePlan
 
@@ -20,6 +21,11 @@ _KEPT_WIDTHS = (7, 5)
 _REGISTERS: tuple[dict[int, int], ...] = ({12: 88, 13: 112, 14: 80, 15: 112, 16: 128}, {7: 64, 9: 80, 13: 96}, {7: 64})
 # Numbers of the 1D matrices' parts that fit into a kernel's arguments, of which CUDA has 4 KB.
 _ARGUMENT_NUMBERS = 480
+# Numbers stored at points of a line that should be under way at once, of as many points as an item takes together.
+_TOGETHER = 28
+# Bytes that cells read between an item's and the one whose numbers it asks for; points per direction from which on it does so for
+# values between E-vectors, since few groups stand on an H200's multiprocessor then (10 to 12 % less time).
+_ASKED_BYTES, _ASKING_WIDTH = 8_000_000, 15
 # Numbers stored at the points of a line that registers hold beside all else.
 _AHEAD_NUMBERS = 40
 
@@ -45,6 +51,11 @@ class SumfactPencilPlan(SumfactLatticePlan):
         return "" if self.keeps_lines and super().expanded == "frame" else super().expanded
 
     @property
+    def cells_first(self) -> bool:
+        """Where components stand as cells, so that neighbouring items load and add neighbouring numbers."""
+        return self.work.parts > 1
+
+    @property
     def splits(self) -> bool:
         """Whether lines are multiplied by even and odd parts of the 1D matrices."""
         return self.symmetric
@@ -53,8 +64,7 @@ class SumfactPencilPlan(SumfactLatticePlan):
     def passes_lines(self) -> bool:
         """Where loops are unrolled: a literal takes two instructions, a number of an argument one. As long as they fit."""
         assert self.work.tensor is not None
-        again = {sums.sizes.table for sums in (*self.lattices, *self.rows) if self.tabulates(sums)}
-        columns = self.q1d + sum(self.work.tensor.factors[number].p1d for number in (*self.tables, *again))
+        columns = self.q1d + sum(self.work.tensor.factors[number].p1d for number in (*self.tables, *self.derived_tables))
         return self.splits and bool(self.unroll) and (self.q1d + 1) // 2 * columns <= _ARGUMENT_NUMBERS
 
     def tabulates(self, sums: Sums) -> bool:
@@ -82,6 +92,11 @@ class SumfactPencilPlan(SumfactLatticePlan):
     def kept_line(self, sums: Sums, what: str) -> str:
         """Where that begins for component c, in C."""
         return f"({what}_{sums.name} + c * {self.q1d})"
+
+    def slot(self, sums: Sums, comp: str, axis: int | None = None) -> str:
+        """The lattice of a component's values or derivatives, in C."""
+        first, comps = self.first(sums), sums.sizes.num_comp
+        return f"({first} + {comp})" if axis is None else f"({first + comps + axis} + {comp} * {self.work.dim})"
 
     def at_point(self, sums: Sums, lattices: str) -> list[tuple[int, str]]:
         """The numbers of a field or a row at point n of an item's line that occur, and where they stand, in C.
@@ -115,6 +130,25 @@ class SumfactPencilPlan(SumfactLatticePlan):
     def loads_next(self) -> bool:
         """Whether items load what is stored at the next point of their lines while they are at one."""
         return bool(self.unroll) and self.work.num_state > 0 and not self.loads_ahead
+
+    @property
+    def asked(self) -> tuple[Array, ...]:
+        """What items ask for that a later cell reads, to have it in the device's cache by then."""
+        derives = any(map(self.derives, self.lattices))
+        if self.atomics != "ptx" or self.work.source != "evector" or derives or self.q1d < _ASKING_WIDTH:
+            return ()
+        return tuple(array for array in self.arguments() if array.layout is not None and not array.written)
+
+    @property
+    def cells_ahead(self) -> int:
+        """How far on that cell is."""
+        return _ASKED_BYTES // sum(array.words * self.itemsize(array.ctype) for array in self.asked)
+
+    @property
+    def points_together(self) -> int:
+        """Points of a line that an item takes together, if not all: as many as leave no rest, where there are any."""
+        most = max(1, _TOGETHER // self.work.num_state) if self.loads_next else 1
+        return max((count for count in range(2, most + 1) if self.q1d % count == 0), default=min(most, 3))
 
     def crossings(self, sums: Sums, rows: bool | int) -> int:
         """Without what is kept, which else is written and read: but values that are differentiated are written."""
