@@ -331,6 +331,20 @@ MUTANTS = {
     "planes of stored numbers overlap": of_grids(
         text("q / 16 * 96", "q / 16 * 80"), "sumfact:pencils=2", "bp5", "unrolled", degree=3, qdata="store"
     ),
+    "all components of a cell are the first": of_grids(text("part = number % 3", "part = 0"), "sumfact:planes=3", "bp4"),
+    "last components of a launch are not added": of_grids(
+        text("if (past < count * 3)", "if (past < count)"), "sumfact:slices=3", "bp4"
+    ),
+    "marks of a node's first component": of_operators(
+        text("if (!IS_PRESCRIBED(f0_offsets[l], part))", "if (!IS_PRESCRIBED(f0_offsets[l], 0))"),
+        element=("hexahedron", 2),
+        form="stiffness",
+        num_comp=3,
+        points="many",
+        schedule="sumfact:planes=3",
+        scatter="atomic",
+        geometry="recomputed",
+    ),
     "coefficients of the map along the wrong axes": of_grids(text("yr[d] = map[6]", "yr[d] = map[5]"), "sumfact:planes=3"),
     "determinant along a row lacks its square": of_grids(text("out[2] += normal_r * c_r[d];", ""), "sumfact:planes=3", "bp1"),
     "columns of the determinant in the wrong order": of_grids(

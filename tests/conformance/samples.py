@@ -56,7 +56,7 @@ def make_problem(sample, rng):
 
     Args:
         sample: with `element` (cell, degree, and the family where it has bubbles), `num_comp`, `form` (one of `FORMS`, "simple",
-            "constants" or "functional"), `shape` of the cells and `points`.
+            "constants", "values", "uncoupled" or "functional"), `shape` of the cells and `points`.
         rng: random numbers.
     """
     dm = _mesh(sample, rng)
@@ -133,6 +133,8 @@ def _form(sample, dm, rng):
         - ufl.exp(-inner(u, u)) * inner(u, v) * measure,
         "mass": scalar * inner(u, v) * measure,
         "values": number * inner(u, v) * measure,
+        "uncoupled": number * (x[0] * inner(grad(u), grad(v)) + inner(u, v)) * measure
+        + inner(ufl.dot(grad(u), direction), v) * measure,
         "isotropic": number * scalar * inner(grad(u), grad(v)) * measure + x[0] * inner(u, v) * measure,
         "stiffness": inner(grad(u), grad(v)) * measure,
         "constants": number * (inner(grad(u), grad(v)) + inner(u, v)) * measure + inner(ufl.dot(grad(u), direction), v) * measure,

@@ -19,6 +19,7 @@ from femgpu import FunctionSpace, MixedSpace, options
 from femgpu.bench.bakeoff import weak_form
 from femgpu.bench.grid import Grid, GridSpace
 from femgpu.forms import bilinear_form
+from femgpu.kernels.schedules import sumfact
 from femgpu.model.bakeoff import PROBLEMS
 from femgpu.operators import FormOperator, splits
 from femgpu.operators.planner import STATES
@@ -61,6 +62,11 @@ GRIDS = [
     ("bp3 skew", 3, "sumfact:slices=2"),
     ("bp5", 2, "sumfact:planes=3"),
     ("bp2", 3, "sumfact:slices=3"),
+    ("bp2", 5, "sumfact:pencils=3"),
+    ("bp2", 5, "sumfact:pencils=4", "unrolled", "store"),
+    ("bp4", 2, "sumfact:planes=4", "unrolled"),
+    ("bp4", 2, "sumfact:slices=7", "unrolled"),
+    ("bp6", 3, "sumfact:planes=3"),
     ("bp3", 4, "sumfact:slices=3"),
     ("bp5", 3, "sumfact:slices=3"),
     ("bp5", 4, "sumfact:slices=2"),
@@ -140,6 +146,19 @@ def check_grid(sample, rng):
         (rule,) = {str(integral.metadata()): integral.metadata() for integral in form.integrals()}.values()
         form += ufl.inner(ufl.TrialFunction(space).dx(0), ufl.TestFunction(space).dx(1)) * ufl.dx(metadata=rule)
     check_action(bilinear_form(form), sample.schedule, sample.limits, rng, sample.qdata)
+
+
+@pytest.mark.parametrize("qdata", ["store", "recompute"])
+@pytest.mark.parametrize("num_comp", [2, 3])
+@pytest.mark.parametrize("schedule", ["planes=4", "slices=5", "pencils=2"])
+def test_components_that_stand_as_cells(schedule, num_comp, qdata, rng, monkeypatch):
+    """Some components of a node prescribed, cells that share nodes, groups that begin and end within a cell's components."""
+    monkeypatch.setattr(sumfact, "_APART_WIDTHS", (0, 0))
+    given = dict(element=("hexahedron", 2), form="uncoupled", num_comp=num_comp, schedule=f"sumfact:{schedule}", scatter="atomic")
+    given |= dict(qdata=qdata, geometry="recomputed", points="many")
+    operator = check_operator(SimpleNamespace(**OPERATOR | given), rng)
+    (action,) = operator.applications["action"]
+    assert action.plan.work.parts == num_comp and action.plan.num_barriers
 
 
 @pytest.mark.parametrize("schedule", ["tiled", "cell"])

@@ -42,6 +42,14 @@ def combined():
     return inner(grad(u), grad(v)) * dx + u[0] * v[1] * dx, u, [DirichletBC(V, 0.0, 1, component=0)]
 
 
+def components():
+    """Components that do not mix on such cells, some prescribed."""
+    _, u, _ = cube()
+    V = FunctionSpace(u.space.dm, "Lagrange", 2, shape=(3,))
+    u, v = Function(V), ufl.TestFunction(V)
+    return inner(grad(u), grad(v)) * dx + inner(u, v) * dx, u, [DirichletBC(V, 0.0, 1, component=1)]
+
+
 def robin():
     """A term over facets beside one over cells."""
     dm = mesh.box((3, 3), cell="triangle")
@@ -70,6 +78,7 @@ def penalty():
         (cube, "sumfact:pencils=2"),
         (cube, "sumfact:planes=2"),
         (cube, "sumfact:slices=2"),
+        (components, "sumfact:planes=2"),
         (stokes, "gemm"),
         (cube, "gemm:cells=3"),
         (combined, "cell"),
