@@ -113,7 +113,7 @@ def late_segments(setattr):
 
 
 # Draws of a sample that a fault may hide from, in a suite that draws some hundred; what is said of one that hides from all.
-DRAWS = 8
+DRAWS = 32
 _PASSES = "passes"
 _NEVER = "the fault was never built in"
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conformance import mutants
 from conformance.mutants import MUTANTS, caught
 
 KNOWN = ["mixed accumulates in float", "last batch that is full lacks a cell"]
@@ -18,5 +19,6 @@ def test_a_fault_is_caught(name, seed):
 def test_a_fault_that_changes_nothing_is_not_caught(monkeypatch, seed):
     name = "weight of the last point"
     mutant = MUTANTS[name]
+    monkeypatch.setattr(mutants, "DRAWS", 3)
     monkeypatch.setitem(MUTANTS, name, type(mutant)(lambda setattr: lambda: 0, mutant.check, mutant.sample))
     assert caught(name, seed) == (False, "the fault was never built in")
