@@ -19,7 +19,7 @@ from femgpu import FunctionSpace, MixedSpace, options
 from femgpu.bench.bakeoff import weak_form
 from femgpu.bench.grid import Grid, GridSpace
 from femgpu.forms import bilinear_form
-from femgpu.kernels.schedules import sumfact
+from femgpu.kernels.schedules import sumfact_pencils
 from femgpu.model.bakeoff import PROBLEMS
 from femgpu.operators import FormOperator, splits
 from femgpu.operators.planner import STATES
@@ -153,7 +153,7 @@ def check_grid(sample, rng):
 @pytest.mark.parametrize("schedule", ["planes=4", "slices=5", "pencils=2"])
 def test_components_that_stand_as_cells(schedule, num_comp, qdata, rng, monkeypatch):
     """Some components of a node prescribed, cells that share nodes, groups that begin and end within a cell's components."""
-    monkeypatch.setattr(sumfact, "_APART_WIDTHS", (0, 0))
+    monkeypatch.setattr(sumfact_pencils, "_APART_WIDTHS", (0, 0, 0))
     given = dict(element=("hexahedron", 2), form="uncoupled", num_comp=num_comp, schedule=f"sumfact:{schedule}", scatter="atomic")
     given |= dict(qdata=qdata, geometry="recomputed", points="many")
     operator = check_operator(SimpleNamespace(**OPERATOR | given), rng)

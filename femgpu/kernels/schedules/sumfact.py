@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 from femgpu.errors import PlanError
 from femgpu.kernels.schedules.cell_plan import CellPlan
@@ -32,8 +33,6 @@ _RESIDENT, _RESIDENT_POWER = 24, 0.2
 # Groups that should fit into a multiprocessor's local memory: while one waits at a barrier others work (three components with two
 # groups took 10 to 20 % longer on an H200).
 _GROUPS = 4
-# Points per direction from which on pencils of an H200 take less time with components of values, of gradients, that stand as cells.
-_APART_WIDTHS = (7, 8)
 # Bounds on an item's registers that are worth a name: NVIDIA's have 255.
 _LEAST_REGISTERS, _MOST_REGISTERS = 32, 255
 # Kinds of plans, with the parameters that may be given together.
@@ -44,6 +43,7 @@ _KINDS = {
     "planes": {"planes"},
     "slices": {"slices"},
 }
+_Shares = TypeVar("_Shares", bound=SumfactLatticePlan)
 _SHARES: dict[str, type[SumfactLatticePlan]] = {
     "pencils": SumfactPencilPlan,
     "planes": SumfactPlanePlan,
@@ -112,11 +112,7 @@ class Sumfact:
                 raise PlanError("-femgpu_schedule sumfact:registers=N: expected with pencils, planes or slices, or alone")
         elif limits.unroll and not SumfactPlan.wished(work, limits, wish).fits_registers:
             others = {"planes": SumfactPlanePlan, "slices": SumfactSlicePlan}
-            first = [
-                name
-                for name, kind in others.items()
-                if kind.wished(_by_components(kind, work, wish), limits, wish, derivatives=2).beats_pencils
-            ]
+            first = [name for name, kind in others.items() if _plan(kind, work, limits, wish).beats_pencils]
             kinds = [*first, "pencils", *others, "group", "alone"]
         for kind in dict.fromkeys(kinds):
             if kind in _SHARES:
@@ -159,8 +155,7 @@ class Sumfact:
         self, kind: type[SumfactLatticePlan], name: str, work: Work, limits: Limits, wish: Wish
     ) -> Iterator[SumfactLatticePlan]:
         """An item for each pencil, plane or slice, and cells for a work-group; none where one does not fit."""
-        work = _by_components(kind, work, wish)
-        plan = kind.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 2), block=1)
+        plan = _plan(kind, work, limits, wish)
         if not plan.serves:
             return
         bound = _registers(plan, limits, wish)
@@ -177,12 +172,10 @@ class Sumfact:
                 yield replace(other, registers=bound * (bound * plan.items * count <= limits.registers))
 
 
-def _by_components(kind: type[SumfactLatticePlan], work: Work, wish: Wish) -> Work:
-    """The work with components that stand as cells where that takes less time: on hexahedra, where results are added to vectors."""
-    if wish.scatter != "atomic" or work.dim != 3 or work.tensor is None:
-        return work
-    least = _APART_WIDTHS[any(field.gradient for field in work.fields)] if kind is SumfactPencilPlan else 0
-    return work.apart if work.tensor.q1d >= least else work
+def _plan(kind: type[_Shares], work: Work, limits: Limits, wish: Wish) -> _Shares:
+    """The plan for one cell in a work-group, or for one component of it where these stand as cells."""
+    plan = kind.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 2), block=1)
+    return replace(plan, work=work.apart) if plan.parts_components else plan
 
 
 def _registers(plan: SumfactLatticePlan, limits: Limits, wish: Wish) -> int:

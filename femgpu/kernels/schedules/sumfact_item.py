@@ -166,6 +166,11 @@ class SumfactPlan(CellPlan):
         """What the names of these matrices begin with."""
         return "WEIGHED" if self.weighs_lines else "LINE"
 
+    @property
+    def parts_components(self) -> bool:
+        """Whether components stand as cells if they are uncoupled."""
+        return False
+
     def tabulates(self, sums: Sums) -> bool:
         """Whether an item has derivatives along its lines from the nodes, not from values at the points."""
         return False

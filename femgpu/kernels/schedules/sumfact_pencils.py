@@ -16,13 +16,16 @@ _UNROLLED_NUMBERS = 1000
 # Points per direction, where these are the nodes, up to which it takes less time on an H200 to keep lines in registers: without
 # numbers stored at the points, and with some. Where values only are interpolated it always does.
 _KEPT_WIDTHS = (7, 5)
-# Bounds on registers with which an H200 takes less time for E-vectors and numbers stored at the points, by points per direction:
-# where only values are interpolated, where points are the nodes, and elsewhere.
+# Points per direction from which on components that stand as cells take less time, by `kind`.
+_APART_WIDTHS = (7, 8, 9)
+# Bounds on registers with which an H200 takes less time for E-vectors and numbers stored at the points, by `kind` and points per
+# direction.
 _REGISTERS: tuple[dict[int, int], ...] = ({12: 88, 13: 112, 14: 80, 15: 112, 16: 128}, {7: 64, 9: 80, 13: 96}, {7: 64})
 # Numbers of the 1D matrices' parts that fit into a kernel's arguments, of which CUDA has 4 KB.
 _ARGUMENT_NUMBERS = 480
-# Numbers stored at points of a line that should be under way at once, of as many points as an item takes together.
-_TOGETHER = 28
+# Numbers stored at points of a line that should be under way at once, of as many points as an item takes together; points per
+# direction from which on that is so (with nine, of seven numbers each, one at a time took less time on an H200).
+_TOGETHER, _TOGETHER_WIDTH = 28, 11
 # Bytes that cells read between an item's and the one whose numbers it asks for; points per direction from which on it does so for
 # values between E-vectors, since few groups stand on an H200's multiprocessor then (10 to 12 % less time).
 _ASKED_BYTES, _ASKING_WIDTH = 8_000_000, 15
@@ -49,6 +52,16 @@ class SumfactPencilPlan(SumfactLatticePlan):
     def expanded(self) -> str:
         """No frame where loops over points are unrolled, and points share columns of their maps with others."""
         return "" if self.keeps_lines and super().expanded == "frame" else super().expanded
+
+    @property
+    def kind(self) -> int:
+        """0 where only values are interpolated, 1 where the points are the nodes, else 2."""
+        return 1 if self.collocated else 2 if any(map(self.derives, self.lattices)) else 0
+
+    @property
+    def parts_components(self) -> bool:
+        """On hexahedra, where results are added to vectors, of as many points as have it take less time."""
+        return self.scatter == "atomic" and self.work.dim == 3 and self.q1d >= _APART_WIDTHS[self.kind]
 
     @property
     def cells_first(self) -> bool:
@@ -118,8 +131,7 @@ class SumfactPencilPlan(SumfactLatticePlan):
     @property
     def bounds(self) -> dict[int, int]:
         """Between E-vectors: compilers use fewer registers by themselves, or as many as leave fewer groups."""
-        kind = 1 if self.collocated else 2 if any(map(self.derives, self.lattices)) else 0
-        return _REGISTERS[kind] if self.work.source == "evector" and self.work.num_state > 0 else {}
+        return _REGISTERS[self.kind] if self.work.source == "evector" and self.work.num_state > 0 else {}
 
     @property
     def loads_ahead(self) -> bool:
@@ -147,7 +159,9 @@ class SumfactPencilPlan(SumfactLatticePlan):
     @property
     def points_together(self) -> int:
         """Points of a line that an item takes together, if not all: as many as leave no rest, where there are any."""
-        most = max(1, _TOGETHER // self.work.num_state) if self.loads_next else 1
+        if not self.loads_next or self.q1d < _TOGETHER_WIDTH:
+            return 1
+        most = max(1, _TOGETHER // self.work.num_state)
         return max((count for count in range(2, most + 1) if self.q1d % count == 0), default=min(most, 3))
 
     def crossings(self, sums: Sums, rows: bool | int) -> int:

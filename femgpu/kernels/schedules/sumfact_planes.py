@@ -93,6 +93,11 @@ class SumfactPlanePlan(SumfactLatticePlan):
         return self.measured_bounds if gradients and not self.bound_by_memory else {}
 
     @property
+    def parts_components(self) -> bool:
+        """Where results are added to vectors."""
+        return self.scatter == "atomic"
+
+    @property
     def axes(self) -> tuple[int, ...]:
         """The direction of each axis of the lattices.
 
