@@ -102,10 +102,11 @@ def test_components_that_stand_as_cells():
 
 
 @pytest.mark.parametrize(
-    ("name", "degree", "parts"), [("bp2", 4, 1), ("bp2", 5, 3), ("bp4", 6, 1), ("bp4", 7, 3), ("bp6", 6, 1), ("bp6", 7, 3)]
+    ("name", "degree", "parts"),
+    [("bp2", 4, 1), ("bp2", 5, 3), ("bp4", 6, 1), ("bp4", 7, 3), ("bp6", 6, 1), ("bp6", 7, 3), ("bp2", 8, 3), ("bp2", 9, 1)],
 )
 def test_pencils_of_components(name, degree, parts):
-    """From seven points per direction on, eight or nine where there are derivatives, all components of a cell in a group."""
+    """From seven points per direction on, eight or nine where there are derivatives, while a group has room for all of a cell."""
     plan = first(work_of(name, degree), pencils=3)
     assert type(plan) is SumfactPencilPlan and (plan.work.parts, plan.cells_first) == (parts, parts > 1)
     default = first(work_of(name, degree))

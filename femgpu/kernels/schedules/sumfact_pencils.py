@@ -16,8 +16,9 @@ _UNROLLED_NUMBERS = 1000
 # Points per direction, where these are the nodes, up to which it takes less time on an H200 to keep lines in registers: without
 # numbers stored at the points, and with some. Where values only are interpolated it always does.
 _KEPT_WIDTHS = (7, 5)
-# Points per direction from which on components that stand as cells take less time, by `kind`.
-_APART_WIDTHS = (7, 8, 9)
+# Points per direction from which on components that stand as cells take less time, by `kind`; items of a work-group with all
+# components of a cell up to which that was measured, and which registers have room for.
+_APART_WIDTHS, _APART_ITEMS = (7, 8, 9), 320
 # Bounds on registers with which an H200 takes less time for E-vectors and numbers stored at the points, by `kind` and points per
 # direction.
 _REGISTERS: tuple[dict[int, int], ...] = ({12: 88, 13: 112, 14: 80, 15: 112, 16: 128}, {7: 64, 9: 80, 13: 96}, {7: 64})
@@ -61,7 +62,9 @@ class SumfactPencilPlan(SumfactLatticePlan):
     @property
     def parts_components(self) -> bool:
         """On hexahedra, where results are added to vectors, of as many points as have it take less time."""
-        return self.scatter == "atomic" and self.work.dim == 3 and self.q1d >= _APART_WIDTHS[self.kind]
+        if not (self.work.uncoupled and self.scatter == "atomic" and self.work.dim == 3):
+            return False
+        return self.q1d >= _APART_WIDTHS[self.kind] and self.items * self.work.num_comp <= _APART_ITEMS
 
     @property
     def cells_first(self) -> bool:
