@@ -85,7 +85,7 @@ class Pointwise:
         isotropic: of an action, whether f1 is sums of gradients of the direction's components times what does not depend on
             derivatives, which nothing else depends on either; never of bodies of the user.
         uncoupled: of an action of several components, whether the outputs of each are the same functions of that component of the
-            direction alone, and nothing is read of the unknown; never of bodies of the user.
+            direction alone, share few operations with others, and read nothing of the unknown; never of bodies of the user.
         couples: of a jacobian, the components (of the test function, of the direction) that it couples.
         constants: the entries of `constants` that the body reads.
     """

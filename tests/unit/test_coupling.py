@@ -32,6 +32,7 @@ UNCOUPLED = {
     "by a coefficient's gradient": lambda u, v, a, b, c: a.dx(0) * inner(u, v) * dx,
 }
 COUPLED = {
+    "much that is shared": lambda u, v, a, b, c: ufl.exp(-b[0] * b[1]) * inner(grad(u), grad(v)) * dx,
     "elasticity": lambda u, v, a, b, c: inner(ufl.sym(grad(u)), grad(v)) * dx,
     "divergence": lambda u, v, a, b, c: (inner(grad(u), grad(v)) + ufl.div(u) * ufl.div(v)) * dx,
     "exchanged": lambda u, v, a, b, c: (u[0] * v[1] + u[1] * v[0]) * dx,

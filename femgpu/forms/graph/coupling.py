@@ -8,6 +8,8 @@ from femgpu.forms.graph.copying import copy_nodes
 from femgpu.forms.graph.evaluate import Evaluation
 from femgpu.forms.graph.graph import INPUT, Graph
 
+# Operations that a component may share with others, for what takes them one after the other repeats these.
+_SHARED_FLOPS = 16
 # What no component has by itself, or no kernel that takes them one after the other reads.
 _OF_UNKNOWN = ("u", "u_x", "u_xx", "w_xx")
 
@@ -15,8 +17,8 @@ _OF_UNKNOWN = ("u", "u_x", "u_xx", "w_xx")
 def is_uncoupled(evaluation: Evaluation, dim: int) -> bool:
     """Whether what multiplies a component of the test function is the same function of that component of the direction, for all.
 
-    Of several components, and of nothing that belongs to the unknown. The graph's shape decides: False may stand for such a
-    function all the same.
+    Of several components, which share few operations, and of nothing that belongs to the unknown. The graph's shape decides: False
+    may stand for such a function all the same.
     """
     widths = {"f0": 1, "f1": dim, "w": 1, "w_x": dim}
     outputs: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
@@ -38,4 +40,6 @@ def is_uncoupled(evaluation: Evaluation, dim: int) -> bool:
                 inputs[node] = target.input(array, index % widths[array] if array in widths else index)
         copies = copy_nodes(graph, nodes, target, inputs)
         found.add(tuple(sorted((name, index, copies[node]) for name, index, node in entries)))
-    return len(found) == 1
+    alone = sum(graph.flops(node for *_, node in entries) for entries in outputs.values())
+    shared = alone - graph.flops(node for *_, node in evaluation.roots)
+    return len(found) == 1 and shared <= _SHARED_FLOPS * (len(outputs) - 1)
