@@ -199,7 +199,7 @@ def _time(runtime: Runtime, make: Any, dm: Any, cell: str, degree: int, precisio
         state = [launch for entry in operator.prepare("state") for launch in entry.bind({})]
         timed = application.bind({}), runtime.zeroing(operator.out, operator.vector_bytes), state
         us, zero_us, state_us = (1e6 * float(np.median(launch_seconds(runtime, each, 0.1))) for each in timed)
-        work, dofs = application.plan.work, u.space.num_local
+        work, dofs = application.plan.work.whole, u.space.num_local
         sizes = (application.term.num_cells, dofs, work.num_state, work.num_cell_state, work.num_qpts, work.pointwise_flops)
         rate = dofs / (us + zero_us) / 1e3
         found.append(Timing(make.__name__.replace("_", "-"), cell, degree, mode, *sizes, us, zero_us, state_us, rate, error))

@@ -91,7 +91,7 @@ class Work:
         products: the only point stands for all of them: an element matrix whose points are summed beforehand (`products.py`).
         isotropic: whether the pointwise function takes gradients and gives fluxes in any orthonormal coordinates, see `Pointwise`.
         uncoupled: whether there is one field and one row of several components, which are alike and do not mix, see `Pointwise`.
-        joined: the same with all components of the field and the row, which stand as cells of one component here, see `apart`.
+        joined: the work with all components, of which this one computes one at a time, see `apart`; None: it is no such work.
         fresh: nothing has been added to the sparse matrix yet where only one of these cells adds: entries may be stored there.
     """
 

@@ -8,10 +8,10 @@ from femgpu.forms.graph.copying import copy_nodes
 from femgpu.forms.graph.evaluate import Evaluation
 from femgpu.forms.graph.graph import INPUT, Graph
 
-# Operations that a component may share with others, for what takes them one after the other repeats these.
-_SHARED_FLOPS = 16
-# What no component has by itself, or no kernel that takes them one after the other reads.
-_OF_UNKNOWN = ("u", "u_x", "u_xx", "w_xx")
+# Instructions that a component may share with others, for kernels that take one at a time repeat these.
+_SHARED_SIZE = 16
+# Arrays that rule it out: the unknown's, and second derivatives.
+_EXCLUDED = ("u", "u_x", "u_xx", "w_xx")
 
 
 def is_uncoupled(evaluation: Evaluation, dim: int) -> bool:
@@ -35,11 +35,11 @@ def is_uncoupled(evaluation: Evaluation, dim: int) -> bool:
             kind, *rest = graph.nodes[node]
             if kind == INPUT:
                 array, index = evaluation.locate(*rest)
-                if array in _OF_UNKNOWN or (array in widths and index // widths[array] != component):
+                if array in _EXCLUDED or (array in widths and index // widths[array] != component):
                     return False
                 inputs[node] = target.input(array, index % widths[array] if array in widths else index)
         copies = copy_nodes(graph, nodes, target, inputs)
         found.add(tuple(sorted((name, index, copies[node]) for name, index, node in entries)))
-    alone = sum(graph.flops(node for *_, node in entries) for entries in outputs.values())
-    shared = alone - graph.flops(node for *_, node in evaluation.roots)
-    return len(found) == 1 and shared <= _SHARED_FLOPS * (len(outputs) - 1)
+    alone = sum(graph.size(node for *_, node in entries) for entries in outputs.values())
+    shared = alone - graph.size(node for *_, node in evaluation.roots)
+    return len(found) == 1 and shared <= _SHARED_SIZE * (len(outputs) - 1)

@@ -28,7 +28,7 @@ _ARGUMENT_NUMBERS = 480
 # direction from which on that is so (with nine, of seven numbers each, one at a time took less time on an H200).
 _TOGETHER, _TOGETHER_WIDTH = 28, 11
 # Bytes that cells read between an item's and the one whose numbers it asks for; points per direction from which on it does so for
-# values between E-vectors, since few groups stand on an H200's multiprocessor then (10 to 12 % less time).
+# values between E-vectors, since few groups stand on an H200's multiprocessor then (10 % less time).
 _ASKED_BYTES, _ASKING_WIDTH = 8_000_000, 15
 # Numbers stored at the points of a line that registers hold beside all else.
 _AHEAD_NUMBERS = 40
@@ -61,8 +61,11 @@ class SumfactPencilPlan(SumfactLatticePlan):
 
     @property
     def parts_components(self) -> bool:
-        """On hexahedra, where results are added to vectors, of as many points as have it take less time."""
-        if not (self.work.uncoupled and self.scatter == "atomic" and self.work.dim == 3):
+        """On hexahedra, where results are added to vectors, of as many points as have it take less time.
+
+        Not where numbers are loaded point by point, which all components share.
+        """
+        if not (self.work.uncoupled and self.scatter == "atomic" and self.work.dim == 3) or self.loads_next:
             return False
         return self.q1d >= _APART_WIDTHS[self.kind] and self.items * self.work.num_comp <= _APART_ITEMS
 
