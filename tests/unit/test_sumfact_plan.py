@@ -203,6 +203,25 @@ def test_stored_numbers_are_loaded_ahead():
     assert not replace(pencils(6, 5, num_state=1), unroll=0).loads_next
 
 
+def test_points_that_are_taken_together():
+    """A divisor of the points on a line if there is one, of long lines with numbers stored at their points."""
+    together = {10: 1, 11: 3, 12: 4, 13: 3, 14: 2, 15: 3, 16: 4}
+    assert {q1d: pencils(q1d, q1d, num_state=7).points_together for q1d in together} == together
+    assert [pencils(12, 11, num_state=count).points_together for count in (0, 11, 40)] == [1, 2, 1]
+
+
+def test_what_later_cells_read_is_asked_for():
+    """Values between E-vectors, from 15 points per direction on, where an NVIDIA GPU takes the instruction."""
+
+    def asked(q1d, atomics="ptx", gradient=False, source="evector"):
+        return replace(pencils(q1d, q1d - 1, gradient=gradient, source=source, num_state=1), atomics=atomics)
+
+    plan = asked(15)
+    assert [array.name for array in plan.asked] == ["d_w", "d_state"]
+    assert plan.cells_ahead == 8_000_000 // (8 * (14**3 + 15**3))
+    assert not any(other.asked for other in (asked(14), asked(15, "cas"), asked(15, gradient=True), asked(15, source="lvector")))
+
+
 @pytest.mark.parametrize("q1d", range(2, 13))
 @pytest.mark.parametrize("planes", [False, True])
 def test_each_stored_number_has_a_word(q1d, planes):
