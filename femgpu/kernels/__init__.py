@@ -1,9 +1,9 @@
 """Kernels as text and numbers: what is computed (`Work`), how (`Plan`), and its rendering into OpenCL C. No device, no mesh."""
 
-from femgpu.kernels.array import Array, Layout
+from femgpu.kernels.array import DOT_SLOTS, DOT_WORDS, TYPES, Array, Layout
 from femgpu.kernels.fragments import pack_fragments
 from femgpu.kernels.node_lists import NodeList, list_bytes
-from femgpu.kernels.plan import DOT_SLOTS, DOT_WORDS, TYPES, Plan
+from femgpu.kernels.plan import Plan
 from femgpu.kernels.render import render
 from femgpu.kernels.schedules import SCHEDULES, Schedule, schedule_named
 from femgpu.kernels.step import Step, Wish

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 from femgpu.errors import PlanError
 from femgpu.kernels.arguments import input_arrays, result_arrays, shared_arrays, state_plane, state_word
-from femgpu.kernels.array import CTYPE_BYTES, Array, Layout
+from femgpu.kernels.array import CTYPE_BYTES, TYPES, Array, Layout
 from femgpu.kernels.node_lists import NodeList
 from femgpu.kernels.plan_words import in_words
 from femgpu.kernels.products import product_words
@@ -20,10 +20,6 @@ from femgpu.model import Ceiling, Limits
 
 PRECISIONS = ("double", "single", "mixed")
 GEOMETRIES, SCATTERS = ("stored", "recomputed"), ("atomic", "evector")
-# C types of numbers in arithmetic, in vectors, and in sums over points; `double` and `int` stand for themselves.
-TYPES = {"double": ("double",) * 3, "single": ("float",) * 3, "mixed": ("float", "double", "double")}
-# Slots that an action's direction times result is summed into, and numbers of their buffer: the last two's quotient scales both.
-DOT_SLOTS, DOT_WORDS = 1024, 1026
 # Numbers that compilers keep for an item between two loops over the items of a work-group: places, ends of loops, sums.
 BESIDE_WORDS = 64
 
@@ -65,8 +61,8 @@ class Plan(ABC):
     @classmethod
     def wished(cls, work: Work, limits: Limits, wish: Wish, **parameters: int) -> Self:
         """The plan that a wish asks for on a device; `block` may be given among the schedule's own parameters."""
-        common = {"atomics": limits.atomics, "unroll": limits.unroll, "block": limits.block}
-        return cls(work, wish.precision, wish.geometry, wish.scatter, **common | parameters)  # type: ignore[arg-type]
+        common = {"atomics": limits.atomics, "unroll": limits.unroll, "block": limits.block} | parameters
+        return cls(work, wish.precision, wish.geometry, wish.scatter, **common)  # type: ignore[arg-type]
 
     @abstractmethod
     def steps(self) -> tuple[Step, ...]:
@@ -141,6 +137,11 @@ class Plan(ABC):
         """Of such arrays whose words belong to nodes: basis functions may stand in the order of the tensor product."""
         return self.layout
 
+    @property
+    def result_layout(self) -> Layout:
+        """Of a cell's own results."""
+        return self.node_layout
+
     def place(self, num_basis: int, num_comp: int, b: str, c: str) -> str:
         """Where component c of basis function b stands among a cell's private coefficients, in C."""
         return b if (num_comp, c) == (1, "0") else f"{b} * {num_comp} + {c}"
@@ -208,9 +209,8 @@ class Plan(ABC):
     @property
     def geometry_words(self) -> int:
         """Stored numbers per cell: inverse Jacobian and determinant, once or at each point."""
-        if not self.work.maps or self.geometry != "stored":
-            return 0
-        return (self.work.dim**2 + 1) * (1 if self.work.affine else self.work.num_qpts)
+        work, stores = self.work, self.work.maps and self.geometry == "stored"
+        return (work.dim**2 + 1) * (1 if work.affine else work.num_qpts) if stores else 0
 
     @property
     def tables(self) -> tuple[int, ...]:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from femgpu.errors import PlanError
+from femgpu.kernels.array import DOT_SLOTS
 from femgpu.kernels.node_lists import LIST_CONSTANTS, NodeList
-from femgpu.kernels.plan import DOT_SLOTS, Plan
+from femgpu.kernels.plan import Plan
 from femgpu.kernels.source import source, type_macros
 from femgpu.kernels.step import Step
 from femgpu.kernels.tables import table_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from femgpu.kernels.plan import TYPES
+from femgpu.kernels.array import TYPES
 
 FOLDER = Path(__file__).parent / "cl"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from femgpu.kernels.array import DOT_SLOTS
 from femgpu.kernels.node_lists import LIST_CONSTANTS, LISTING_ITEMS, NodeList
-from femgpu.kernels.plan import DOT_SLOTS
 from femgpu.kernels.source import source, type_macros
 
 # Vectors of 8 numbers that fill the registers of a CPU, and chains enough to hide what an operation takes.

@@ -320,7 +320,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
   // All items load, those without nodes what others do: compilers load in a branch what is used there, and wait at it for what they have
   // loaded before.
   int w_offsets[9];
-  SHORT for (int l = 0; l < 9; ++l) w_offsets[l] = d_w_offsets[AT_d_w_offsets(cell, (l % 3) * 3 + (l / 3) * 1 + (min(item, 2)) * 9)];
+  SHORT for (int l = 0; l < 9; ++l) w_offsets[l] = d_w_offsets[AT_d_w_offsets(cell, (size_t)(l % 3) * 3 + (size_t)(l / 3) * 1 + (size_t)(min(item, 2)) * 9)];
   SHORT for (int c = 0; c < 1; ++c) {
     real nodes[9];
     SHORT for (int l = 0; l < 9; ++l) nodes[l] = (real)d_w[w_offsets[l] + c];
@@ -412,7 +412,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     }
     SHORT for (int k = 0; k < 4; ++k) {
       SHORT for (int i = 0; i < 4; ++i) {
-        const int place = (i) * 4 + (item) * 1 + (k) * 16, q = place;
+        const int place = (size_t)(i) * 4 + (size_t)(item) * 1 + (size_t)(k) * 16, q = place;
         real r_w_e[4];
         SHORT for (int l = 0; l < 4; ++l) r_w_e[l] = r_w_q[l * PLACES + k * 4 + i];
         accum r_f0_e[4];
@@ -540,7 +540,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         }
       if (past < count) {
         int f0_offsets[9];
-        SHORT for (int l = 0; l < 9; ++l) f0_offsets[l] = d_test0_offsets[AT_d_test0_offsets(cell, (l % 3) * 3 + (l / 3) * 1 + (item) * 9)];
+        SHORT for (int l = 0; l < 9; ++l) f0_offsets[l] = d_test0_offsets[AT_d_test0_offsets(cell, (size_t)(l % 3) * 3 + (size_t)(l / 3) * 1 + (size_t)(item) * 9)];
         if (d_dots)
           SHORT for (int l = 0; l < 9; ++l) r_dot += (double)sums[l] * ((real)d_w[f0_offsets[l] + c]);
         const int stores = d_stores && item > 0 && item < 2;

@@ -324,7 +324,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     x_offsets[turn] = d_coord_offsets[AT_d_coord_offsets(cell, min(item + turn * ITEMS, NUM_COORD_BASIS - 1))];
   int w_offsets[9];
   if (item < 3)
-    SHORT for (int l = 0; l < 9; ++l) w_offsets[l] = d_w_offsets[AT_d_w_offsets(cell, (l % 3) * 3 + (l / 3) * 9 + (item) * 1)];
+    SHORT for (int l = 0; l < 9; ++l) w_offsets[l] = d_w_offsets[AT_d_w_offsets(cell, (size_t)(l % 3) * 3 + (size_t)(l / 3) * 9 + (size_t)(item) * 1)];
   real x_values[2 * DIM];
   SHORT for (int turn = 0; turn < 2; ++turn)
     SHORT for (int d = 0; d < DIM; ++d) x_values[turn * DIM + d] = d_coords[x_offsets[turn] + d];
@@ -430,7 +430,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
       }
       accum r_f0_q[16];
       SHORT for (int i = 0; i < 4; ++i) {
-        const int place = (i) * 4 + (item) * 16 + (k) * 1, q = place;
+        const int place = (size_t)(i) * 4 + (size_t)(item) * 16 + (size_t)(k) * 1, q = place;
         real r_w_e[4];
         SHORT for (int l = 0; l < 4; ++l) r_w_e[l] = r_w_q[l * 4 + i];
         const real here = LINE_X[i];
@@ -567,7 +567,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
       }
       if (past < count) {
         int f0_offsets[9];
-        SHORT for (int l = 0; l < 9; ++l) f0_offsets[l] = d_test0_offsets[AT_d_test0_offsets(cell, (l % 3) * 3 + (l / 3) * 9 + (item) * 1)];
+        SHORT for (int l = 0; l < 9; ++l) f0_offsets[l] = d_test0_offsets[AT_d_test0_offsets(cell, (size_t)(l % 3) * 3 + (size_t)(l / 3) * 9 + (size_t)(item) * 1)];
         if (d_dots)
           SHORT for (int l = 0; l < 9; ++l) r_dot += (double)sums[l] * ((real)d_w[f0_offsets[l] + c]);
         const int stores = d_stores && item > 0 && item < 2;

@@ -309,9 +309,10 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // the points and of the rows (unless the device is too small for a block), an item keeps its point and its row. The last
 // batch is masked by first + count.
 // Index space: a group holds CHUNKS chunks of ITEMS = num_blocks * block_size items; local id = chunk * ITEMS + item.
-// All arrays hold the words of a cell together, so that AT_<array>(cell, i) runs on into the following cells.
+// Where inputs pass through local memory, arrays hold the words of a cell together: AT_<array>(cell, i) runs on into the following
+// cells. So do results, always.
 #define WORDS (HAS_F0 + DIM * HAS_F1 + DIM * DIM * HAS_F2)
-#define NUM_FLUX (NUM_COMP * WORDS)
+#define FLUX_STRIDE 6
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void action(const int first, const int count, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const real *restrict d_tables, __global const uchar *restrict d_prescribed, __global scalar *restrict d_out0) {
   const int item = (int)get_local_id(0) % ITEMS;
@@ -322,13 +323,13 @@ void action(const int first, const int count, __global const scalar *restrict d_
   __local real *s_a0 = s_all_a0 + chunk * CELLS * 4;
   __local real s_all_x[CHUNKS * CELLS * NUM_COORD_BASIS * DIM];
   __local real *s_x = s_all_x + chunk * CELLS * NUM_COORD_BASIS * DIM;
-  __local real s_all_f[1 * CHUNKS * CELLS * NUM_QPTS * NUM_FLUX];
+  __local real s_all_f[1 * CHUNKS * CELLS * NUM_QPTS * FLUX_STRIDE];
 
   for (int batch = 0; batch < NUM_BATCHES; ++batch) {
     // The mask does not look at `first`: with it in both, an H200 takes 8 registers more and up to 8 % more time.
     const int past = (((int)get_group_id(0) * CHUNKS + chunk) * NUM_BATCHES + batch) * CELLS;
     const int begin = first + past, cells = clamp(count - past, 0, CELLS);
-    __local real *s_f = s_all_f + (batch % 1 * CHUNKS + chunk) * CELLS * NUM_QPTS * NUM_FLUX;
+    __local real *s_f = s_all_f + (batch % 1 * CHUNKS + chunk) * CELLS * NUM_QPTS * FLUX_STRIDE;
 
     // gather: consecutive items read consecutive words
     for (int i = item; i < cells * 8; i += ITEMS)
@@ -375,7 +376,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     real f1[4]; for (int i = 0; i < 4; ++i) f1[i] = 0;
       pointwise(r_u, r_u_x, r_u_xx, r_w, r_w_x, r_w_xx, r_a, r_a_x, r_a_xx, r_x, r_n, r_s, d_constants, f0, f1);
       for (int c = 0; c < NUM_COMP; ++c) {
-        __local real *s_out = s_f + (cell * NUM_QPTS + q) * NUM_FLUX + c * WORDS;
+        __local real *s_out = s_f + (cell * NUM_QPTS + q) * FLUX_STRIDE + c * WORDS;
         s_out[0] = weight * f0[c];
         real flux[DIM];
         pull_back_flux(J_inv, weight, f1 + c * DIM, flux);
@@ -390,7 +391,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
       const int b = row / 2, c = row % 2;
       accum sum = 0;
       for (int p = 0; p < NUM_QPTS; ++p) {
-        __local const real *s_in = s_f + (cell * NUM_QPTS + p) * NUM_FLUX + (0 + c) * WORDS;
+        __local const real *s_in = s_f + (cell * NUM_QPTS + p) * FLUX_STRIDE + (0 + c) * WORDS;
         sum += TABLE_B(0, p)[b] * s_in[0];
         for (int k = 0; k < DIM; ++k) sum += TABLE_D(0, p)[b * DIM + k] * s_in[HAS_F0 + k];
       }

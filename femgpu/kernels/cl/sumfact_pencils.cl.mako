@@ -41,9 +41,9 @@ ${" && ".join(f"{item} < {sums.sizes.q1d if other in done else sums.sizes.p1d}" 
     }
 % endif
 </%def>\
-## What is stored at a point, from memory.
-<%def name="load_stored(point, target)">const int q = ${point};
-      SHORT for (int i = 0; i < NUM_STATE; ++i) ${target} = ${plan.word("d_state", plan.state_word("i"))};</%def>\
+## What is stored at point n of the item's line, from memory.
+<%def name="load_stored(n, target)">\
+SHORT for (int i = 0; i < NUM_STATE; ++i) ${target} = ${plan.word("d_state", plan.state_word("i", n))};</%def>\
 <%include file="points.cl"/>
 <%include file="map_along.mako"/>\
 #undef TABLE_W
@@ -85,9 +85,8 @@ ${nodes.cell(plan)}\
   // What is stored at the points arrives while nodes are on their way to these.
   real ahead[${plan.q1d} * NUM_STATE];
   if (inside)
-    SHORT for (int n = 0; n < ${plan.q1d}; ++n) {
-      ${load_stored(place_of(last, plan.q1d), "ahead[n * NUM_STATE + i]")}
-    }
+    SHORT for (int n = 0; n < ${plan.q1d}; ++n)
+      ${load_stored("n", "ahead[n * NUM_STATE + i]")}
 % endif
 
   // gather
@@ -230,18 +229,14 @@ ${derive_last(sums, "values")}\
 <%include file="line_map.mako"/>\
 % if plan.loads_next:
     real stored[NUM_STATE], coming[NUM_STATE];
-    {
-      const int n = 0;
-      ${load_stored(place_of(last, plan.q1d), "coming[i]")}
-    }
+    ${load_stored("0", "coming[i]")}
 % endif
     ${"SHORT" if plan.keeps_lines else "LONG"} for (int n = 0; n < ${plan.q1d}; ++n) {
       const int place = ${place_of(last, plan.q1d)}, q = place;
 % if plan.loads_next:
       SHORT for (int i = 0; i < NUM_STATE; ++i) stored[i] = coming[i];
-      if (n + 1 < ${plan.q1d}) {
-        ${load_stored(f"place + {plan.q1d**last}", "coming[i]")}
-      }
+      if (n + 1 < ${plan.q1d})
+        ${load_stored("(n + 1)", "coming[i]")}
 % endif
 % for sums in plan.lattices:
       real r_${sums.name}_e[${plan.slots(sums)}];

@@ -3,9 +3,10 @@
 // the points and of the rows (unless the device is too small for a block), an item keeps its point and its row. The last
 // batch is masked by first + count.
 // Index space: a group holds CHUNKS chunks of ITEMS = num_blocks * block_size items; local id = chunk * ITEMS + item.
-// All arrays hold the words of a cell together, so that AT_<array>(cell, i) runs on into the following cells.
+// Where inputs pass through local memory, arrays hold the words of a cell together: AT_<array>(cell, i) runs on into the following
+// cells. So do results, always.
 #define WORDS (HAS_F0 + DIM * HAS_F1 + DIM * DIM * HAS_F2)
-#define NUM_FLUX (NUM_COMP * WORDS)
+#define FLUX_STRIDE ${plan.flux_stride}
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
   const int item = (int)get_local_id(0) % ITEMS;
@@ -27,13 +28,13 @@ void ${step.name}(${arguments}) {
 % if not plan.staged:
   // No barrier parts the integration of one batch from the evaluation of the next: they take turns between two buffers.
 % endif
-  __local real s_all_f[${plan.flux_buffers} * CHUNKS * CELLS * NUM_QPTS * NUM_FLUX];
+  __local real s_all_f[${plan.flux_buffers} * CHUNKS * CELLS * NUM_QPTS * FLUX_STRIDE];
 
   for (int batch = 0; batch < NUM_BATCHES; ++batch) {
     // The mask does not look at `first`: with it in both, an H200 takes 8 registers more and up to 8 % more time.
     const int past = (((int)get_group_id(0) * CHUNKS + chunk) * NUM_BATCHES + batch) * CELLS;
     const int begin = first + past, cells = clamp(count - past, 0, CELLS);
-    __local real *s_f = s_all_f + (batch % ${plan.flux_buffers} * CHUNKS + chunk) * CELLS * NUM_QPTS * NUM_FLUX;
+    __local real *s_f = s_all_f + (batch % ${plan.flux_buffers} * CHUNKS + chunk) * CELLS * NUM_QPTS * FLUX_STRIDE;
 
 % if plan.staged:
     // gather: consecutive items read consecutive words
@@ -97,7 +98,7 @@ void ${step.name}(${arguments}) {
       ${declare_outputs}
       pointwise(${pointwise_arguments});
       for (int c = 0; c < NUM_COMP; ++c) {
-        __local real *s_out = s_f + (cell * NUM_QPTS + q) * NUM_FLUX + c * WORDS;
+        __local real *s_out = s_f + (cell * NUM_QPTS + q) * FLUX_STRIDE + c * WORDS;
 % if "f0" in work.writes:
         s_out[0] = ${'' if work.reference else 'weight * '}f0[c];
 % endif
@@ -135,7 +136,7 @@ void ${step.name}(${arguments}) {
       const int b = row / ${row.num_comp}, c = row % ${row.num_comp};
       accum sum = 0;
       for (int p = 0; p < NUM_QPTS; ++p) {
-        __local const real *s_in = s_f + (cell * NUM_QPTS + p) * NUM_FLUX + (${row.offset} + c) * WORDS;
+        __local const real *s_in = s_f + (cell * NUM_QPTS + p) * FLUX_STRIDE + (${row.offset} + c) * WORDS;
 % if row.value:
         sum += TABLE_B(${row.table}, p)[b] * s_in[0];
 % endif

@@ -203,9 +203,10 @@ class SumfactLatticePlan(SumfactPlan):
         """The other directions, with the names of an item's places there."""
         return list(zip("gh", (other for other in range(self.work.dim) if other != axis), strict=False))
 
-    def place_of(self, axis: int, p1d: int) -> str:
-        """The number on a lattice of place n of the item's line along a direction, in C."""
-        return " + ".join([*(f"{item} * {p1d**other}" for item, other in self.across(axis)), f"n * {p1d**axis}"])
+    def place_of(self, axis: int, p1d: int, n: str = "n") -> str:
+        """The number on a lattice of place n of the item's line along a direction, in C; those of one line share an address."""
+        items = " + ".join(f"{item} * {p1d**other}" for item, other in self.across(axis))
+        return f"(size_t)({items}) + {n} * {p1d**axis}"
 
     @property
     def interpolates(self) -> bool:

@@ -183,6 +183,11 @@ class SumfactPencilPlan(SumfactLatticePlan):
         stored = self.work.num_state * (self.q1d if self.loads_ahead else 2 if self.loads_next else 0)
         return super().private_bytes + 8 * (words + stored)
 
+    def state_word(self, i: str, n: str = "n") -> str:
+        """At point n of the item's line."""
+        plane, place = self.state_plane, self.place_of(self.work.dim - 1, self.q1d, n)
+        return f"{n} * {plane * (self.work.num_state - 1)} + {i} * {plane} + {place}" if plane else f"({place}) * NUM_STATE + {i}"
+
     def state(self, i: str) -> str:
         """As it was loaded before."""
         if self.loads_ahead:

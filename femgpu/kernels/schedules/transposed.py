@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from femgpu.errors import PlanError
-from femgpu.kernels.array import Array
+from femgpu.kernels.array import Array, Layout
 from femgpu.kernels.plan import GEOMETRIES, Plan
 from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.work import Work
@@ -54,6 +54,11 @@ class TransposedPlan(Plan):
         return self.work.num_qpts > 1
 
     @property
+    def result_layout(self) -> Layout:
+        """Results leave by rows of a cell, wherever inputs come from."""
+        return Layout()
+
+    @property
     def block_size(self) -> int:
         """Items of a block: lcm(N_b N_c, N_q), the least number busy in both phases (paper 004)."""
         return math.lcm(self.work.num_rows, self.work.num_qpts)
@@ -83,6 +88,11 @@ class TransposedPlan(Plan):
         return ("f0" in work.writes) + work.dim * self.has_gradient + work.dim**2 * ("f2" in work.writes)
 
     @property
+    def flux_stride(self) -> int:
+        """Numbers from a point's to those of the next, whose items write at the same time: an odd number on a GPU, for banks."""
+        return self.work.num_comp * self.flux_words | (self.unroll > 0)
+
+    @property
     def has_gradient(self) -> bool:
         """Whether what multiplies gradients is among them: second derivatives bring it along in cells whose map bends."""
         return "f1" in self.work.writes or ("f2" in self.work.writes and self.work.bends)
@@ -102,7 +112,7 @@ class TransposedPlan(Plan):
                 found.append(Array("s_x", "real", ("staged",), work.num_coord_basis * work.dim))
             if self.geometry_words and work.affine:
                 found.append(Array("s_geometry", "real", ("staged",), self.geometry_words))
-        words = self.flux_buffers * work.num_qpts * work.num_comp * self.flux_words
+        words = self.flux_buffers * work.num_qpts * self.flux_stride
         return (*found, Array("s_f", "real", ("fluxes",), words))
 
     @property
@@ -175,7 +185,7 @@ class Transposed:
             work,
             limits,
             wish,
-            block=1,
+            block=limits.block if work.num_qpts == 1 else 1,
             num_batches=wish.parameter("batches", _BATCHES),
             group_limit=limits.items,
             local_limit=limits.local_bytes,
