@@ -8,9 +8,9 @@
 #define NUM_COORD_BASIS 3
 #define NUM_STATE 0
 #define NUM_CELL_STATE 0
-#define AT_d_a0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 96 + (i) * 32 + (uint)(cell) % 32)
-#define AT_d_coord_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 96 + (i) * 32 + (uint)(cell) % 32)
-#define AT_d_places0(cell, i) ((size_t)((uint)((cell) - first) / 32) * 192 + ((i) / 2 * 32 + (uint)((cell) - first) % 32) * 2 + (i) % 2)
+#define AT_d_a0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 64 + (size_t)(uint)(cell) * 1 + (i) * 32)
+#define AT_d_coord_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 64 + (size_t)(uint)(cell) * 1 + (i) * 32)
+#define AT_d_places0(cell, i) ((size_t)((uint)((cell) - first) / 32) * 128 + (size_t)(uint)((cell) - first) * 2 + (i) / 2 * 64 + (i) % 2)
 #define UNROLLED
 #define ATOMIC_PTX64
 #define RECIPROCAL_PTX64

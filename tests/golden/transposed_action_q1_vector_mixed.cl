@@ -303,6 +303,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define HAS_F0 1
 #define HAS_F1 1
 #define HAS_F2 0
+#define UNROLL_POINTS 0
 #define POINTS_UNROLL
 // Schedule transposed: a work-group serves NUM_BATCHES batches of CELLS cells in sequence. In the evaluation phase an item
 // stands for (cell, point), after the barrier for (cell, basis row), and walks over the batch. As ITEMS is a multiple of

@@ -15,6 +15,7 @@
 #define UNROLLED
 #define ATOMIC_PTX32
 #define RECIPROCAL_PTX32
+#define KNOWN_TABLES
 // Types. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef REAL real;
@@ -65,7 +66,8 @@ inline void atomic_add_scalar(__global scalar *p, scalar x) {
 }
 #endif
 
-#define TABLE __global
+#define TABLE __constant
+__constant real d_tables[13] = {R(0x0.0p+0), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3)};
 #define TABLE_W(q) d_tables[q]
 #define TABLE_B0(q) (d_tables + 1 + (q) * 3)
 #define TABLE_D0(q) (d_tables + 4 + (q) * 6)
@@ -307,7 +309,8 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define HAS_F0 1
 #define HAS_F1 1
 #define HAS_F2 0
-#define POINTS_UNROLL
+#define UNROLL_POINTS 1
+#define POINTS_UNROLL _Pragma("unroll")
 // Schedule transposed: a work-group serves NUM_BATCHES batches of CELLS cells in sequence. In the evaluation phase an item
 // stands for (cell, point), after the barrier for (cell, basis row), and walks over the batch. As ITEMS is a multiple of
 // the points and of the rows (unless the device is too small for a block), an item keeps its point and its row. The last
@@ -318,10 +321,13 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define WORDS (HAS_F0 + DIM * HAS_F1 + DIM * DIM * HAS_F2)
 #define FLUX_STRIDE 3
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void residual(const int first, const int count, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const real *restrict d_tables, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out) {
+void residual(const int first, const int count, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out) {
   const int item = (int)get_local_id(0) % ITEMS;
   const int chunk = (int)get_local_id(0) / ITEMS;
   // No barrier parts the integration of one batch from the evaluation of the next: they take turns between two buffers.
+  const int b0 = item % 3 / 1, c0 = item % 1;
+  const real value0 = TABLE_B(0, 0)[b0];
+  const real gradient0[DIM] = {TABLE_D(0, 0)[b0 * DIM + 0], TABLE_D(0, 0)[b0 * DIM + 1]};
   __local real s_all_f[2 * CHUNKS * CELLS * NUM_QPTS * FLUX_STRIDE];
 
   for (int batch = 0; batch < NUM_BATCHES; ++batch) {
@@ -375,14 +381,13 @@ void residual(const int first, const int count, __global const scalar *restrict 
     barrier(CLK_LOCAL_MEM_FENCE);
 
     // integration phase and scatter
-    for (int i = item; i < cells * 3; i += ITEMS) {
-      const int cell = i / 3, row = i % 3;
-      const int b = row / 1, c = row % 1;
+    for (int cell = item / 3; cell < cells; cell += ITEMS / 3) {
+      const int row = item % 3, b = b0, c = c0;
       accum sum = 0;
       for (int p = 0; p < NUM_QPTS; ++p) {
         __local const real *s_in = s_f + (cell * NUM_QPTS + p) * FLUX_STRIDE + (0 + c) * WORDS;
-        sum += TABLE_B(0, p)[b] * s_in[0];
-        for (int k = 0; k < DIM; ++k) sum += TABLE_D(0, p)[b * DIM + k] * s_in[HAS_F0 + k];
+        sum += value0 * s_in[0];
+        for (int k = 0; k < DIM; ++k) sum += gradient0[k] * s_in[HAS_F0 + k];
       }
       const int offset = d_test0_offsets[AT_d_test0_offsets(begin + cell, b)];
       atomic_add_scalar(d_out + offset + c, (scalar)sum);

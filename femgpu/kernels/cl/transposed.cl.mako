@@ -28,6 +28,17 @@ void ${step.name}(${arguments}) {
 % if not plan.staged:
   // No barrier parts the integration of one batch from the evaluation of the next: they take turns between two buffers.
 % endif
+% for i, row in enumerate(work.rows):
+% if plan.keeps_row(row):
+  const int b${i} = item % ${row.size} / ${row.num_comp}, c${i} = item % ${row.num_comp};
+% if row.value:
+  const real value${i} = TABLE_B(${row.table}, 0)[b${i}];
+% endif
+% if row.gradient:
+  const real gradient${i}[DIM] = {${", ".join(f"TABLE_D({row.table}, 0)[b{i} * DIM + {k}]" for k in range(work.dim))}};
+% endif
+% endif
+% endfor
   __local real s_all_f[${plan.flux_buffers} * CHUNKS * CELLS * NUM_QPTS * FLUX_STRIDE];
 
   for (int batch = 0; batch < NUM_BATCHES; ++batch) {
@@ -131,17 +142,23 @@ void ${step.name}(${arguments}) {
 
     // integration phase and scatter
 % for i, row in enumerate(work.rows):
-    for (int i = item; i < cells * ${row.size}; i += ITEMS) {
-      const int cell = i / ${row.size}, row = i % ${row.size};
-      const int b = row / ${row.num_comp}, c = row % ${row.num_comp};
+<% keeps, size, comps = plan.keeps_row(row), row.size, row.num_comp %>\
+% if keeps:
+    for (int cell = item / ${size}; cell < cells; cell += ITEMS / ${size}) {
+      const int row = item % ${size}, b = b${i}, c = c${i};
+% else:
+    for (int i = item; i < cells * ${size}; i += ITEMS) {
+      const int cell = i / ${size}, row = i % ${size};
+      const int b = row / ${comps}, c = row % ${comps};
+% endif
       accum sum = 0;
       for (int p = 0; p < NUM_QPTS; ++p) {
         __local const real *s_in = s_f + (cell * NUM_QPTS + p) * FLUX_STRIDE + (${row.offset} + c) * WORDS;
 % if row.value:
-        sum += TABLE_B(${row.table}, p)[b] * s_in[0];
+        sum += ${f"value{i}" if keeps else f"TABLE_B({row.table}, p)[b]"} * s_in[0];
 % endif
 % if row.gradient or (row.hessian and work.bends):
-        for (int k = 0; k < DIM; ++k) sum += TABLE_D(${row.table}, p)[b * DIM + k] * s_in[HAS_F0 + k];
+        for (int k = 0; k < DIM; ++k) sum += ${f"gradient{i}[k]" if keeps and row.gradient else f"TABLE_D({row.table}, p)[b * DIM + k]"} * s_in[HAS_F0 + k];
 % endif
 % if row.hessian:
         for (int k = 0; k < DIM * DIM; ++k) sum += TABLE_H(${row.table}, p)[b * DIM * DIM + k] * s_in[HAS_F0 + DIM * HAS_F1 + k];

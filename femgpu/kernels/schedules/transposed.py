@@ -13,6 +13,7 @@ from femgpu.kernels.array import Array, Layout
 from femgpu.kernels.plan import GEOMETRIES, Plan
 from femgpu.kernels.step import Step, Wish
 from femgpu.kernels.work import Work
+from femgpu.kernels.work_fields import RowsWork
 from femgpu.model import Limits
 
 # Work-groups with fewer items leave most of a GPU idle.
@@ -57,6 +58,15 @@ class TransposedPlan(Plan):
     def result_layout(self) -> Layout:
         """Results leave by rows of a cell, wherever inputs come from."""
         return Layout()
+
+    @property
+    def table_space(self) -> str:
+        """With one point per cell all items of a GPU read the same entry of it at a time."""
+        return "__constant" if self.unroll > 0 and not self.staged else "__global"
+
+    def keeps_row(self, row: RowsWork) -> bool:
+        """Whether an item has the same row of all its cells, and what tables have of it in registers."""
+        return not self.staged and not row.hessian and self.chunk_items % row.size == 0
 
     @property
     def block_size(self) -> int:
@@ -140,6 +150,7 @@ class TransposedPlan(Plan):
                     ("HAS_F0", int("f0" in self.work.writes)),
                     ("HAS_F1", int(self.has_gradient)),
                     ("HAS_F2", int("f2" in self.work.writes)),
+                    ("UNROLL_POINTS", int(not self.staged)),
                 ),
             ),
         )
@@ -191,8 +202,9 @@ class Transposed:
             local_limit=limits.local_bytes,
         )
         plan = replace(plan, group_limit=limits.abreast(plan.private_bytes))
-        default = max(1, _ITEMS // plan.block_size)
-        plan = replace(plan, num_blocks=wish.parameter("blocks", default))
+        # Batches begin where blocks of the arrays do.
+        step = plan.block // math.gcd(plan.block, plan.block_size // work.num_comp)
+        plan = replace(plan, num_blocks=wish.parameter("blocks", max(1, _ITEMS // plan.block_size // step) * step))
         yield plan
         asked = dict(wish.parameters)
         factors = (1, 2, 4) if "blocks" not in asked else (1,)
