@@ -38,11 +38,6 @@ class Layouts(Protocol):
         ...
 
     @property
-    def result_layout(self) -> Layout:
-        """Of results of cells."""
-        ...
-
-    @property
     def state_plane(self) -> int:
         """Points of a plane whose stored numbers stand side by side, or 0."""
         ...
@@ -161,7 +156,7 @@ def result_arrays(plan: Layouts) -> list[Array]:
             arrays.append(Array("d_stores", "uchar", ("stores",)))
     elif work.sums:
         for i, row in enumerate(work.rows):
-            own = replace(plan.result_layout, together=row.num_comp)
+            own = replace(plan.node_layout, together=row.num_comp)
             arrays.append(Array(f"d_out{i}", "scalar", ("out", i), row.size, own, written=True))
     return arrays
 

@@ -137,11 +137,6 @@ class Plan(ABC):
         """Of such arrays whose words belong to nodes: basis functions may stand in the order of the tensor product."""
         return self.layout
 
-    @property
-    def result_layout(self) -> Layout:
-        """Of a cell's own results."""
-        return self.node_layout
-
     def place(self, num_basis: int, num_comp: int, b: str, c: str) -> str:
         """Where component c of basis function b stands among a cell's private coefficients, in C."""
         return b if (num_comp, c) == (1, "0") else f"{b} * {num_comp} + {c}"

@@ -107,7 +107,7 @@ class Sums:
 
     def gather(self, applications: Sequence[Application]) -> GatherSum:
         """The sums over the segments of what applications have written."""
-        chosen = tuple((self._terms.index(application.term), application.plan.result_layout) for application in applications)
+        chosen = tuple((self._terms.index(application.term), application.plan.node_layout) for application in applications)
         if chosen not in self._known:
             arrays, made = self._arrays, self._made()
             given = made, self._precision, arrays.prescribed, arrays.mask

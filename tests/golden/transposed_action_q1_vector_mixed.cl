@@ -310,8 +310,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // the points and of the rows (unless the device is too small for a block), an item keeps its point and its row. The last
 // batch is masked by first + count.
 // Index space: a group holds CHUNKS chunks of ITEMS = num_blocks * block_size items; local id = chunk * ITEMS + item.
-// Where inputs pass through local memory, arrays hold the words of a cell together: AT_<array>(cell, i) runs on into the following
-// cells. So do results, always.
+// All arrays hold the words of a cell together, so that AT_<array>(cell, i) runs on into the following cells.
 #define WORDS (HAS_F0 + DIM * HAS_F1 + DIM * DIM * HAS_F2)
 #define FLUX_STRIDE 6
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))

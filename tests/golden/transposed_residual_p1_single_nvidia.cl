@@ -316,8 +316,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // the points and of the rows (unless the device is too small for a block), an item keeps its point and its row. The last
 // batch is masked by first + count.
 // Index space: a group holds CHUNKS chunks of ITEMS = num_blocks * block_size items; local id = chunk * ITEMS + item.
-// Where inputs pass through local memory, arrays hold the words of a cell together: AT_<array>(cell, i) runs on into the following
-// cells. So do results, always.
+// All arrays hold the words of a cell together, so that AT_<array>(cell, i) runs on into the following cells.
 #define WORDS (HAS_F0 + DIM * HAS_F1 + DIM * DIM * HAS_F2)
 #define FLUX_STRIDE 3
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
@@ -325,6 +324,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
   const int item = (int)get_local_id(0) % ITEMS;
   const int chunk = (int)get_local_id(0) / ITEMS;
   // No barrier parts the integration of one batch from the evaluation of the next: they take turns between two buffers.
+  // what tables have of the item's row
   const int b0 = item % 3 / 1, c0 = item % 1;
   const real value0 = TABLE_B(0, 0)[b0];
   const real gradient0[DIM] = {TABLE_D(0, 0)[b0 * DIM + 0], TABLE_D(0, 0)[b0 * DIM + 1]};

@@ -77,7 +77,10 @@ def test_local_memory_counts_what_stands_in_it():
     staged, fluxes = 6 * 2 + 5, 4 * 2 * (1 + 2)
     assert plan.cell_local_bytes == 4 * (staged + fluxes)
     # Without the barrier that staging brings, a batch must not overwrite the fluxes of the one before.
-    assert transposed(6, 2, 1, precision="single").cell_local_bytes == 4 * 2 * 2 * (1 + 2)
+    direct = transposed(6, 2, 1, precision="single")
+    assert [replace(direct, num_batches=count).cell_local_bytes for count in (1, 2)] == [4 * 2 * (1 + 2), 4 * 2 * 2 * (1 + 2)]
+    # On a GPU points are an odd number of words apart.
+    assert replace(direct, unroll=1).cell_local_bytes == 4 * 7
     assert replace(plan, precision="double").local_bytes == 2 * plan.local_bytes
     assert cell(6, 2, 4).local_bytes == 0
 

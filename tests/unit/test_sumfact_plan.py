@@ -108,7 +108,7 @@ def test_barriers_and_local_memory_of_sum_factorisation():
         assert default.cells_first and 3 * q1d**3 <= default.strides[-1] <= 1.1 * 3 * q1d**3
     planes = SumfactPlanePlan(sumfact(3, 4, 3).work, derivatives=2)
     assert planes.axes == (1, 2, 0) and planes.monomial(0, 2) == "map[3]"
-    assert planes.node(3) == "(l % 3) * 3 + (l / 3) * 9 + (item) * 1"
+    assert planes.node(3) == "(size_t)(l % 3) * 3 + (size_t)(l / 3) * 9 + (size_t)(item) * 1"
     # Rows must be their counterparts backwards.
     assert not SumfactPencilPlan(sumfact(3, 4, 3).work, derivatives=2).splits
     # Registers hold a cell of degree 1.

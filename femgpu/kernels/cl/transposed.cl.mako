@@ -3,8 +3,7 @@
 // the points and of the rows (unless the device is too small for a block), an item keeps its point and its row. The last
 // batch is masked by first + count.
 // Index space: a group holds CHUNKS chunks of ITEMS = num_blocks * block_size items; local id = chunk * ITEMS + item.
-// Where inputs pass through local memory, arrays hold the words of a cell together: AT_<array>(cell, i) runs on into the following
-// cells. So do results, always.
+// All arrays hold the words of a cell together, so that AT_<array>(cell, i) runs on into the following cells.
 #define WORDS (HAS_F0 + DIM * HAS_F1 + DIM * DIM * HAS_F2)
 #define FLUX_STRIDE ${plan.flux_stride}
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
@@ -25,11 +24,12 @@ void ${step.name}(${arguments}) {
   __local real *s_geometry = s_all_geometry + chunk * CELLS * (DIM * DIM + 1);
 % endif
 % endif
-% if not plan.staged:
+% if plan.flux_buffers > 1:
   // No barrier parts the integration of one batch from the evaluation of the next: they take turns between two buffers.
 % endif
 % for i, row in enumerate(work.rows):
 % if plan.keeps_row(row):
+  // what tables have of the item's row
   const int b${i} = item % ${row.size} / ${row.num_comp}, c${i} = item % ${row.num_comp};
 % if row.value:
   const real value${i} = TABLE_B(${row.table}, 0)[b${i}];
@@ -158,7 +158,8 @@ void ${step.name}(${arguments}) {
         sum += ${f"value{i}" if keeps else f"TABLE_B({row.table}, p)[b]"} * s_in[0];
 % endif
 % if row.gradient or (row.hessian and work.bends):
-        for (int k = 0; k < DIM; ++k) sum += ${f"gradient{i}[k]" if keeps and row.gradient else f"TABLE_D({row.table}, p)[b * DIM + k]"} * s_in[HAS_F0 + k];
+<% entry = f"gradient{i}[k]" if keeps and row.gradient else f"TABLE_D({row.table}, p)[b * DIM + k]" %>\
+        for (int k = 0; k < DIM; ++k) sum += ${entry} * s_in[HAS_F0 + k];
 % endif
 % if row.hessian:
         for (int k = 0; k < DIM * DIM; ++k) sum += TABLE_H(${row.table}, p)[b * DIM * DIM + k] * s_in[HAS_F0 + DIM * HAS_F1 + k];
