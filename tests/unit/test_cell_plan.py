@@ -90,8 +90,8 @@ def test_points_are_unrolled_as_long_as_instructions_stay_at_hand():
         ("tetrahedron", 56, 1, {}, 0),
         ("tetrahedron", 20, 1, dict(precision="single"), 0),
         ("tetrahedron", 10, 2, {}, 128),
-        ("tetrahedron", 10, 3, dict(precision="single"), 350),
-        ("tetrahedron", 10, 4, {}, 350),
+        ("tetrahedron", 10, 3, dict(precision="single"), 440),
+        ("tetrahedron", 10, 4, {}, 440),
         ("tetrahedron", 20, 3, {}, 0),
         ("tetrahedron", 10, 3, dict(target="residual"), 128),
     ],
@@ -158,7 +158,7 @@ def test_groups_add_up_where_that_was_faster():
         (plans(replace(vector, target=target))[0] for target in ("action", "residual")),
         replace(vector, num_qpts=45),
     )
-    assert 220 < action.flops / vector.num_rows <= 350
+    assert 220 < action.flops / vector.num_rows <= 440
     assert (type(action), type(other), type(plans(busy)[0])) == (CellSumsPlan, CellPlan, CellPlan)
     # By a model, too, only where it was measured.
     assert first.seconds(GPU.ceiling) < plain.seconds(GPU.ceiling)

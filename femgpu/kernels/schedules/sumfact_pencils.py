@@ -21,7 +21,7 @@ _KEPT_WIDTHS = (7, 5)
 _APART_WIDTHS, _APART_ITEMS = (7, 8, 9), 320
 # Bounds on registers with which an H200 takes less time for E-vectors and numbers stored at the points, by `kind` and points per
 # direction.
-_REGISTERS: tuple[dict[int, int], ...] = ({12: 88, 13: 112, 14: 80, 15: 112, 16: 128}, {7: 64, 9: 80, 13: 96}, {7: 64})
+_REGISTERS: tuple[dict[int, int], ...] = ({12: 88, 13: 112, 14: 72, 15: 112, 16: 128}, {7: 64, 9: 80, 13: 96}, {7: 64})
 # Numbers of the 1D matrices' parts that fit into a kernel's arguments, of which CUDA has 4 KB.
 _ARGUMENT_NUMBERS = 480
 # Numbers stored at points of a line that should be under way at once, of as many points as an item takes together; points per
