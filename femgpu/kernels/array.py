@@ -57,12 +57,14 @@ class Layout:
         """
         word, cell = "(i)", "((cell) - first)" if chunk else "(cell)"
         if self.order == "block" and words > self.together:
-            # Unsigned numbers divide by fewer instructions, and words that differ by constants share an address. In a block stand
-            # cell % block cells before this one's, of whose words `together` are counted by the cell's number itself.
+            # Unsigned numbers divide by fewer instructions.
             block, together, cell = self.block, self.together, f"(uint){cell}"
-            blocks = f"(size_t)({cell} / {block}) * {block * (words - together)}"
-            within = f"{word} * {block}" if together == 1 else f"{word} / {together} * {block * together} + {word} % {together}"
-            position = f"{blocks} + (size_t){cell} * {together} + {within}"
+            first = f"(size_t)({cell} / {block}) * {block * words}"
+            if together == 1:
+                position = f"{first} + {word} * {block} + {cell} % {block}"
+            else:
+                group = f"({word} / {together} * {block} + {cell} % {block}) * {together}"
+                position = f"{first} + {group} + {word} % {together}"
         else:
             position = f"(size_t){cell} * {words} + {word}"
         return f"#define {name}(cell, i) ({position})"

@@ -190,6 +190,9 @@ MUTANTS = {
         text("const int cell = first + (int)get_global_id(0)", "const int cell = (int)get_global_id(0)"), limits="unrolled"
     ),
     "first ignored by transposed": of_plans(text("const int begin = first + past", "const int begin = past")),
+    "an item's row is the first of transposed": of_plans(
+        text("const int b0 = item", "const int b0 = 0 * item"), element=("triangle", 1)
+    ),
     "the last polynomial is forgotten": of_modes(
         modal(lambda weights, tables: (np.where(np.arange(weights.size) < weights.size - 1, weights, 0), tables))
     ),
@@ -221,6 +224,9 @@ MUTANTS = {
     "a node's results in one place": of_sums(text("past << 16 : 0", "0 : 0"), places="rows"),
     "a row's nodes without bound": of_sums(text("past %= MOST_RESULTS;", ""), places="rows"),
     "an item's first node for all": of_sums(text("offset = r_nodes0[r],", "offset = r_nodes0[0],"), places="kept"),
+    "an item's first component for all": of_sums(
+        text("const int i = item / 2 + k *", "const int i = item / 2 + 0 * k *"), num_comp=2, places="kept"
+    ),
     "rows of groups with more nodes": of_sums(
         text("(s_nodes[0] + SLICE - 1)", "min(s_nodes[0], SLICE)"), element=("triangle", 3), places="short"
     ),

@@ -8,9 +8,9 @@
 #define NUM_COORD_BASIS 3
 #define NUM_STATE 0
 #define NUM_CELL_STATE 0
-#define AT_d_a0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 64 + (size_t)(uint)(cell) * 1 + (i) * 32)
-#define AT_d_coord_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 64 + (size_t)(uint)(cell) * 1 + (i) * 32)
-#define AT_d_places0(cell, i) ((size_t)((uint)((cell) - first) / 32) * 128 + (size_t)(uint)((cell) - first) * 2 + (i) / 2 * 64 + (i) % 2)
+#define AT_d_a0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 96 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_coord_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 96 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_places0(cell, i) ((size_t)((uint)((cell) - first) / 32) * 192 + ((i) / 2 * 32 + (uint)((cell) - first) % 32) * 2 + (i) % 2)
 #define UNROLLED
 #define ATOMIC_PTX64
 #define RECIPROCAL_PTX64
@@ -342,7 +342,8 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
 #define FEW _Pragma("unroll 1") for
 // Loads that wait for other loads are asked for together, for some nodes at a time.
-#define EACH_READ(n, slots) _Pragma("unroll") for (int k = 0; k < n; ++k) if (begin + k * GROUP_SIZE < slots)
+#define READS(n) _Pragma("unroll") for (int k = 0; k < n; ++k)
+#define EACH_READ(n, slots) READS(n) if (begin + k * GROUP_SIZE < slots)
 // The cells of an item.
 #define EACH_TURN _Pragma("unroll") for (int turn = 0; turn < 1; ++turn)
 #define CELL(turn) (first + min((group * 1 + (turn)) * GROUP_SIZE + item, count - 1))

@@ -312,7 +312,8 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
 #define FEW _Pragma("unroll 1") for
 // Loads that wait for other loads are asked for together, for some nodes at a time.
-#define EACH_READ(n, slots) _Pragma("unroll") for (int k = 0; k < n; ++k) if (begin + k * GROUP_SIZE < slots)
+#define READS(n) _Pragma("unroll") for (int k = 0; k < n; ++k)
+#define EACH_READ(n, slots) READS(n) if (begin + k * GROUP_SIZE < slots)
 // The cells of an item.
 #define EACH_TURN _Pragma("unroll") for (int turn = 0; turn < 3; ++turn)
 #define CELL(turn) (first + min((group * 3 + (turn)) * GROUP_SIZE + item, count - 1))
@@ -348,7 +349,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
   const int scale0 = d_vertices0 ? 1 : 2;
     int r_nodes0[2], r_vertices0[2];
     uchar r_counts0[2];
-    EACH_READ(2, slots0) {
+    READS(2) {
       const uint i = begin + k * GROUP_SIZE, slot = slots0 * group + i;
       r_nodes0[k] = d_nodes0[slot];
       r_vertices0[k] = d_at0[slot];
@@ -356,10 +357,10 @@ void residual(const int first, const int count, __global const scalar *restrict 
     }
   {
     real r_x[2 * DIM];
-    EACH_READ(2, slots0) for (int d = 0; d < DIM; ++d) r_x[k * DIM + d] = d_coords[NODE(r_vertices0[k]) * scale0 + d];
+    READS(2) for (int d = 0; d < DIM; ++d) r_x[k * DIM + d] = d_coords[NODE(r_vertices0[k]) * scale0 + d];
     real r_u[2];
-    EACH_READ(2, slots0) for (int c = 0, offset = r_nodes0[k]; c < 1; ++c) r_u[k * 1 + c] = (real)d_u[NODE(offset) + c];
-    EACH_READ(2, slots0) {
+    READS(2) for (int c = 0, offset = r_nodes0[k]; c < 1; ++c) r_u[k * 1 + c] = (real)d_u[NODE(offset) + c];
+    READS(2) {
       const int i = begin + k * GROUP_SIZE;
       for (int d = 0; d < DIM; ++d) s_x[d * slots0 + i] = r_x[k * DIM + d];
       for (int c = 0; c < 1; ++c) s_u[c * slots0 + i] = r_u[k * 1 + c];
@@ -429,8 +430,8 @@ void residual(const int first, const int count, __global const scalar *restrict 
   _Pragma("unroll") for (int r = 0; r < 2; ++r) {
     const int i = item + r * GROUP_SIZE, c = 0, results = r_counts0[r], offset = r_nodes0[r], place = i;
     if (!results || offset < 0) continue;
-    accum sum = 0;
-    _Pragma("unroll") for (int result = 0; result < 6; ++result) if (result < results) sum += s_sums0[c * 1632 + place + result * 272];
+    accum sum = s_sums0[c * 1632 + place + 0 * 272];
+    _Pragma("unroll") for (int result = 1; result < 6; ++result) if (result < results) sum += s_sums0[c * 1632 + place + result * 272];
     atomic_add_scalar(d_out + NODE(offset) + c, (scalar)sum);
   }
 }

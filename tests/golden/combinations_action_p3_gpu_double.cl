@@ -8,9 +8,9 @@
 #define NUM_COORD_BASIS 3
 #define NUM_STATE 0
 #define NUM_CELL_STATE 0
-#define AT_d_w_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 288 + (size_t)(uint)(cell) * 1 + (i) * 32)
-#define AT_d_geometry(cell, i) ((size_t)((uint)(cell) / 32) * 128 + (size_t)(uint)(cell) * 1 + (i) * 32)
-#define AT_d_test0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 288 + (size_t)(uint)(cell) * 1 + (i) * 32)
+#define AT_d_w_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 320 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_geometry(cell, i) ((size_t)((uint)(cell) / 32) * 160 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_test0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 320 + (i) * 32 + (uint)(cell) % 32)
 #define UNROLLED
 #define ATOMIC_PTX64
 #define RECIPROCAL_PTX64

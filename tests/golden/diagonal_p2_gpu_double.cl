@@ -9,8 +9,8 @@
 #define NUM_STATE 0
 #define NUM_CELL_STATE 0
 #define AT_d_a0_offsets(cell, i) ((size_t)(cell) * 1 + (i))
-#define AT_d_geometry(cell, i) ((size_t)((uint)(cell) / 32) * 128 + (size_t)(uint)(cell) * 1 + (i) * 32)
-#define AT_d_test0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 160 + (size_t)(uint)(cell) * 1 + (i) * 32)
+#define AT_d_geometry(cell, i) ((size_t)((uint)(cell) / 32) * 160 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_test0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 192 + (i) * 32 + (uint)(cell) % 32)
 #define UNROLLED
 #define ATOMIC_CAS64
 #define KNOWN_TABLES

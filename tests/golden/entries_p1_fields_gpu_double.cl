@@ -8,9 +8,9 @@
 #define NUM_COORD_BASIS 3
 #define NUM_STATE 0
 #define NUM_CELL_STATE 0
-#define AT_d_geometry(cell, i) ((size_t)((uint)(cell) / 32) * 128 + (size_t)(uint)(cell) * 1 + (i) * 32)
-#define AT_d_test0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 64 + (size_t)(uint)(cell) * 1 + (i) * 32)
-#define AT_d_test1_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 64 + (size_t)(uint)(cell) * 1 + (i) * 32)
+#define AT_d_geometry(cell, i) ((size_t)((uint)(cell) / 32) * 160 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_test0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 96 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_test1_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 96 + (i) * 32 + (uint)(cell) % 32)
 #define AT_d_places_0_0(cell, i) ((size_t)(cell) * 9 + (i))
 #define AT_d_places_0_1(cell, i) ((size_t)(cell) * 9 + (i))
 #define ATOMIC_PTX64

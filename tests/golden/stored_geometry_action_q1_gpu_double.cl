@@ -8,9 +8,9 @@
 #define NUM_COORD_BASIS 4
 #define NUM_STATE 3
 #define NUM_CELL_STATE 1
-#define AT_d_w_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 96 + (size_t)(uint)(cell) * 1 + (i) * 32)
-#define AT_d_test0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 96 + (size_t)(uint)(cell) * 1 + (i) * 32)
-#define AT_d_state(cell, i) ((size_t)((uint)(cell) / 32) * 352 + (size_t)(uint)(cell) * 1 + (i) * 32)
+#define AT_d_w_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 128 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_test0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 128 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_state(cell, i) ((size_t)((uint)(cell) / 32) * 384 + (i) * 32 + (uint)(cell) % 32)
 #define AT_d_cell_state(cell, i) ((size_t)(cell) * 1 + (i))
 #define UNROLLED
 #define ATOMIC_CAS64

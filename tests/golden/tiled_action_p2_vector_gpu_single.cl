@@ -8,10 +8,10 @@
 #define NUM_COORD_BASIS 3
 #define NUM_STATE 0
 #define NUM_CELL_STATE 0
-#define AT_d_w_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 160 + (size_t)(uint)(cell) * 1 + (i) * 32)
-#define AT_d_a0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 64 + (size_t)(uint)(cell) * 1 + (i) * 32)
-#define AT_d_geometry(cell, i) ((size_t)((uint)(cell) / 32) * 128 + (size_t)(uint)(cell) * 1 + (i) * 32)
-#define AT_d_test0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 160 + (size_t)(uint)(cell) * 1 + (i) * 32)
+#define AT_d_w_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 192 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_a0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 96 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_geometry(cell, i) ((size_t)((uint)(cell) / 32) * 160 + (i) * 32 + (uint)(cell) % 32)
+#define AT_d_test0_offsets(cell, i) ((size_t)((uint)(cell) / 32) * 192 + (i) * 32 + (uint)(cell) % 32)
 #define UNROLLED
 #define ATOMIC_PTX32
 #define RECIPROCAL_PTX32

@@ -10,7 +10,8 @@
 // A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
 #define FEW _Pragma("unroll 1") for
 // Loads that wait for other loads are asked for together, for some nodes at a time.
-#define EACH_READ(n, slots) _Pragma("unroll") for (int k = 0; k < n; ++k) if (begin + k * GROUP_SIZE < slots)
+#define READS(n) _Pragma("unroll") for (int k = 0; k < n; ++k)
+#define EACH_READ(n, slots) READS(n) if (begin + k * GROUP_SIZE < slots)
 // The cells of an item.
 #define EACH_TURN _Pragma("unroll") for (int turn = 0; turn < ${plan.turns}; ++turn)
 #define CELL(turn) (first + min((group * ${plan.turns} + (turn)) * GROUP_SIZE + item, count - 1))
@@ -34,16 +35,21 @@
   }
 % endfor
 </%def>\
-<%def name="result(entry)">s_sums${entry.number}[c * ${entry.comp_step} + place + result * ${entry.row}]</%def>\
+<%def name="result(entry, number='result')">s_sums${entry.number}[c * ${entry.comp_step} + place + ${number} * ${entry.row}]</%def>\
+<%
+def each_read(entry, reads):
+    """The head of a loop over nodes that an item reads at a time."""
+    return f"READS({reads})" if plan.reads_all(entry) else f"EACH_READ({reads}, slots{entry.number})"
+%>\
 ## Reads numbers, counts and first places of so many nodes of a list, from slot `begin` on, GROUP_SIZE apart; other loads wait for these.
 <%def name="find_nodes(entry, reads)">\
-<% n, slots = entry.number, f"slots{entry.number}" %>\
+<% n, slots = entry.number, f"slots{entry.number}"; each = each_read(entry, reads) %>\
     int r_nodes${n}[${reads}]${f", r_vertices{n}[{reads}]" * entry.coords};
 % if not entry.slots:
     ushort r_bases${n}[${reads}];
 % endif
     uchar r_counts${n}[${reads}];
-    EACH_READ(${reads}, ${slots}) {
+    ${each} {
       const uint i = begin + k * GROUP_SIZE, slot = ${slots} * group + i;
       r_nodes${n}[k] = d_nodes${n}[slot];
 % if entry.coords:
@@ -58,18 +64,18 @@
 ## Keeps those in local memory, with what is wanted at the nodes.
 <%def name="read_nodes(entry, reads)">\
 <%
-n, slots = entry.number, f"slots{entry.number}"
+n, slots, each = entry.number, f"slots{entry.number}", each_read(entry, reads)
 its_fields = [field for field in work.fields if field.name in entry.fields]
 %>\
 % if entry.coords:
     real r_x[${reads} * DIM];
-    EACH_READ(${reads}, ${slots}) for (int d = 0; d < DIM; ++d) r_x[k * DIM + d] = d_coords[${f"NODE(r_vertices{n}[k])" if entry.masked else f"r_vertices{n}[k]"} * scale${n} + d];
+    ${each} for (int d = 0; d < DIM; ++d) r_x[k * DIM + d] = d_coords[${f"NODE(r_vertices{n}[k])" if entry.masked else f"r_vertices{n}[k]"} * scale${n} + d];
 % endif
 % for field in its_fields:
     real r_${field.name}[${reads * field.num_comp}];
-    EACH_READ(${reads}, ${slots}) for (int c = 0, offset = r_nodes${n}[k]; c < ${field.num_comp}; ++c) r_${field.name}[k * ${field.num_comp} + c] = ${at_node(field, entry)};
+    ${each} for (int c = 0, offset = r_nodes${n}[k]; c < ${field.num_comp}; ++c) r_${field.name}[k * ${field.num_comp} + c] = ${at_node(field, entry)};
 % endfor
-    EACH_READ(${reads}, ${slots}) {
+    ${each} {
       const int i = begin + k * GROUP_SIZE;
 % if not entry.slots:
       s_firsts${n}[i] = r_bases${n}[k] + (uint)i * ${slice_step} % ${slice};
@@ -178,7 +184,7 @@ ${find_nodes(entry, plan.reads(entry))}\
   {
 ${read_nodes(entry, plan.reads(entry))}\
   }
-% if not entry.kept:
+% if not plan.reads_all(entry):
   FEW (begin = item + ${plan.reads(entry)} * GROUP_SIZE; begin < slots${entry.number}; begin += GROUP_SIZE) {
 ${find_nodes(entry, 1)}\
 ${read_nodes(entry, 1)}\
@@ -251,14 +257,21 @@ ${mirrors.unfold(plan)}\
   _Pragma("unroll") for (int r = 0; r < ${plan.reads(entry)}; ++r) {
     const int i = item + r * GROUP_SIZE, c = 0, results = r_counts${n}[r], offset = r_nodes${n}[r], place = i;
 % else:
+% if plan.reads_all(entry) and plan.group_size % comps == 0:
+  READS(${comps * plan.reads(entry)}) {
+    const int i = item / ${comps} + k * (GROUP_SIZE / ${comps}), c = item % ${comps};
+% else:
   ${"UNROLL for" if entry.slots else "FEW"} (int k = item; k < ${comps} * slots${n}; k += GROUP_SIZE) {
     const int i = k / ${comps}, c = k % ${comps};
+% endif
     const int results = s_counts${n}[i], offset = s_nodes${n}[i], place = ${"i" if entry.slots else f"s_firsts{n}[i]"};
 % endif
     if (!results${f" || {'IS_PRESCRIBED(offset, c)' if comps > 1 else 'offset < 0'}" * entry.masked}) continue;
-    accum sum = 0;
 % if plan.results_ahead(entry):
-    _Pragma("unroll") for (int result = 0; result < ${plan.results_ahead(entry)}; ++result) if (result < results) sum += ${result(entry)};
+    accum sum = ${result(entry, 0)};
+    _Pragma("unroll") for (int result = 1; result < ${plan.results_ahead(entry)}; ++result) if (result < results) sum += ${result(entry)};
+% else:
+    accum sum = 0;
 % endif
 % if not entry.slots:
     ${'_Pragma("unroll 4") for' if plan.unrolls_results else "FEW"} (int result = ${plan.results_ahead(entry)}; result < results; ++result) sum += ${result(entry)};

@@ -167,6 +167,10 @@ class CellSumsPlan(CellPlan):
         slots = self.slots or SLICE * ceil(entry.nodes_per_cell(self.work) * entry.cells / SLICE)
         return slots // self.group_size if entry.kept else min(ceil(slots / self.group_size), _READS)
 
+    def reads_all(self, entry: NodeList) -> bool:
+        """Whether those are all that it has, and of each item as many."""
+        return self.reads(entry) * self.group_size == self.slots
+
     @property
     def takes_local(self) -> bool:
         """Whether local memory is an argument, as large as the mesh needs it."""

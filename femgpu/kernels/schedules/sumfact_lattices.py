@@ -204,9 +204,9 @@ class SumfactLatticePlan(SumfactPlan):
         return list(zip("gh", (other for other in range(self.work.dim) if other != axis), strict=False))
 
     def place_of(self, axis: int, p1d: int, n: str = "n") -> str:
-        """The number on a lattice of place n of the item's line along a direction, in C; those of one line share an address."""
+        """The number on a lattice of place n of the item's line along a direction, in C."""
         items = " + ".join(f"{item} * {p1d**other}" for item, other in self.across(axis))
-        return f"(size_t)({items}) + {n} * {p1d**axis}"
+        return f"({items}) + {n} * {p1d**axis}"
 
     @property
     def interpolates(self) -> bool:
