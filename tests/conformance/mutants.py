@@ -332,7 +332,7 @@ MUTANTS = {
         text("= ahead[n * NUM_STATE + i];", "= ahead[i];"), "sumfact:pencils=3", "bp1", "unrolled", qdata="store"
     ),
     "what is loaded for the next point is this one's": of_grids(
-        text("const int q = place + 16;", "const int q = place;"), "sumfact:pencils=3", "bp3", "unrolled", qdata="store"
+        text("(n + 1)", "(n + 0)"), "sumfact:pencils=3", "bp3", "unrolled", qdata="store"
     ),
     "planes of stored numbers overlap": of_grids(
         text("q / 16 * 96", "q / 16 * 80"), "sumfact:pencils=2", "bp5", "unrolled", degree=3, qdata="store"
