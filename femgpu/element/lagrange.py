@@ -91,7 +91,7 @@ class LagrangeElement:
         degree = fe.getBasisSpace().getDegree()[0]
         continuous = fe.getDualSpace().getLagrangeContinuity()
         element = cls(cell, degree, continuous)
-        nodes = _read_nodes(fe, element.reference.dim)
+        nodes = _read_nodes(fe.getDualSpace(), fe.getNumComponents(), element.reference.dim)
         if nodes.shape != element.nodes.shape:
             raise FormError(
                 f"a PetscFE of degree {degree} with {len(nodes)} nodes per {cell}; expected a Lagrange element with "
@@ -214,7 +214,7 @@ def _nodes(element: LagrangeElement) -> npt.NDArray[np.float64]:
     elif element.cell == "prism":
         nodes = _prism_nodes(element)
     else:
-        nodes = _read_nodes(element.petsc_fe(), element.reference.dim)
+        nodes = _read_nodes(_dual_space(element), 1, element.reference.dim)
     nodes.flags.writeable = False
     return nodes
 
@@ -227,10 +227,20 @@ def _prism_nodes(element: LagrangeElement) -> npt.NDArray[np.float64]:
     return nodes[np.argsort(element.reference.entity_of(nodes), kind="stable")]
 
 
-def _read_nodes(fe: PETSc.FE, dim: int) -> npt.NDArray[np.float64]:
+def _dual_space(element: LagrangeElement) -> PETSc.DualSpace:
+    """PETSc's, without the basis that a PetscFE has by inverting a matrix, which takes half a minute for hexahedra of degree 15."""
+    reference = element.reference
+    linear = PETSc.FE().createLagrange(reference.dim, 1, reference.is_simplex, 1, -1, comm=PETSc.COMM_SELF)
+    dual = linear.getDualSpace().duplicate()
+    dual.setOrder(element.degree)
+    dual.setLagrangeContinuity(element.continuous or element.degree == 0)
+    dual.setUp()
+    return dual
+
+
+def _read_nodes(dual: PETSc.DualSpace, num_comp: int, dim: int) -> npt.NDArray[np.float64]:
     """(num_basis, dim) points of the functionals of component 0."""
-    dual = fe.getDualSpace()
-    points = [dual.getFunctional(i).getData()[0] for i in range(0, fe.getDimension(), fe.getNumComponents())]
+    points = [dual.getFunctional(i).getData()[0] for i in range(0, dual.getDimension(), num_comp)]
     return np.array(points, np.float64).reshape(-1, dim)
 
 

@@ -223,7 +223,7 @@ MUTANTS = {
     ),
     "a node's results in one place": of_sums(text("past << 16 : 0", "0 : 0"), places="rows"),
     "a row's nodes without bound": of_sums(text("past %= MOST_RESULTS;", ""), places="rows"),
-    "an item's first node for all": of_sums(text("offset = r_nodes0[r],", "offset = r_nodes0[0],"), places="kept"),
+    "an item's first node for all": of_sums(text("offset = r_nodes0[k],", "offset = r_nodes0[0],"), places="kept"),
     "an item's first component for all": of_sums(
         text("const int i = item / 2 + k *", "const int i = item / 2 + 0 * k *"), num_comp=2, places="kept"
     ),

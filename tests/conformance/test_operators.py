@@ -150,19 +150,22 @@ def check_grid(sample, rng):
 
 @pytest.mark.parametrize("qdata", ["store", "recompute"])
 @pytest.mark.parametrize("num_comp", [2, 3])
-@pytest.mark.parametrize("schedule", ["planes=4", "slices=5", "pencils=2"])
-def test_components_that_stand_as_cells(schedule, num_comp, qdata, rng, monkeypatch):
+@pytest.mark.parametrize(
+    ("schedule", "limits"), [("planes=4", "device"), ("slices=5", "device"), ("pencils=2", "device"), ("pencils=2", "unrolled")]
+)
+def test_components_that_stand_as_cells(schedule, limits, num_comp, qdata, rng, monkeypatch):
     """Some components of a node prescribed, cells that share nodes, groups that begin and end within a cell's components.
 
     Pencils that load numbers point by point, as on GPUs, keep components together.
     """
     monkeypatch.setattr(sumfact_pencils, "_APART_WIDTHS", (0, 0, 0))
     given = dict(element=("hexahedron", 2), form="uncoupled", num_comp=num_comp, schedule=f"sumfact:{schedule}", scatter="atomic")
-    given |= dict(qdata=qdata, geometry="recomputed", points="many")
+    given |= dict(qdata=qdata, geometry="recomputed", points="many", limits=limits)
     operator = check_operator(SimpleNamespace(**OPERATOR | given), rng)
     (action,) = operator.applications["action"]
     plan = action.plan
-    assert plan.work.parts == (1 if getattr(plan, "loads_next", False) else num_comp) and plan.num_barriers
+    together = plan.unroll > 0 and "pencils" in schedule and qdata == "store"
+    assert plan.work.parts == (1 if together else num_comp) and plan.num_barriers
 
 
 @pytest.mark.parametrize("schedule", ["tiled", "cell"])

@@ -427,8 +427,8 @@ void residual(const int first, const int count, __global const scalar *restrict 
   barrier(CLK_LOCAL_MEM_FENCE);
 
   // scatter
-  _Pragma("unroll") for (int r = 0; r < 2; ++r) {
-    const int i = item + r * GROUP_SIZE, c = 0, results = r_counts0[r], offset = r_nodes0[r], place = i;
+  READS(2) {
+    const int i = item + k * GROUP_SIZE, c = 0, results = r_counts0[k], offset = r_nodes0[k], place = i;
     if (!results || offset < 0) continue;
     accum sum = s_sums0[c * 1632 + place + 0 * 272];
     _Pragma("unroll") for (int result = 1; result < 6; ++result) if (result < results) sum += s_sums0[c * 1632 + place + result * 272];

@@ -532,7 +532,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
       SHORT for (int j = 0; j < 1; ++j)
         if (inside[i] && NUMBER(j) < 4) {
       const int n = NUMBER(j);
-      const int place = (g * 1 + h * 4) + n * 16, q = place;
+      const int place = (g * 1 + h * 4) + (n) * 16, q = place;
       real r_w_e[4];
       SHORT for (int k = 0; k < 4; ++k) r_w_e[k] = r_w_q[(k * 2 + j) * TILE + i];
       real r_x_e[DIM * (1 + DIM)];

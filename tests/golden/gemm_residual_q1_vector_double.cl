@@ -386,7 +386,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
       SHORT for (int j = 0; j < 2; ++j)
         if (inside[i] && NUMBER(j) < 2) {
       const int n = NUMBER(j);
-      const int place = (g * 1) + n * 2, q = place;
+      const int place = (g * 1) + (n) * 2, q = place;
       real r_u_e[6];
       SHORT for (int k = 0; k < 6; ++k) r_u_e[k] = r_u_q[(k * 2 + j) * TILE + i];
       accum r_f0_e[6];

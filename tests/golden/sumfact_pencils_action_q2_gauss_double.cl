@@ -329,7 +329,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     x_offsets[turn] = d_coord_offsets[AT_d_coord_offsets(cell, min(item + turn * ITEMS, NUM_COORD_BASIS - 1))];
   int w_offsets[3];
   if (g < 3 && h < 3)
-    SHORT for (int n = 0; n < 3; ++n) w_offsets[n] = d_w_offsets[AT_d_w_offsets(cell, (size_t)(g * 1 + h * 9) + n * 3)];
+    SHORT for (int n = 0; n < 3; ++n) w_offsets[n] = d_w_offsets[AT_d_w_offsets(cell, (size_t)(g * 1 + h * 9) + (n) * 3)];
   real x_values[1 * DIM];
   SHORT for (int turn = 0; turn < 1; ++turn)
     SHORT for (int d = 0; d < DIM; ++d) x_values[turn * DIM + d] = d_coords[x_offsets[turn] + d];
@@ -441,7 +441,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         r_x_line[(2 * DIM + d) * 2 + n] = sum2;
       }
     LONG for (int n = 0; n < 4; ++n) {
-      const int place = (size_t)(g * 1 + h * 4) + n * 16, q = place;
+      const int place = (size_t)(g * 1 + h * 4) + (n) * 16, q = place;
       real r_w_e[4];
       r_w_e[0] = l_fields[0 * SLAB + at + n * PLANE];
       r_w_e[1] = l_fields[1 * SLAB + at + n * PLANE];
@@ -580,7 +580,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
   double r_dot = 0;
   if (past < count && g < 3 && h < 3) {
     int offsets[3];
-    SHORT for (int n = 0; n < 3; ++n) offsets[n] = d_test0_offsets[AT_d_test0_offsets(cell, (size_t)(g * 1 + h * 9) + n * 3)];
+    SHORT for (int n = 0; n < 3; ++n) offsets[n] = d_test0_offsets[AT_d_test0_offsets(cell, (size_t)(g * 1 + h * 9) + (n) * 3)];
     const int stores = d_stores && g > 0 && g < 2 && h > 0 && h < 2;
     COMPONENTS for (int c = 0; c < 1; ++c) {
       accum sums[4];

@@ -323,11 +323,11 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void residual(const int first, const int count, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out) {
   const int item = (int)get_local_id(0) % ITEMS;
   const int chunk = (int)get_local_id(0) / ITEMS;
-  // No barrier parts the integration of one batch from the evaluation of the next: they take turns between two buffers.
   // what tables have of the item's row
   const int b0 = item % 3 / 1, c0 = item % 1;
   const real value0 = TABLE_B(0, 0)[b0];
   const real gradient0[DIM] = {TABLE_D(0, 0)[b0 * DIM + 0], TABLE_D(0, 0)[b0 * DIM + 1]};
+  // No barrier parts the integration of one batch from the evaluation of the next: they take turns between two buffers.
   __local real s_all_f[2 * CHUNKS * CELLS * NUM_QPTS * FLUX_STRIDE];
 
   for (int batch = 0; batch < NUM_BATCHES; ++batch) {
@@ -382,14 +382,14 @@ void residual(const int first, const int count, __global const scalar *restrict 
 
     // integration phase and scatter
     for (int cell = item / 3; cell < cells; cell += ITEMS / 3) {
-      const int row = item % 3, b = b0, c = c0;
+      const int row = item % 3, c = c0;
       accum sum = 0;
       for (int p = 0; p < NUM_QPTS; ++p) {
         __local const real *s_in = s_f + (cell * NUM_QPTS + p) * FLUX_STRIDE + (0 + c) * WORDS;
         sum += value0 * s_in[0];
         for (int k = 0; k < DIM; ++k) sum += gradient0[k] * s_in[HAS_F0 + k];
       }
-      const int offset = d_test0_offsets[AT_d_test0_offsets(begin + cell, b)];
+      const int offset = d_test0_offsets[AT_d_test0_offsets(begin + cell, b0)];
       atomic_add_scalar(d_out + offset + c, (scalar)sum);
     }
   }

@@ -85,6 +85,21 @@ def test_local_memory_counts_what_stands_in_it():
     assert cell(6, 2, 4).local_bytes == 0
 
 
+def test_transposed_refuses_what_a_gpu_has_no_room_for():
+    work = transposed(6, 2, 4).work
+    needed = transposed(6, 2, 4, unroll=1, geometry="recomputed").cell_local_bytes
+    small, enough = (Limits(local_bytes=needed + room, unroll=1) for room in (-1, 0))
+    assert f"needs {needed} bytes" in schedule_named("transposed").refuses(work, small)
+    assert not schedule_named("transposed").refuses(work, enough)
+    assert all(plan.batch_cells > 0 for plan in schedule_named("transposed").plans(work, enough, Wish()))
+
+
+def test_batches_of_scalars_and_vectors():
+    given = [(3, 1, 1), (3, 2, 1), (3, 1, 4)]
+    plans = [next(iter(schedule_named("transposed").plans(transposed(*sizes).work, Limits(), Wish()))) for sizes in given]
+    assert [plan.num_batches for plan in plans] == [1, 4, 4]
+
+
 def test_bytes_per_cell():
     fields = (field("u", "u", 3), field("a0", "a", 1, table=0))
     plan = cell(precision="single", source="evector", fields=fields)

@@ -38,7 +38,7 @@
 <%def name="result(entry, number='result')">s_sums${entry.number}[c * ${entry.comp_step} + place + ${number} * ${entry.row}]</%def>\
 <%
 def each_read(entry, reads):
-    """The head of a loop over nodes that an item reads at a time."""
+    """The head of a loop over nodes that an item reads at a time: only where there may be fewer it asks for each."""
     return f"READS({reads})" if plan.reads_all(entry) else f"EACH_READ({reads}, slots{entry.number})"
 %>\
 ## Reads numbers, counts and first places of so many nodes of a list, from slot `begin` on, GROUP_SIZE apart; other loads wait for these.
@@ -254,8 +254,8 @@ ${mirrors.unfold(plan)}\
 % for entry in plan.lists:
 <% n, comps = entry.number, entry.num_comp %>\
 % if entry.kept:
-  _Pragma("unroll") for (int r = 0; r < ${plan.reads(entry)}; ++r) {
-    const int i = item + r * GROUP_SIZE, c = 0, results = r_counts${n}[r], offset = r_nodes${n}[r], place = i;
+  READS(${plan.reads(entry)}) {
+    const int i = item + k * GROUP_SIZE, c = 0, results = r_counts${n}[k], offset = r_nodes${n}[k], place = i;
 % else:
 % if plan.reads_all(entry) and plan.group_size % comps == 0:
   READS(${comps * plan.reads(entry)}) {

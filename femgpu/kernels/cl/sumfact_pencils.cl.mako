@@ -236,7 +236,7 @@ ${derive_last(sums, "values")}\
 % if plan.loads_next:
       SHORT for (int i = 0; i < NUM_STATE; ++i) stored[i] = coming[i];
       if (n + 1 < ${plan.q1d})
-        ${load_stored("(n + 1)", "coming[i]")}
+        ${load_stored("n + 1", "coming[i]")}
 % endif
 % for sums in plan.lattices:
       real r_${sums.name}_e[${plan.slots(sums)}];

@@ -24,9 +24,6 @@ void ${step.name}(${arguments}) {
   __local real *s_geometry = s_all_geometry + chunk * CELLS * (DIM * DIM + 1);
 % endif
 % endif
-% if plan.flux_buffers > 1:
-  // No barrier parts the integration of one batch from the evaluation of the next: they take turns between two buffers.
-% endif
 % for i, row in enumerate(work.rows):
 % if plan.keeps_row(row):
   // what tables have of the item's row
@@ -39,6 +36,9 @@ void ${step.name}(${arguments}) {
 % endif
 % endif
 % endfor
+% if plan.flux_buffers > 1:
+  // No barrier parts the integration of one batch from the evaluation of the next: they take turns between two buffers.
+% endif
   __local real s_all_f[${plan.flux_buffers} * CHUNKS * CELLS * NUM_QPTS * FLUX_STRIDE];
 
   for (int batch = 0; batch < NUM_BATCHES; ++batch) {
@@ -145,7 +145,7 @@ void ${step.name}(${arguments}) {
 <% keeps, size, comps = plan.keeps_row(row), row.size, row.num_comp %>\
 % if keeps:
     for (int cell = item / ${size}; cell < cells; cell += ITEMS / ${size}) {
-      const int row = item % ${size}, b = b${i}, c = c${i};
+      const int row = item % ${size}, c = c${i};
 % else:
     for (int i = item; i < cells * ${size}; i += ITEMS) {
       const int cell = i / ${size}, row = i % ${size};
@@ -158,7 +158,7 @@ void ${step.name}(${arguments}) {
         sum += ${f"value{i}" if keeps else f"TABLE_B({row.table}, p)[b]"} * s_in[0];
 % endif
 % if row.gradient or (row.hessian and work.bends):
-<% entry = f"gradient{i}[k]" if keeps and row.gradient else f"TABLE_D({row.table}, p)[b * DIM + k]" %>\
+<% entry = f"gradient{i}[k]" if keeps else f"TABLE_D({row.table}, p)[b * DIM + k]" %>\
         for (int k = 0; k < DIM; ++k) sum += ${entry} * s_in[HAS_F0 + k];
 % endif
 % if row.hessian:
@@ -168,7 +168,7 @@ void ${step.name}(${arguments}) {
 % if plan.scatter == "evector":
       d_out${i}[AT_d_out${i}(begin + cell, row)] = (scalar)sum;
 % else:
-      const int offset = d_test${i}_offsets[AT_d_test${i}_offsets(begin + cell, b)];
+      const int offset = d_test${i}_offsets[AT_d_test${i}_offsets(begin + cell, ${f"b{i}" if keeps else "b"})];
 % if not row.masked:
       atomic_add_scalar(d_out + offset + c, (scalar)sum);
 % elif row.num_comp == 1:

@@ -168,8 +168,8 @@ class CellSumsPlan(CellPlan):
         return slots // self.group_size if entry.kept else min(ceil(slots / self.group_size), _READS)
 
     def reads_all(self, entry: NodeList) -> bool:
-        """Whether those are all that it has, and of each item as many."""
-        return self.reads(entry) * self.group_size == self.slots
+        """Whether every item reads as many nodes, and none is left for later."""
+        return self.reads(entry) * self.group_size == entry.slots
 
     @property
     def takes_local(self) -> bool:

@@ -206,7 +206,7 @@ class SumfactLatticePlan(SumfactPlan):
     def place_of(self, axis: int, p1d: int, n: str = "n") -> str:
         """The number on a lattice of place n of the item's line along a direction, in C."""
         items = " + ".join(f"{item} * {p1d**other}" for item, other in self.across(axis))
-        return f"({items}) + {n} * {p1d**axis}"
+        return f"({items}) + ({n}) * {p1d**axis}"
 
     @property
     def interpolates(self) -> bool:

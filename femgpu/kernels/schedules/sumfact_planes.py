@@ -126,7 +126,10 @@ class SumfactPlanePlan(SumfactLatticePlan):
         return self.work.num_state > 0 or (self.geometry == "stored" and not self.work.affine)
 
     def along_axes(self, width: int, *places: str) -> str:
-        """The number, on a lattice of so many places per direction, of places along the axes, in C; an item's share an address."""
+        """The number, on a lattice of so many places per direction, of places along the axes, in C.
+
+        In 64 bits, so that those of an item share an address, from which they are constants apart.
+        """
         return " + ".join(f"(size_t)({place}) * {width**axis}" for place, axis in zip(places, self.axes, strict=True))
 
     def node(self, p1d: int, item: str = "item") -> str:

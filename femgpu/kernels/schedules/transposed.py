@@ -18,8 +18,8 @@ from femgpu.model import Limits
 
 # Work-groups with fewer items leave most of a GPU idle.
 LEAST_ITEMS = 64
-# Items that the default plan gives a work-group, and batches that it does in sequence; one where cells have one point, which on an
-# H200 takes up to 7 % less time for P1 than four.
+# Items that the default plan gives a work-group, and batches that it does in sequence; one of scalars with one point per cell, for
+# which an H200 takes 2 to 6 % less time (of vectors up to 9 % more).
 _ITEMS, _BATCHES = 128, 4
 
 
@@ -57,8 +57,9 @@ class TransposedPlan(Plan):
 
     @property
     def table_space(self) -> str:
-        """With one point per cell all items of a GPU read the same entry of it at a time."""
-        return "__constant" if self.unroll > 0 and not self.staged else "__global"
+        """With one point per cell all items of a GPU read the same entry at a time, but for what they keep of their rows."""
+        known = self.unroll > 0 and not self.staged and all(map(self.keeps_row, self.work.rows))
+        return "__constant" if known else "__global"
 
     def keeps_row(self, row: RowsWork) -> bool:
         """Whether an item has the same row of all its cells, and what tables have of it in registers."""
@@ -96,7 +97,8 @@ class TransposedPlan(Plan):
     @property
     def flux_stride(self) -> int:
         """Numbers from a point's to those of the next, whose items write at the same time: an odd number on a GPU, for banks."""
-        return self.work.num_comp * self.flux_words | (self.unroll > 0)
+        words = self.work.num_comp * self.flux_words
+        return words + (self.unroll > 0 and words % 2 == 0)
 
     @property
     def has_gradient(self) -> bool:
@@ -146,7 +148,8 @@ class TransposedPlan(Plan):
                     ("HAS_F0", int("f0" in self.work.writes)),
                     ("HAS_F1", int(self.has_gradient)),
                     ("HAS_F2", int("f2" in self.work.writes)),
-                    ("UNROLL_POINTS", int(not self.staged)),
+                    # There is one, whose tables the compiler knows.
+                    ("UNROLL_POINTS", int(not self.staged and self.unrolls_basis)),
                 ),
             ),
         )
@@ -174,7 +177,8 @@ class Transposed:
             return f"schedule transposed computes residuals and actions, not a {work.target}"
         if work.facet:
             return "schedule transposed serves cells, not facets; use schedule cell"
-        needed = max(TransposedPlan(work, geometry=geometry, num_batches=2).cell_local_bytes for geometry in GEOMETRIES)
+        plans = (TransposedPlan(work, geometry=way, unroll=limits.unroll, num_batches=2) for way in GEOMETRIES)
+        needed = max(plan.cell_local_bytes for plan in plans)
         if needed > limits.local_bytes:
             return (
                 f"schedule transposed needs {needed} bytes of local memory for one cell; the device has {limits.local_bytes} per "
@@ -187,13 +191,13 @@ class Transposed:
         return True
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[TransposedPlan]:
-        """Work-groups of about 128 items, in four batches if cells have several points, then other batches and blocks."""
+        """Work-groups of about 128 items, in one batch or four, then with other numbers of batches and blocks."""
         plan = TransposedPlan.wished(
             work,
             limits,
             wish,
             block=1,
-            num_batches=wish.parameter("batches", _BATCHES if work.num_qpts > 1 else 1),
+            num_batches=wish.parameter("batches", _BATCHES if work.num_qpts * work.num_comp > 1 else 1),
             group_limit=limits.items,
             local_limit=limits.local_bytes,
         )
