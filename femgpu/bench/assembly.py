@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import ufl
 from petsc4py import PETSc
-from rich.progress import track
 
 from femgpu import mesh, options
+from femgpu.bench.cases import each_case
 from femgpu.errors import DataError
 from femgpu.forms import bilinear_form
 from femgpu.operators import Assembly, FormOperator, Groups, Term
@@ -163,7 +163,7 @@ def run(runtime: Runtime, cells: float, precision: str = "double") -> Result:
         DataError: when one does not.
     """
     settings, timings = replace(options.read(), precision=precision, scatter="atomic", deterministic=False), []
-    for case in track(CASES, description="assembly", transient=True):
+    for case in each_case(CASES, description="assembly"):
         _time(runtime, *case, 2, settings)  # builds the kernels
         timings.append(_time(runtime, *case, max(2, round((cells * _SHARE[case[1]]) ** (1 / 3))), settings))
     return Result(str(runtime.device), precision, timings)

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import ufl
 from petsc4py import PETSc
-from rich.progress import track
 
 from femgpu import options
 from femgpu.bench import actions
 from femgpu.bench.bakeoff_report import Asked, Result, Timing
+from femgpu.bench.cases import each_case
 from femgpu.bench.grid import Grid, GridSpace, counts_for
 from femgpu.bench.peers import goal, peer
 from femgpu.element import collocated_degree
@@ -141,7 +141,7 @@ def measure(
     """
     timings, refusals = list[Timing](), list[str]()
     named, cases = schedules_named(schedules), [(degree, size) for size in sizes for degree in degrees]
-    for degree, size in track(cases, description=problem.name, transient=True):
+    for degree, size in each_case(cases, description=problem.name):
         form = make(degree, size)
         for schedule in named:
             for way in ways:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import ufl
 from petsc4py import PETSc
-from rich.progress import track
 
 from femgpu import mesh
+from femgpu.bench.cases import each_case
 from femgpu.bench.cg_report import Result, Timing
 from femgpu.element import collocated_degree
 from femgpu.errors import DataError
@@ -65,7 +65,7 @@ def run(cells: Sequence[str], degrees: Sequence[int], sizes: Sequence[float], na
     cases = [(cell, degree, size, name) for cell in cells for degree in degrees for size in sizes for name in names]
     timings: list[Timing] = []
     found: Runtime | None = None
-    for cell, degree, size, name in track(cases, description="cg", transient=True):
+    for cell, degree, size, name in each_case(cases, description="cg"):
         if PROBLEMS[name][2] != "GLL" or cell == "hexahedron":
             problem = _problem(name, cell, degree, size)
             found = problem.runtime

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rich.progress import track
 
 from femgpu import options
 from femgpu.bench.actions import TOLERANCE, noted
 from femgpu.bench.bakeoff import other_plans, schedules_named, weak_form
+from femgpu.bench.cases import each_case
 from femgpu.bench.evector_report import LARGE, Asked, Result, Timing
 from femgpu.bench.grid import VOLUME, Grid, GridSpace, counts_for
 from femgpu.errors import DataError, PlanError
@@ -72,7 +72,7 @@ def run(
     named, local = schedules_named(schedules), local_bandwidth(runtime)
     scalar, real = (np.dtype(kind(precision)).itemsize for kind in (scalar_type, real_type))
     cases = [(degree, count) for degree in degrees for count in cells]
-    for degree, count in track(cases, description=name, transient=True):
+    for degree, count in each_case(cases, description=name):
         moved = problem.evector_bytes(degree, scalar, real)
         term = _term(problem, degree, count or ceil(LARGE / moved))
         copy = copy_bandwidth(runtime, moved * term.num_cells)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import ufl
-from rich.progress import track
 
 from femgpu import mesh
+from femgpu.bench.cases import each_case
 from femgpu.bench.ex12_report import BATCHES, BLOCKS, Case, Result
 from femgpu.bench.residual import ResidualBench, Timing
 from femgpu.kernels import Plan
@@ -67,7 +67,7 @@ def run(
     """
     cases = list[Case]()
     every = _ahead(_benches(cells, problems, count), precisions, blocks)
-    for bench, name, precision, kernels in track(every, "ex12", len(cells) * len(problems) * len(precisions), transient=True):
+    for bench, name, precision, kernels in each_case(every, "ex12", len(cells) * len(problems) * len(precisions)):
         found = {kernel: bench.time(*kernel, _SHORT) for kernel in kernels}
         # By the rules of all workloads, of each kind the fastest.
         for kernel in _fastest(found):

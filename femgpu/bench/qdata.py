@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import ufl
-from rich.progress import track
 
 from femgpu import mesh
+from femgpu.bench.cases import each_case
 from femgpu.errors import DataError
 from femgpu.forms import lower_form
 from femgpu.operators import FormOperator, twin
@@ -156,7 +156,7 @@ def run(runtime: Runtime, cells: float, precision: str = "double") -> Result:
         DataError: when they do not.
     """
     timings = []
-    for cell, degree in track(ELEMENTS, description="qdata", transient=True):
+    for cell, degree in each_case(ELEMENTS, description="qdata"):
         count = cells if cell == "tetrahedron" else cells / 5
         dm = mesh.box((round((count / (6 if cell == "tetrahedron" else 1)) ** (1 / 3)),) * 3, cell=cell)
         for form in (neo_hookean, p_laplace):

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import ufl
 from petsc4py import PETSc
-from rich.progress import track
 from ufl import div, ds, dx, grad, inner
 
 from femgpu import mesh, runtime
+from femgpu.bench.cases import each_case
 from femgpu.bench.solve_report import Result, Timing
 from femgpu.errors import DataError, SolverError
 from femgpu.runtime import Kernel, Runtime
@@ -77,7 +77,7 @@ def run(
         for size in (sizes if name in PROBLEMS else sizes[:1])
     ]
     timings: list[Timing] = []
-    for name, cell, degree, size in track(cases, description="solve", transient=True):
+    for name, cell, degree, size in each_case(cases, description="solve"):
         norms = []
         for timing, norm in _case(name, cell, degree, size, solvers):
             timings.append(timing)

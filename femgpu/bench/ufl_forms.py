@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import ufl
 from petsc4py import PETSc
-from rich.progress import track
 
 from femgpu import mesh, options
 from femgpu.bench import actions
+from femgpu.bench.cases import each_case
 from femgpu.bench.ufl_report import Asked, Result, Timing
 from femgpu.errors import DataError, PlanError
 from femgpu.forms import Form, bilinear_form, lower_form
@@ -104,7 +104,7 @@ def run(
     result = Result(str(runtime.device), precision, [], [], len(forms) * sum(map(len, wanted.values())), *rates, [])
     cases = _ahead(_cases(wanted, count, forms, settings, runtime), result, tune)
     start = time.perf_counter()
-    for case, operator in track(cases, description="ufl", total=result.cases, transient=True):
+    for case, operator in each_case(cases, description="ufl", total=result.cases):
         with actions.noted(result.refusals, case.asked):
             timing = _time(operator, case, result, tune, exhaustive)
             start, last = time.perf_counter(), start

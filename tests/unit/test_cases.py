@@ -1,0 +1,32 @@
+"""The cases of a workload, and who stops them."""
+
+import os
+import signal
+
+import pytest
+
+from femgpu.bench.cases import each_case
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_cases_end_after_the_one_under_way(number, capsys):
+    before, done = signal.getsignal(number), []
+    for case in each_case(range(5), "test"):
+        if case == 1:
+            os.kill(os.getpid(), number)
+        done.append(case)
+    assert done == [0, 1]
+    assert f"stopped by {number.name}" in capsys.readouterr().err
+    assert signal.getsignal(number) in (before, signal.SIG_DFL)
+
+
+def test_who_asks_twice_does_not_wait():
+    with pytest.raises(KeyboardInterrupt):
+        for _ in each_case(iter(range(5)), "test", total=5):
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_cases_that_nobody_stops(capsys):
+    assert list(each_case("abc", "test")) == list("abc")
+    assert not capsys.readouterr().err
