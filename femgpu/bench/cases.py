@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -49,7 +50,9 @@ def _asked() -> Iterator[list[signal.Signals]]:
             # Nobody tells Python what a library has set.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
-    before = {number: signal.signal(number, handle) for number in _SIGNALS if MPI.COMM_WORLD.size == 1}
+    # Python hears of signals in its main thread only.
+    hears = MPI.COMM_WORLD.size == 1 and threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, handle) for number in _SIGNALS if hears}
     try:
         yield came
     finally:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -36,6 +37,11 @@ def test_who_asks_twice_does_not_wait():
         for _ in each_case(iter(range(5)), "test", total=5):
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_cases_of_another_thread():
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(lambda: list(each_case("abc", "test"))).result() == list("abc")
 
 
 def test_cases_that_nobody_stops(capsys):
