@@ -61,8 +61,8 @@ class Plan(ABC):
     @classmethod
     def wished(cls, work: Work, limits: Limits, wish: Wish, **parameters: int) -> Self:
         """The plan that a wish asks for on a device; `block` may be given among the schedule's own parameters."""
-        common = {"atomics": limits.atomics, "unroll": limits.unroll, "block": limits.block} | parameters
-        return cls(work, wish.precision, wish.geometry, wish.scatter, **common)  # type: ignore[arg-type]
+        common = {"atomics": limits.atomics, "unroll": limits.unroll, "block": limits.block}
+        return cls(work, wish.precision, wish.geometry, wish.scatter, **common | parameters)  # type: ignore[arg-type]
 
     @abstractmethod
     def steps(self) -> tuple[Step, ...]:
@@ -204,8 +204,9 @@ class Plan(ABC):
     @property
     def geometry_words(self) -> int:
         """Stored numbers per cell: inverse Jacobian and determinant, once or at each point."""
-        work, stores = self.work, self.work.maps and self.geometry == "stored"
-        return (work.dim**2 + 1) * (1 if work.affine else work.num_qpts) if stores else 0
+        if not self.work.maps or self.geometry != "stored":
+            return 0
+        return (self.work.dim**2 + 1) * (1 if self.work.affine else self.work.num_qpts)
 
     @property
     def tables(self) -> tuple[int, ...]:
