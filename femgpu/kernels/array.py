@@ -11,7 +11,7 @@ from femgpu.errors import PlanError
 
 ORDERS = ("cell", "block")
 # Bytes of the types that entries may have.
-CTYPE_BYTES = {"float": 4, "double": 8, "int": 4, "int4": 16, "uint": 4, "ushort": 2, "uchar": 1}
+CTYPE_BYTES = {"float": 4, "double": 8, "int": 4, "int4": 16, "float4": 16, "uint": 4, "ushort": 2, "uchar": 1}
 # C types of numbers in arithmetic, in vectors, and in sums over points; `double` and `int` stand for themselves.
 TYPES = {"double": ("double",) * 3, "single": ("float",) * 3, "mixed": ("float", "double", "double")}
 # Slots that an action's direction times result is summed into, and numbers of their buffer: the last two's quotient scales both.

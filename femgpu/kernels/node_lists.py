@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import comb, gcd
 
 from femgpu.element.reference import TENSOR_CELLS
@@ -47,7 +48,7 @@ def list_bytes(lists: Sequence[NodeList], slices: Sequence[int], itemsize: int) 
     """
     slots = [SLICE * count for count in slices]
     values = sum(entry.num_values * count for entry, count in zip(lists, slots, strict=True))
-    sums = sum(entry.num_comp * entry.comp_step for entry in lists)
+    sums = sum(entry.num_sums for entry in lists)
     listed = sum(entry.slot_bytes * count for entry, count in zip(lists, slots, strict=True))
     return listed + itemsize * (values + sums if lists[0].apart else max(values, sums))
 
@@ -74,6 +75,7 @@ class NodeList:
         slots: of the list, each with `MOST_EVEN` places of results; 0: as many as the mesh needs, in slices.
         kept: whether the items that read nodes keep their numbers, and add to the same ones.
         gap: words behind each row: a node's results, and components, are in different banks.
+        vectors: how many of a node's numbers, in single precision, stand in each of its vectors; empty: each kind by itself.
     """
 
     number: int
@@ -88,6 +90,7 @@ class NodeList:
     slots: int = 0
     kept: bool = False
     gap: int = 0
+    vectors: tuple[int, ...] = ()
 
     @property
     def slot_bytes(self) -> int:
@@ -113,6 +116,20 @@ class NodeList:
     def row(self) -> int:
         """Words from one of a node's results to the next."""
         return self.slots + self.gap if self.slots else SLICE_ROW
+
+    @property
+    def vector_arrays(self) -> list[tuple[str, str, list[tuple[str, int, int]]]]:
+        """Arrays with a vector for each slot, their C types, and the numbers of a vector: kind, its components, and which of them.
+
+        Coordinates, `x`, come first, then the fields.
+        """
+        comps = dict.fromkeys(self.fields, self.num_comp)
+        kinds = {"x": self.num_values - sum(comps.values())} | comps
+        numbers = iter([(name, count, c) for name, count in kinds.items() for c in range(count)])
+        return [
+            (f"s_values{self.number}_{i}", f"float{width}" if width > 1 else "float", list(islice(numbers, width)))
+            for i, width in enumerate(self.vectors)
+        ]
 
     @property
     def num_entries(self) -> int:
@@ -160,6 +177,11 @@ class NodeList:
         if self.num_comp == 1:
             return self.num_places
         return self.num_places + (self.gap if self.slots else (-SLICE_STEP * (BANKS // self.num_comp) - self.num_places) % BANKS)
+
+    @property
+    def num_sums(self) -> int:
+        """Places of all components; behind the last row there is no gap."""
+        return (self.num_comp - 1) * self.comp_step + self.num_places - self.gap
 
     @property
     def num_keys(self) -> int:

@@ -212,6 +212,16 @@ MUTANTS = {
     "a group's last components are not added": of_sums(text("k < 2 * ", "k < "), num_comp=2),
     "a group's direction where prescribed": of_sums(text("offset < 0 ? R(0) : (real)d_w", "(real)d_w"), masked=True),
     "a group's vertices are those of slots": of_sums(text("s_x[d * ", "s_x[0 * "), element=("triangle", 1)),
+    "a vector's first number twice": of_sums(
+        text("= vector0.s1;", "= vector0.s0;"), element=("triangle", 1), num_comp=2, precision="single", limits="unrolled"
+    ),
+    "vectors behind those of other nodes": of_sums(
+        text("s_values0_0 + 4 * slots0", "s_values0_0 + 2 * slots0"),
+        element=("triangle", 1),
+        num_comp=3,
+        precision="single",
+        limits="unrolled",
+    ),
     "a group's first nodes are read for all": of_sums(
         text("const uint i = begin + k * GROUP_SIZE,", "const uint i = begin,"), element=("triangle", 2)
     ),

@@ -62,6 +62,16 @@ SUMS_AXES = AXES | dict(
 NUM_SUMS = 18
 UNROLLED_SUMS_AXES = SUMS_AXES | dict(element=SMALL, points=("few",), limits=("unrolled",))
 NUM_UNROLLED_SUMS = 9
+# In single precision, where a node has four numbers or more: coordinates of vertices and vectors there.
+VECTOR_SUMS_AXES = UNROLLED_SUMS_AXES | dict(
+    element=[("triangle", 1), ("tetrahedron", 1)],
+    num_comp=(2, 3),
+    kind=("residual", "action", "pulled"),
+    form=("all", "simple"),
+    precision=("single",),
+    geometry=("recomputed",),
+)
+NUM_VECTOR_SUMS = 4
 MODES_AXES = AXES | dict(
     element=[(cell, degree) for cell in ("triangle", "tetrahedron") for degree in range(2, 6)],
     kind=("action", "pulled"),
@@ -173,6 +183,13 @@ def test_sums_of_unrolled_points_are_right(seed, rng, runtime, number):
     check_sums(runtime, draw(np.random.default_rng([seed, 10]), NUM_UNROLLED_SUMS, **UNROLLED_SUMS_AXES)[number], rng)
 
 
+@pytest.mark.parametrize("number", range(NUM_VECTOR_SUMS))
+def test_sums_with_vectors_at_nodes_are_right(seed, rng, runtime, number):
+    """As a GPU has them."""
+    plans = check_sums(runtime, draw(np.random.default_rng([seed, 14]), NUM_VECTOR_SUMS, **VECTOR_SUMS_AXES)[number], rng)
+    assert all(any(entry.vectors for entry in plan.lists) for plan in plans)
+
+
 @pytest.mark.parametrize("element", [("tetrahedron", 3), ("hexahedron", 3)])
 def test_large_groups_fit_the_device(rng, runtime, element):
     """Under PoCL private arrays of a whole group stand on a thread's stack: groups must be cut to what fits."""
@@ -244,10 +261,10 @@ def check_sample(runtime, sample, rng, among=SCHEDULES, drawn=1):
 
 
 def check_sums(runtime, sample, rng):
-    """A plan of schedule cell that adds up a work-group's results, of any size."""
+    """Plans of schedule cell that add up a work-group's results, of any size."""
     problem, cell, limits = make_problem(sample, rng), schedule_named("cell"), limits_of(runtime, sample.limits)
     terms = [term for term in make_terms(problem.form, make_settings(sample)) if term.facets is None and is_asked(sample, term)]
-    term = terms[rng.integers(len(terms))]
+    term, found = terms[rng.integers(len(terms))], []
     for task in make_tasks(runtime, [cell], sample, term, problem, rng):
         work = make_work(term, task.target, task.pointwise, task.prescribed is not None, rounded=task.rounded, shift=task.shift)
         if work.sums and not cell.refuses(work, limits):
@@ -263,6 +280,8 @@ def check_sums(runtime, sample, rng):
             assert isinstance(plan, CellSumsPlan) and not others
             check_plan(runtime, task, plan, rng)
             tried(plan, sample, f"{task.target} {sample.kind}")
+            found.append(plan)
+    return found
 
 
 def check_modes(runtime, sample, rng):

@@ -319,7 +319,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define CELL(turn) (first + min((group * 3 + (turn)) * GROUP_SIZE + item, count - 1))
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void residual(const int first, const int count, __global const scalar *restrict d_u, __global const real *restrict d_coords, __global const real *restrict d_constants, __global const uint *restrict d_places0, __global const int *restrict d_nodes0, __global const uchar *restrict d_counts0, __global const int *restrict d_vertices0, __global scalar *restrict d_out) {
-  __local real s_local[2400];
+  __local real s_local[2384];
   // What is known of slots, then values at nodes, whose place results take over unless they stand behind them.
   const int slots0 = 256;
   __local real *s_u = (__local real *)s_local;

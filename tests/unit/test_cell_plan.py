@@ -192,6 +192,28 @@ def test_groups_add_up_where_that_was_faster():
             plans(linear(), sums=wrong)
 
 
+def test_numbers_of_a_node_stand_in_vectors():
+    """Where there are four or more in single precision, on GPUs; aligned, and in no more local memory."""
+
+    def plan(num_comp, precision="single", limits=GPU, geometry="recomputed"):
+        work = diffusion(1, 1, num_comp, coord_table=0)
+        work = replace(work, rows=(replace(work.rows[0], nodes=0),), fields=(replace(work.fields[0], nodes=0),))
+        wish = Wish(precision, geometry, scatter="atomic", parameters=(("sums", 128),))
+        return next(iter(schedule_named("cell").plans(work, limits, wish)))
+
+    assert [plan(num_comp).lists[0].vectors for num_comp in range(1, 6)] == [(4,), (4, 1), (4, 2), (4, 2, 1), (4, 4)]
+    others = [plan(2, "double"), plan(2, limits=Limits()), plan(3, geometry="stored")]
+    assert [other.lists[0].vectors for other in others] == [(), (), ()]
+    (entry,) = plan(3).lists
+    arrays = [(array, ctype, [(name, c) for name, _, c in numbers]) for array, ctype, numbers in entry.vector_arrays]
+    assert arrays == [
+        ("s_values0_0", "float4", [("x", 0), ("x", 1), ("x", 2), ("w", 0)]),
+        ("s_values0_1", "float2", [("w", 1), ("w", 2)]),
+    ]
+    assert [array.ctype for array in plan(3).steps()[0].arrays if array.name == "s_local"] == ["float4"]
+    assert plan(3).local_bytes == replace(plan(3), unroll=0).local_bytes and not replace(plan(3), unroll=0).lists[0].vectors
+
+
 def test_functions_of_a_cell_become_those_of_vectors():
     plan = cell(plan=CellLanesPlan, lanes=2, precision="single")
     assert plan.adapted("real f(TABLE const real *B, accum *e)") == "float2 f(TABLE const real *B, float2 *e)"
@@ -306,7 +328,9 @@ def test_items_of_groups_have_as_many_cells_as_local_memory_is_good_for(cell, nu
         (entry,), words = first.lists, 4 * (precision == "single") or 8
         assert (first.turns, first.group_size, entry.packed, entry.kept, first.takes_local) == (3, 128, True, num_comp == 1, False)
         kept = 0 if num_comp == 1 else 5 * slots
-        assert first.local_bytes == kept + words * (slots * entry.num_values + num_comp * entry.comp_step)
+        # Rows of a component with a gap behind each but the last one, and another between components.
+        sums = num_comp * 6 * slots + 64 // words * (7 * num_comp - 2)
+        assert first.local_bytes == kept + words * (slots * entry.num_values + sums)
         assert entry.num_places == 6 * (slots + 64 // words) and first.sliced().group_size == (128 if turns > 1 else 256)
         # Parts of a mesh have groups that need more.
         wish = Wish(precision, "recomputed", scatter="atomic", whole=False)
@@ -317,7 +341,8 @@ def test_items_of_groups_have_as_many_cells_as_local_memory_is_good_for(cell, nu
     (asked,) = schedule_named("cell").plans(
         work, GPU, Wish(precision, "recomputed", scatter="atomic", parameters=(("sums", 64), ("turns", 2)))
     )
-    values, sums = asked.lists[0].num_values * asked.lists[0].num_slots, num_comp * asked.lists[0].comp_step
+    values, sums = asked.lists[0].num_values * asked.lists[0].num_slots, asked.lists[0].num_sums
+    assert asked.lists[0].num_places <= sums <= num_comp * asked.lists[0].comp_step
     assert (asked.group_size, asked.turns) == (64, 2)
     assert asked.local_bytes == 7 * asked.lists[0].num_slots + asked.itemsize("real") * (values + sums)
     # Offsets of the coefficient, of which each cell has one, may be left out.

@@ -84,12 +84,18 @@ its_fields = [field for field in work.fields if field.name in entry.fields]
       s_counts${n}[i] = r_counts${n}[k];
       s_nodes${n}[i] = r_nodes${n}[k];
 % endif
+% if entry.vectors:
+% for array, ctype, numbers in entry.vector_arrays:
+      ((__local ${ctype} *)${array})[i] = (${ctype})(${", ".join(f"r_{name}[k * {count} + {c}]" for name, count, c in numbers)});
+% endfor
+% else:
 % if entry.coords:
       for (int d = 0; d < DIM; ++d) s_x[d * ${slots} + i] = r_x[k * DIM + d];
 % endif
 % for field in its_fields:
       for (int c = 0; c < ${field.num_comp}; ++c) s_${field.name}[c * ${slots} + i] = r_${field.name}[k * ${field.num_comp} + c];
 % endfor
+% endif
     }
 </%def>\
 <% unlisted = [field for field in work.fields if not any(field.name in entry.fields for entry in plan.lists)] %>\
@@ -130,7 +136,7 @@ void ${step.name}(${arguments}) {
 % endif
 % for entry in plan.lists:
   __local real *s_sums${entry.number} = ${local};
-<% local = f"s_sums{entry.number} + {entry.num_comp * entry.comp_step}" %>\
+<% local = f"s_sums{entry.number} + {entry.num_sums}" %>\
 % endfor
   const int group = (int)get_group_id(0)${' - (int)zeroing' * plan.zeroes}, item = (int)get_local_id(0);
 % if plan.turns == 1:

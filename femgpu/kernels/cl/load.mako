@@ -1,12 +1,29 @@
 ## The coefficients of a cell's fields, r_<field>_e, and its coordinates, r_x_e, from memory: all of them, or `ahead`
 ## what kernels with lists of nodes read by offsets of its own, and the rest later.
 <%page args="ahead=None"/>\
-<% lists = {name: entry for entry in plan.lists for name in entry.fields} %>\
+<%
+lists = {name: entry for entry in plan.lists for name in entry.fields}
+vectors = [entry for entry in plan.lists if entry.vectors]
+%>\
+% for entry in () if ahead else vectors:
+  UNROLL
+  ${plan.each("b", entry.num_basis)} {
+    const int slot = SLOT(r_places${entry.number}[b]);
+% for i, (array, ctype, numbers) in enumerate(entry.vector_arrays):
+    const ${ctype} vector${i} = ((__local ${ctype} *)${array})[slot];
+% for k, (name, count, c) in enumerate(numbers):
+    r_${name}_e[${plan.place(entry.num_basis, count, "b", str(c))}] = vector${i}${f".s{k}" * (len(numbers) > 1)};
+% endfor
+% endfor
+  }
+% endfor
 % for field in (field for field in work.fields if ahead is None or ahead == (field.name not in lists)):
 <% entry = f"r_{field.name}_e[{plan.place(field.num_basis, field.num_comp, 'b', 'c')}]" %>\
 % if work.source == "evector":
   ${plan.each("b", field.num_basis)}
     for (int c = 0; c < ${field.num_comp}; ++c) ${entry} = (real)d_${field.name}[AT_d_${field.name}(cell, b * ${field.num_comp} + c)];
+% elif field.name in lists and lists[field.name] in vectors:
+<% continue %>\
 % elif field.name in lists:
   UNROLL
   ${plan.each("b", field.num_basis)}
@@ -32,7 +49,7 @@
 % endif
 % endfor
 % if plan.needs_coords and not ahead:
-% for joined in (entry for entry in plan.lists if entry.coords):
+% for joined in (entry for entry in plan.lists if entry.coords and entry not in vectors):
   UNROLL
   ${plan.each("b", "NUM_COORD_BASIS")}
     for (int d = 0; d < DIM; ++d) r_x_e[${plan.place(work.num_coord_basis, work.dim, "b", "d")}] = ${listed(joined, "s_x", "d")};

@@ -44,6 +44,9 @@ _ROWS_BYTES = (227 << 10) // 6
 _SLOTS = 256
 # Behind rows of places: half of the banks of local memory, so that every other row begins in the same one.
 _GAP_BYTES = 64
+# Numbers in single precision that are read from local memory together; where a node has fewer, and in double precision, of which
+# two would be, it takes up to 7 % longer so (docs/benchmarks).
+_VECTOR = 4
 # Most local memory that is an argument: drivers promise this much, and NVIDIA's gives kernels' own arrays more.
 _ARGUMENT_BYTES = 48 << 10
 # How much longer it is taken to be elsewhere.
@@ -71,8 +74,8 @@ class CellSumsPlan(CellPlan):
             Step(
                 name=self.work.target,
                 shell="cell_sums",
-                arrays=(*self.arguments(), *[Array("s_local", "real", ("local",))] * self.takes_local),
-                local=() if self.takes_local else (Array("s_local", "real", ("local",), self._local_words),),
+                arrays=(*self.arguments(), *[Array("s_local", self._local_type, ("local",))] * self.takes_local),
+                local=() if self.takes_local else (Array("s_local", self._local_type, ("local",), self._local_words),),
                 items=self.group_size,
                 group_cells=self.group_cells,
                 barriers=3 if self.turns == 1 else 2,
@@ -159,8 +162,15 @@ class CellSumsPlan(CellPlan):
             names, words = tuple(field.name for field in same), sum(field.num_comp for field in same) + work.dim * coords
             gap = _GAP_BYTES // self.itemsize("real") * (self.slots > 0)
             given = (number, self.group_cells, row.num_basis, row.num_comp, row.masked)
-            found.append(NodeList(*given, names, coords, words, self.turns > 1, self.slots, kept, gap))
+            found.append(NodeList(*given, names, coords, words, self.turns > 1, self.slots, kept, gap, self._vectors(words)))
         return tuple(found)
+
+    def _vectors(self, words: int) -> tuple[int, ...]:
+        """How many of so many numbers at a node stand in each vector, where it was measured that vectors pay."""
+        if self.unroll == 0 or self.precision != "single" or words < _VECTOR:
+            return ()
+        whole, rest = divmod(words, _VECTOR)
+        return (*[_VECTOR] * whole, *[2] * (rest // 2), *[1] * (rest % 2))
 
     def reads(self, entry: NodeList) -> int:
         """Nodes of a list that an item reads at a time: as many as it has of them, in slices, up to `_READS`."""
@@ -179,7 +189,12 @@ class CellSumsPlan(CellPlan):
     @property
     def _local_words(self) -> int:
         """Numbers that are as long, whatever the mesh."""
-        return -(-self.local_bytes // self.itemsize("real"))
+        return -(-self.local_bytes // self.itemsize(self._local_type))
+
+    @property
+    def _local_type(self) -> str:
+        """The type whose alignment has what stands there."""
+        return f"float{_VECTOR}" if any(entry.vectors for entry in self.lists) else "real"
 
     @property
     def local_bytes(self) -> int:
@@ -227,9 +242,14 @@ class CellSumsPlan(CellPlan):
 
     @property
     def values(self) -> list[tuple[int, str, int]]:
-        """Number of the list, name and components of what is read at its nodes."""
+        """Number of the list, name and numbers at a node of the arrays in local memory with what is read there."""
+        found = list[tuple[int, str, int]]()
         comps = {field.name: field.num_comp for field in self.work.fields} | {"x": self.work.dim}
-        return [(entry.number, f"s_{name}", comps[name]) for entry in self.lists for name in (*entry.fields, *["x"] * entry.coords)]
+        for entry in self.lists:
+            kinds = [(f"s_{name}", comps[name]) for name in (*entry.fields, *["x"] * entry.coords)]
+            vectors = [(array, len(numbers)) for array, _, numbers in entry.vector_arrays]
+            found += [(entry.number, name, width) for name, width in vectors or kinds]
+        return found
 
     @property
     def sources(self) -> tuple[str, ...]:
