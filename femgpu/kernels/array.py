@@ -125,7 +125,7 @@ class Array:
 
     Attributes:
         name: of the argument.
-        ctype: `real`, `scalar`, `accum`, `double`, `int`, `int4`, `uint`, `ushort` or `uchar`.
+        ctype: `real`, `scalar`, `accum`, `double`, `int`, `int4`, `float4`, `uint`, `ushort` or `uchar`.
         role: what it holds: ("vector", "w") an L-vector, ("entries", "w") each cell's own coefficients, ("offsets", "w", masked),
             ("cell_offsets", "a0", False) the same of what has one node per cell, or null where these are in the order of the cells,
             ("geometry",), ("coords",), ("coord_offsets",), ("facets",), ("other", "facets") and so on of second cells of facets,

@@ -54,6 +54,21 @@ def list_bytes(lists: Sequence[NodeList], slices: Sequence[int], itemsize: int) 
 
 
 @dataclass(frozen=True)
+class VectorArray:
+    """An array in local memory with some of the numbers that are read at a node, for each slot.
+
+    Attributes:
+        name: of the array.
+        ctype: what a slot has: a vector in single precision, or a number that is left.
+        numbers: what these are: `x` or the name of a field, how many components that has, and which of them.
+    """
+
+    name: str
+    ctype: str
+    numbers: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True)
 class NodeList:
     """The nodes of the rows of one field in the cells of a work-group, by falling number of the cells that have them.
 
@@ -75,7 +90,7 @@ class NodeList:
         slots: of the list, each with `MOST_EVEN` places of results; 0: as many as the mesh needs, in slices.
         kept: whether the items that read nodes keep their numbers, and add to the same ones.
         gap: words behind each row: a node's results, and components, are in different banks.
-        vectors: how many of a node's numbers, in single precision, stand in each of its vectors; empty: each kind by itself.
+        vector_widths: how many of a node's numbers, in single precision, stand in each of its vectors; empty: each kind by itself.
     """
 
     number: int
@@ -90,7 +105,7 @@ class NodeList:
     slots: int = 0
     kept: bool = False
     gap: int = 0
-    vectors: tuple[int, ...] = ()
+    vector_widths: tuple[int, ...] = ()
 
     @property
     def slot_bytes(self) -> int:
@@ -118,18 +133,15 @@ class NodeList:
         return self.slots + self.gap if self.slots else SLICE_ROW
 
     @property
-    def vector_arrays(self) -> list[tuple[str, str, list[tuple[str, int, int]]]]:
-        """Arrays with a vector for each slot, their C types, and the numbers of a vector: kind, its components, and which of them.
-
-        Coordinates, `x`, come first, then the fields.
-        """
+    def vector_arrays(self) -> tuple[VectorArray, ...]:
+        """Where vectors stand: coordinates first, then the fields, which have the rows' nodes and so as many components."""
         comps = dict.fromkeys(self.fields, self.num_comp)
         kinds = {"x": self.num_values - sum(comps.values())} | comps
         numbers = iter([(name, count, c) for name, count in kinds.items() for c in range(count)])
-        return [
-            (f"s_values{self.number}_{i}", f"float{width}" if width > 1 else "float", list(islice(numbers, width)))
-            for i, width in enumerate(self.vectors)
-        ]
+        return tuple(
+            VectorArray(f"s_values{self.number}_{i}", f"float{width}" if width > 1 else "float", tuple(islice(numbers, width)))
+            for i, width in enumerate(self.vector_widths)
+        )
 
     @property
     def num_entries(self) -> int:

@@ -96,7 +96,10 @@ CASES = {
     "cell, sums, turns": make("inputs", "triangle", 5, masked=True, schedule="cell:sums=2,turns=2", **REBUILT_SUMS),
     # Rows of as many places for all nodes, which are one number; items keep their nodes.
     "cell, sums, rows": make("inputs", "triangle", 5, masked=True, schedule="cell:sums=4,turns=2,slots=32", **REBUILT_SUMS),
-    "cell, sums, vectors": make("inputs", "triangle", 5, num_comp=2, schedule="cell:sums=4", precision="single", **REBUILT_SUMS),
+    # A node's numbers in vectors of four and two.
+    "cell, sums, vectors": make(
+        "inputs", "triangle", 5, num_comp=2, masked=True, schedule="cell:sums=4", precision="single", **REBUILT_SUMS
+    ),
     "cell, sums, fields": make("fields", "triangle", 3, schedule="cell:sums=2", precision="single", gpu=False, **ADDS),
     "state": make("nonlinear", "triangle", 5, degree=2, targets=("action",), **STORE),
     "state, geometry only": make("stiffness", "hexahedron", 3, targets=("action",), **STORE),

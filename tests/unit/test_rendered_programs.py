@@ -84,6 +84,24 @@ CASES = {
         ),
         _POISSON,
     ),
+    "cell_sums_vectors_gpu_single": (
+        cell(
+            3,
+            2,
+            plan=CellSumsPlan,
+            precision="single",
+            group_size=64,
+            unroll=3072,
+            block=32,
+            scatter="atomic",
+            atomics="ptx",
+            geometry="recomputed",
+            coord_table=0,
+            fields=(replace(field("u", "u", 3, 2), nodes=0),),
+            rows=(RowsWork(0, 0, 3, 2, masked=True, nodes=0),),
+        ),
+        _VECTOR,
+    ),
     "cell_sums_action_p2_vector_gpu_double": (
         cell(
             6,

@@ -84,11 +84,11 @@ its_fields = [field for field in work.fields if field.name in entry.fields]
       s_counts${n}[i] = r_counts${n}[k];
       s_nodes${n}[i] = r_nodes${n}[k];
 % endif
-% if entry.vectors:
-% for array, ctype, numbers in entry.vector_arrays:
-      ((__local ${ctype} *)${array})[i] = (${ctype})(${", ".join(f"r_{name}[k * {count} + {c}]" for name, count, c in numbers)});
+% for array in entry.vector_arrays:
+<% numbers = ", ".join(f"r_{name}[k * {count} + {c}]" for name, count, c in array.numbers) %>\
+      ((__local ${array.ctype} *)${array.name})[i] = (${array.ctype})(${numbers});
 % endfor
-% else:
+% if not entry.vector_widths:
 % if entry.coords:
       for (int d = 0; d < DIM; ++d) s_x[d * ${slots} + i] = r_x[k * DIM + d];
 % endif

@@ -3,16 +3,16 @@
 <%page args="ahead=None"/>\
 <%
 lists = {name: entry for entry in plan.lists for name in entry.fields}
-vectors = [entry for entry in plan.lists if entry.vectors]
+in_vectors = [entry for entry in plan.lists if entry.vector_widths]
 %>\
-% for entry in () if ahead else vectors:
+% for entry in () if ahead else in_vectors:
   UNROLL
   ${plan.each("b", entry.num_basis)} {
     const int slot = SLOT(r_places${entry.number}[b]);
-% for i, (array, ctype, numbers) in enumerate(entry.vector_arrays):
-    const ${ctype} vector${i} = ((__local ${ctype} *)${array})[slot];
-% for k, (name, count, c) in enumerate(numbers):
-    r_${name}_e[${plan.place(entry.num_basis, count, "b", str(c))}] = vector${i}${f".s{k}" * (len(numbers) > 1)};
+% for i, array in enumerate(entry.vector_arrays):
+    const ${array.ctype} vector${i} = ((__local ${array.ctype} *)${array.name})[slot];
+% for k, (name, count, c) in enumerate(array.numbers):
+    r_${name}_e[${plan.place(entry.num_basis, count, "b", str(c))}] = vector${i}${f".s{k}" * (len(array.numbers) > 1)};
 % endfor
 % endfor
   }
@@ -22,7 +22,7 @@ vectors = [entry for entry in plan.lists if entry.vectors]
 % if work.source == "evector":
   ${plan.each("b", field.num_basis)}
     for (int c = 0; c < ${field.num_comp}; ++c) ${entry} = (real)d_${field.name}[AT_d_${field.name}(cell, b * ${field.num_comp} + c)];
-% elif field.name in lists and lists[field.name] in vectors:
+% elif field.name in lists and lists[field.name] in in_vectors:
 <% continue %>\
 % elif field.name in lists:
   UNROLL
@@ -49,7 +49,7 @@ vectors = [entry for entry in plan.lists if entry.vectors]
 % endif
 % endfor
 % if plan.needs_coords and not ahead:
-% for joined in (entry for entry in plan.lists if entry.coords and entry not in vectors):
+% for joined in (entry for entry in plan.lists if entry.coords and entry not in in_vectors):
   UNROLL
   ${plan.each("b", "NUM_COORD_BASIS")}
     for (int d = 0; d < DIM; ++d) r_x_e[${plan.place(work.num_coord_basis, work.dim, "b", "d")}] = ${listed(joined, "s_x", "d")};

@@ -44,8 +44,8 @@ _ROWS_BYTES = (227 << 10) // 6
 _SLOTS = 256
 # Behind rows of places: half of the banks of local memory, so that every other row begins in the same one.
 _GAP_BYTES = 64
-# Numbers in single precision that are read from local memory together; where a node has fewer, and in double precision, of which
-# two would be, it takes up to 7 % longer so (docs/benchmarks).
+# Numbers in single precision that are read from local memory together, where a node has as many, coordinates among them: vectors of
+# three numbers, and of two in double precision, take up to 13 % longer (docs/benchmarks).
 _VECTOR = 4
 # Most local memory that is an argument: drivers promise this much, and NVIDIA's gives kernels' own arrays more.
 _ARGUMENT_BYTES = 48 << 10
@@ -162,12 +162,13 @@ class CellSumsPlan(CellPlan):
             names, words = tuple(field.name for field in same), sum(field.num_comp for field in same) + work.dim * coords
             gap = _GAP_BYTES // self.itemsize("real") * (self.slots > 0)
             given = (number, self.group_cells, row.num_basis, row.num_comp, row.masked)
-            found.append(NodeList(*given, names, coords, words, self.turns > 1, self.slots, kept, gap, self._vectors(words)))
+            widths = self._vector_widths(words, coords)
+            found.append(NodeList(*given, names, coords, words, self.turns > 1, self.slots, kept, gap, widths))
         return tuple(found)
 
-    def _vectors(self, words: int) -> tuple[int, ...]:
+    def _vector_widths(self, words: int, coords: bool) -> tuple[int, ...]:
         """How many of so many numbers at a node stand in each vector, where it was measured that vectors pay."""
-        if self.unroll == 0 or self.precision != "single" or words < _VECTOR:
+        if self.unroll == 0 or self.precision != "single" or words < _VECTOR or not coords:
             return ()
         whole, rest = divmod(words, _VECTOR)
         return (*[_VECTOR] * whole, *[2] * (rest // 2), *[1] * (rest % 2))
@@ -188,13 +189,13 @@ class CellSumsPlan(CellPlan):
 
     @property
     def _local_words(self) -> int:
-        """Numbers that are as long, whatever the mesh."""
+        """Local memory that is as large, whatever the mesh, in numbers or vectors."""
         return -(-self.local_bytes // self.itemsize(self._local_type))
 
     @property
     def _local_type(self) -> str:
-        """The type whose alignment has what stands there."""
-        return f"float{_VECTOR}" if any(entry.vectors for entry in self.lists) else "real"
+        """What all that stands there is aligned to."""
+        return f"float{_VECTOR}" if any(entry.vector_widths for entry in self.lists) else "real"
 
     @property
     def local_bytes(self) -> int:
@@ -242,13 +243,13 @@ class CellSumsPlan(CellPlan):
 
     @property
     def values(self) -> list[tuple[int, str, int]]:
-        """Number of the list, name and numbers at a node of the arrays in local memory with what is read there."""
+        """The arrays in local memory with what is read at nodes: number of the list, name, and how many numbers of each node."""
         found = list[tuple[int, str, int]]()
         comps = {field.name: field.num_comp for field in self.work.fields} | {"x": self.work.dim}
         for entry in self.lists:
             kinds = [(f"s_{name}", comps[name]) for name in (*entry.fields, *["x"] * entry.coords)]
-            vectors = [(array, len(numbers)) for array, _, numbers in entry.vector_arrays]
-            found += [(entry.number, name, width) for name, width in vectors or kinds]
+            vectors = [(array.name, len(array.numbers)) for array in entry.vector_arrays]
+            found += [(entry.number, name, count) for name, count in vectors or kinds]
         return found
 
     @property

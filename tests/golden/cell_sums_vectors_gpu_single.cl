@@ -1,0 +1,463 @@
+#define REAL float
+#define SCALAR float
+#define ACCUM float
+#define DIM 2
+#define NUM_QPTS 1
+#define NUM_COMP 2
+#define NUM_ROWS 6
+#define NUM_COORD_BASIS 3
+#define NUM_STATE 0
+#define NUM_CELL_STATE 0
+#define AT_d_places0(cell, i) ((size_t)((cell) - first) * 4 + (i))
+#define UNROLLED
+#define ATOMIC_PTX32
+#define RECIPROCAL_PTX32
+#define KNOWN_TABLES
+// Types. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef REAL real;
+typedef SCALAR scalar;
+typedef ACCUM accum;
+#define R(x) ((real)(x))
+
+#ifdef UNROLLED
+#define UNROLL _Pragma("unroll")
+#elif defined(ROLLED)
+#define UNROLL _Pragma("unroll 1")
+#else
+#define UNROLL
+#endif
+
+// Where word i of a cell stands in an array: AT_<array>(cell, i), defined above for every array.
+
+// An offset ~o marks a node at o some of whose components are prescribed: d_prescribed[o + c] says which. Fields of one component
+// need no such array.
+#define NODE(mark) ((mark) < 0 ? ~(mark) : (mark))
+#define IS_PRESCRIBED(mark, c) ((mark) < 0 && d_prescribed[~(mark) + (c)])
+
+// Adds x to a number in global memory; how, and the type, say macros.
+#if defined(ATOMIC_PTX64)
+inline void atomic_add_scalar(__global double *p, double x) {
+  asm volatile("red.global.add.f64 [%0], %1;" ::"l"(p), "d"(x) : "memory");
+}
+#elif defined(ATOMIC_PTX32)
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  asm volatile("red.global.add.f32 [%0], %1;" ::"l"(p), "f"(x) : "memory");
+}
+#elif defined(ATOMIC_CAS64)
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+inline void atomic_add_scalar(__global double *p, double x) {
+  union { double value; ulong bits; } seen, next;
+  do {
+    seen.value = *(volatile __global double *)p;
+    next.value = seen.value + x;
+  } while (atom_cmpxchg((volatile __global ulong *)p, seen.bits, next.bits) != seen.bits);
+}
+#elif defined(ATOMIC_CAS32)
+inline void atomic_add_scalar(__global scalar *p, scalar x) {
+  union { scalar value; uint bits; } seen, next;
+  do {
+    seen.value = *(volatile __global scalar *)p;
+    next.value = seen.value + x;
+  } while (atomic_cmpxchg((volatile __global uint *)p, seen.bits, next.bits) != seen.bits);
+}
+#endif
+
+#define TABLE __constant
+__constant real d_tables[10] = {R(0x0.0p+0), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3)};
+#define TABLE_W(q) d_tables[q]
+#define TABLE_B0(q) (d_tables + 1 + (q) * 3)
+#define TABLE_D0(q) (d_tables + 4 + (q) * 6)
+#define TABLE_B(i, q) TABLE_B##i(q)
+#define TABLE_D(i, q) TABLE_D##i(q)
+#define TABLE_H(i, q) TABLE_H##i(q)
+// Geometry of a cell: J[d * DIM + k] = dx_d / dX_k, its inverse J_inv[k * DIM + d] = dX_k / dx_d, its determinant.
+
+// 1 / x for ordinary x. On NVIDIA an approximation of 20 bits, whose relative error a step of third order cubes, in single precision one
+// of 23 bits and a step of second order: as exact as a division but for the last bit, without its branches.
+inline real reciprocal(const real x) {
+#ifdef RECIPROCAL_PTX64
+  double y;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  const double error = fma(-x, y, 1.0);
+  return fma(fma(error, error, error), y, y);
+#elif defined(RECIPROCAL_PTX32)
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return fma(fma(-x, y, 1.0f), y, y);
+#else
+  return R(1) / x;
+#endif
+}
+
+// The inverse of J times its determinant, which is returned.
+inline real adjugate(const real *J, real *out) {
+#if DIM == 1
+  out[0] = 1;
+  return J[0];
+#elif DIM == 2
+  out[0] = J[3];
+  out[1] = -J[1];
+  out[2] = -J[2];
+  out[3] = J[0];
+  return J[0] * J[3] - J[1] * J[2];
+#else
+  out[0] = J[4] * J[8] - J[5] * J[7];
+  out[1] = J[2] * J[7] - J[1] * J[8];
+  out[2] = J[1] * J[5] - J[2] * J[4];
+  out[3] = J[5] * J[6] - J[3] * J[8];
+  out[4] = J[0] * J[8] - J[2] * J[6];
+  out[5] = J[2] * J[3] - J[0] * J[5];
+  out[6] = J[3] * J[7] - J[4] * J[6];
+  out[7] = J[1] * J[6] - J[0] * J[7];
+  out[8] = J[0] * J[4] - J[1] * J[3];
+  return J[0] * out[0] + J[1] * out[3] + J[2] * out[6];
+#endif
+}
+
+// Inverts J; returns the determinant.
+inline real invert(const real *J, real *J_inv) {
+  const real det = adjugate(J, J_inv), scale = reciprocal(det);
+  for (int i = 0; i < DIM * DIM; ++i) J_inv[i] *= scale;
+  return det;
+}
+
+// Outward unit normal n = J^-T N / |J^-T N| of a facet from that of the reference facet, N; returns |J^-T N|.
+inline real facet_normal(TABLE const real *N, const real *J_inv, real *n) {
+  real square = 0;
+  for (int d = 0; d < DIM; ++d) {
+    n[d] = 0;
+    for (int k = 0; k < DIM; ++k) n[d] += J_inv[k * DIM + d] * N[k];
+    square += n[d] * n[d];
+  }
+  const real length = sqrt(square);
+  for (int d = 0; d < DIM; ++d) n[d] /= length;
+  return length;
+}
+
+// out[k] = weight sum_d J_inv[k, d] f1[d]: the flux in reference coordinates, ready for D^T
+inline void pull_back_flux(const real *J_inv, const real weight, const real *f1, real *out) {
+  for (int k = 0; k < DIM; ++k) {
+    real sum = 0;
+    for (int d = 0; d < DIM; ++d) sum += J_inv[k * DIM + d] * f1[d];
+    out[k] = weight * sum;
+  }
+}
+
+// In cells whose map bends: out[c, k, l] -= sum_m gradient[c, m] d^2 x_m / dX_k dX_l
+inline void subtract_map(const int num_comp, const real *gradient, const real *map_xx, real *out) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int m = 0; m < DIM; ++m)
+      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] -= gradient[c * DIM + m] * map_xx[m * DIM * DIM + i];
+}
+
+// out[i, j] = sum_kl J_inv[k, i] h[k, l] J_inv[l, j]
+inline void push_hessian(const real *J_inv, const real *h, real *out) {
+  for (int i = 0; i < DIM; ++i)
+    for (int j = 0; j < DIM; ++j) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k)
+        for (int l = 0; l < DIM; ++l) sum += J_inv[k * DIM + i] * h[k * DIM + l] * J_inv[l * DIM + j];
+      out[i * DIM + j] = sum;
+    }
+}
+
+// Actions of a tabulated basis at one point. Tables: B (num_basis), D (num_basis, DIM) of that point, in reference
+// coordinates; coefficients e (num_basis, num_comp).
+
+// sum += entry x, entry of a table: where entries are known as the program is built, those that are zero are left out, and
+// what they would multiply, a NaN say.
+#ifdef KNOWN_TABLES
+#define ADD_PRODUCT(sum, entry, x) { if ((entry) != 0) sum += (entry) * (x); }
+#else
+#define ADD_PRODUCT(sum, entry, x) sum += (entry) * (x);
+#endif
+
+// value[c] = sum_b B[b] e[b, c]
+inline void interpolate_value(const int num_basis, const int num_comp, TABLE const real *B, const real *e, real *value) {
+  for (int c = 0; c < num_comp; ++c) value[c] = 0;
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c) ADD_PRODUCT(value[c], B[b], e[b * num_comp + c])
+}
+
+// gradient[c, k] = sum_b D[b, k] e[b, c], in reference coordinates
+inline void interpolate_reference_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *e,
+                                           real *gradient) {
+  for (int i = 0; i < num_comp * DIM; ++i) gradient[i] = 0;
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c)
+      for (int k = 0; k < DIM; ++k) ADD_PRODUCT(gradient[c * DIM + k], D[b * DIM + k], e[b * num_comp + c])
+}
+
+// gradient[c, d] = sum_k (sum_b D[b, k] e[b, c]) J_inv[k, d]
+inline void interpolate_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *e,
+                                 const real *J_inv, real *gradient) {
+  for (int c = 0; c < num_comp; ++c) {
+    real reference[DIM];
+    for (int k = 0; k < DIM; ++k) reference[k] = 0;
+    UNROLL
+    for (int b = 0; b < num_basis; ++b)
+      for (int k = 0; k < DIM; ++k) ADD_PRODUCT(reference[k], D[b * DIM + k], e[b * num_comp + c])
+    for (int d = 0; d < DIM; ++d) {
+      gradient[c * DIM + d] = 0;
+      for (int k = 0; k < DIM; ++k) gradient[c * DIM + d] += reference[k] * J_inv[k * DIM + d];
+    }
+  }
+}
+
+// e[b, c] += weight B[b] f0[c]
+inline void integrate_value(const int num_basis, const int num_comp, TABLE const real *B, const real weight, const real *f0,
+                            accum *e) {
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c) e[b * num_comp + c] += (accum)(B[b] * (weight * f0[c]));
+}
+
+// e[b, c] += sum_k D[b, k] f1[c, k], the flux in reference coordinates
+inline void integrate_reference_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real *f1, accum *e) {
+  for (int c = 0; c < num_comp; ++c) {
+    UNROLL
+    for (int b = 0; b < num_basis; ++b) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k) ADD_PRODUCT(sum, D[b * DIM + k], f1[c * DIM + k])
+      e[b * num_comp + c] += (accum)sum;
+    }
+  }
+}
+
+// e[b, c] += sum_k D[b, k] weight (J_inv f1[c])[k]
+inline void integrate_gradient(const int num_basis, const int num_comp, TABLE const real *D, const real weight,
+                               const real *J_inv, const real *f1, accum *e) {
+  for (int c = 0; c < num_comp; ++c) {
+    real flux[DIM];
+    pull_back_flux(J_inv, weight, f1 + c * DIM, flux);
+    UNROLL
+    for (int b = 0; b < num_basis; ++b) {
+      real sum = 0;
+      for (int k = 0; k < DIM; ++k) ADD_PRODUCT(sum, D[b * DIM + k], flux[k])
+      e[b * num_comp + c] += (accum)sum;
+    }
+  }
+}
+
+// e[b, c] += sum_kl H[b, k, l] f2[c, k, l], what multiplies second derivatives in reference coordinates
+inline void integrate_reference_hessian(const int num_basis, const int num_comp, TABLE const real *H, const real *f2, accum *e) {
+  for (int c = 0; c < num_comp; ++c)
+    for (int b = 0; b < num_basis; ++b) {
+      real sum = 0;
+      for (int i = 0; i < DIM * DIM; ++i) sum += H[b * DIM * DIM + i] * f2[c * DIM * DIM + i];
+      e[b * num_comp + c] += (accum)sum;
+    }
+}
+
+// gradient[d] of basis function b in physical coordinates
+inline void basis_gradient(TABLE const real *D, const int b, const real *J_inv, real *gradient) {
+  for (int d = 0; d < DIM; ++d) {
+    gradient[d] = 0;
+    for (int k = 0; k < DIM; ++k) gradient[d] += D[b * DIM + k] * J_inv[k * DIM + d];
+  }
+}
+
+// reference second derivatives out[c, k, l] = sum_b H[b, k, l] e[b, c]
+inline void reference_hessian(const int num_basis, const int num_comp, TABLE const real *H, const real *e, real *out) {
+  for (int i = 0; i < num_comp * DIM * DIM; ++i) out[i] = 0;
+  for (int b = 0; b < num_basis; ++b)
+    for (int c = 0; c < num_comp; ++c)
+      for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] += H[b * DIM * DIM + i] * e[b * num_comp + c];
+}
+
+// hessian[i, j] of basis function b in physical coordinates; gradient is its physical gradient, map_xx that of the cell's map
+inline void basis_hessian(TABLE const real *H, const int b, const real *J_inv, const real *gradient, const real *map_xx,
+                          const int bends, real *hessian) {
+  real reference_xx[DIM * DIM];
+  for (int i = 0; i < DIM * DIM; ++i) reference_xx[i] = H[b * DIM * DIM + i];
+  if (bends) subtract_map(1, gradient, map_xx, reference_xx);
+  push_hessian(J_inv, reference_xx, hessian);
+}
+
+// From the coordinates x_e (num_basis, DIM) and the gradients D (num_basis, DIM) of the coordinate basis at the point.
+inline real rebuild(const int num_basis, TABLE const real *D, const real *x_e, real *J_inv) {
+  real J[DIM * DIM];
+  for (int i = 0; i < DIM * DIM; ++i) J[i] = 0;
+  UNROLL
+  for (int b = 0; b < num_basis; ++b)
+    for (int d = 0; d < DIM; ++d)
+      for (int k = 0; k < DIM; ++k) ADD_PRODUCT(J[d * DIM + k], D[b * DIM + k], x_e[b * DIM + d])
+  return invert(J, J_inv);
+}
+
+inline void pointwise(const real *u, const real *u_x, const real *u_xx, const real *w, const real *w_x, const real *w_xx, const real *a, const real *a_x, const real *a_xx, const real *x, const real *n, const real *s,
+                      __global const real *constants, real *f0, real *f1) {
+  const int dim = DIM;
+  (void)dim;
+  f0[0] = w[0] * constants[0];
+  f0[1] = w[1];
+  for (int i = 0; i < 4; ++i) f1[i] = a[0] * w_x[i];
+}
+
+#define GROUP_SIZE 64
+#define UNROLL_POINTS 1
+#define POINTS_UNROLL _Pragma("unroll")
+// Schedule cell with sums in local memory: one cell per work-item, or a few one after the other, everything private but at nodes.
+// Values at the nodes of the group's cells are read once; each cell writes its results to places of their own (where the values were, or
+// behind these if items have several cells), and each node's are added up there before they are added to the vector.
+// Index space: a group has as many cells for each turn as items, behind groups that write zeros (zeros.cl); items past the last
+// cell repeat it: they write the same numbers to the same places.
+// A place is the node's slot, and which of the node's results it is in the upper bits.
+#define SLOT(place) ((place) % 4096)
+#define RESULT(place) ((place) / 4096)
+// A loop of few passes, most often one: unrolled it would be mostly tests of how many there are.
+#define FEW _Pragma("unroll 1") for
+// Loads that wait for other loads are asked for together, for some nodes at a time.
+#define READS(n) _Pragma("unroll") for (int k = 0; k < n; ++k)
+#define EACH_READ(n, slots) READS(n) if (begin + k * GROUP_SIZE < slots)
+// The cells of an item.
+#define EACH_TURN _Pragma("unroll") for (int turn = 0; turn < 1; ++turn)
+#define CELL(turn) (first + min((group * 1 + (turn)) * GROUP_SIZE + item, count - 1))
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+void residual(const int first, const int count, __global const scalar *restrict d_u, __global const real *restrict d_coords, __global const real *restrict d_constants, __global const ushort *restrict d_places0, const int slices0, __global const ushort *restrict d_bases0, __global const int *restrict d_nodes0, __global const uchar *restrict d_counts0, __global const int *restrict d_vertices0, __global const uchar *restrict d_prescribed, __global scalar *restrict d_out, __local float4 *s_local) {
+  // What is known of slots, then values at nodes, whose place results take over unless they stand behind them.
+  const int slots0 = 32 * slices0;
+  __local int *s_nodes0 = (__local int *)s_local;
+  __local ushort *s_firsts0 = (__local ushort *)(s_nodes0 + slots0);
+  __local uchar *s_counts0 = (__local uchar *)(s_firsts0 + slots0);
+  __local real *s_values0_0 = (__local real *)(s_counts0 + slots0);
+  __local real *s_sums0 = (__local real *)(s_counts0 + slots0);
+  const int group = (int)get_group_id(0), item = (int)get_local_id(0);
+  const int cell = CELL(0);
+
+
+  // gather
+  ushort r_places0[4];
+  {
+    const ushort4 places = *(__global const ushort4 *)(d_places0 + AT_d_places0(cell, 0));
+    r_places0[0] = places.s0;
+    r_places0[1] = places.s1;
+    r_places0[2] = places.s2;
+    r_places0[3] = places.s3;
+  }
+  int begin = item;
+  // Without a list of vertices nodes stand in their order.
+  __global const int *d_at0 = d_vertices0 ? d_vertices0 : d_nodes0;
+  const int scale0 = d_vertices0 ? 1 : 1;
+    int r_nodes0[1], r_vertices0[1];
+    ushort r_bases0[1];
+    uchar r_counts0[1];
+    EACH_READ(1, slots0) {
+      const uint i = begin + k * GROUP_SIZE, slot = slots0 * group + i;
+      r_nodes0[k] = d_nodes0[slot];
+      r_vertices0[k] = d_at0[slot];
+      r_bases0[k] = d_bases0[group * slices0 + i / 32];
+      r_counts0[k] = d_counts0[slot];
+    }
+  {
+    real r_x[1 * DIM];
+    EACH_READ(1, slots0) for (int d = 0; d < DIM; ++d) r_x[k * DIM + d] = d_coords[NODE(r_vertices0[k]) * scale0 + d];
+    real r_u[2];
+    EACH_READ(1, slots0) for (int c = 0, offset = r_nodes0[k]; c < 2; ++c) r_u[k * 2 + c] = (real)d_u[NODE(offset) + c];
+    EACH_READ(1, slots0) {
+      const int i = begin + k * GROUP_SIZE;
+      s_firsts0[i] = r_bases0[k] + (uint)i * 11 % 32;
+      s_counts0[i] = r_counts0[k];
+      s_nodes0[i] = r_nodes0[k];
+      ((__local float4 *)s_values0_0)[i] = (float4)(r_x[k * 2 + 0], r_x[k * 2 + 1], r_u[k * 2 + 0], r_u[k * 2 + 1]);
+    }
+  }
+  FEW (begin = item + 1 * GROUP_SIZE; begin < slots0; begin += GROUP_SIZE) {
+    int r_nodes0[1], r_vertices0[1];
+    ushort r_bases0[1];
+    uchar r_counts0[1];
+    EACH_READ(1, slots0) {
+      const uint i = begin + k * GROUP_SIZE, slot = slots0 * group + i;
+      r_nodes0[k] = d_nodes0[slot];
+      r_vertices0[k] = d_at0[slot];
+      r_bases0[k] = d_bases0[group * slices0 + i / 32];
+      r_counts0[k] = d_counts0[slot];
+    }
+    real r_x[1 * DIM];
+    EACH_READ(1, slots0) for (int d = 0; d < DIM; ++d) r_x[k * DIM + d] = d_coords[NODE(r_vertices0[k]) * scale0 + d];
+    real r_u[2];
+    EACH_READ(1, slots0) for (int c = 0, offset = r_nodes0[k]; c < 2; ++c) r_u[k * 2 + c] = (real)d_u[NODE(offset) + c];
+    EACH_READ(1, slots0) {
+      const int i = begin + k * GROUP_SIZE;
+      s_firsts0[i] = r_bases0[k] + (uint)i * 11 % 32;
+      s_counts0[i] = r_counts0[k];
+      s_nodes0[i] = r_nodes0[k];
+      ((__local float4 *)s_values0_0)[i] = (float4)(r_x[k * 2 + 0], r_x[k * 2 + 1], r_u[k * 2 + 0], r_u[k * 2 + 1]);
+    }
+  }
+  begin = item;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  real r_u_e[6];
+  real r_x_e[NUM_COORD_BASIS * DIM];
+  UNROLL
+  for (int b = 0; b < 3; ++b) {
+    const int slot = SLOT(r_places0[b]);
+    const float4 vector0 = ((__local float4 *)s_values0_0)[slot];
+    r_x_e[b * 2 + 0] = vector0.s0;
+    r_x_e[b * 2 + 1] = vector0.s1;
+    r_u_e[b * 2 + 0] = vector0.s2;
+    r_u_e[b * 2 + 1] = vector0.s3;
+  }
+
+  real J_inv[DIM * DIM], det_J;
+  det_J = rebuild(NUM_COORD_BASIS, TABLE_D(0, 0), r_x_e, J_inv);
+
+  accum r_f0_e[6];
+  UNROLL
+  for (int i = 0; i < 6; ++i) r_f0_e[i] = 0;
+
+  POINTS_UNROLL
+  for (int q = 0; q < 1; ++q) {
+    // tabulate
+
+    real r_u[2];
+    real r_u_x[4];
+    real r_u_xx[1];
+    real r_w[1];
+    real r_w_x[1];
+    real r_w_xx[1];
+    real r_a[1];
+    real r_a_x[1];
+    real r_a_xx[1];
+    real r_x[2];
+    real r_n[2];
+    real r_s[1];
+    interpolate_value(3, 2, TABLE_B(0, q), r_u_e, r_u + 0);
+    interpolate_gradient(3, 2, TABLE_D(0, q), r_u_e, J_inv, r_u_x + 0 * DIM);
+    const real measure = det_J;
+    const real weight = TABLE_W(q) * measure;
+
+
+    // pointwise
+    real f0[2]; for (int i = 0; i < 2; ++i) f0[i] = 0;
+    real f1[4]; for (int i = 0; i < 4; ++i) f1[i] = 0;
+    pointwise(r_u, r_u_x, r_u_xx, r_w, r_w_x, r_w_xx, r_a, r_a_x, r_a_xx, r_x, r_n, r_s, d_constants, f0, f1);
+
+    // integrate
+    integrate_value(3, 2, TABLE_B(0, q), weight, f0 + 0, r_f0_e);
+    integrate_gradient(3, 2, TABLE_D(0, q), weight, J_inv, f1 + 0 * DIM, r_f0_e);
+
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+
+  UNROLL
+  for (int b = 0; b < 3; ++b) {
+    const int slot = SLOT(r_places0[b]), place = s_firsts0[slot] + RESULT(r_places0[b]) * 33;
+    for (int c = 0; c < 2; ++c) s_sums0[c * 696 + place] = r_f0_e[b * 2 + c];
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+
+  // scatter
+  FEW (int k = item; k < 2 * slots0; k += GROUP_SIZE) {
+    const int i = k / 2, c = k % 2;
+    const int results = s_counts0[i], offset = s_nodes0[i], place = s_firsts0[i];
+    if (!results || IS_PRESCRIBED(offset, c)) continue;
+    accum sum = s_sums0[c * 696 + place + 0 * 33];
+    _Pragma("unroll") for (int result = 1; result < 6; ++result) if (result < results) sum += s_sums0[c * 696 + place + result * 33];
+    FEW (int result = 6; result < results; ++result) sum += s_sums0[c * 696 + place + result * 33];
+    atomic_add_scalar(d_out + NODE(offset) + c, (scalar)sum);
+  }
+}
