@@ -100,19 +100,18 @@ def _ahead(
 
 
 def _kernels(bench: ResidualBench, settings: Settings, blocks: Sequence[int]) -> list[Kernel]:
-    """The sweep, fused the same blocks with the first number of batches, the first plans of all schedules, sums; none twice."""
-    found = list[Kernel]()
+    """The sweep, with one batch also fused and with geometry rebuilt; first plans of all schedules; sums. None twice."""
+    found, ways = list[Kernel](), [replace(settings, geometry=way) for way in ("stored", "recomputed")]
     for count in blocks:
         for batches in BATCHES:
-            given = replace(settings, schedule=f"transposed:blocks={count},batches={batches}")
-            found.append(("evector", bench.plan("evector", given)))
+            schedule = f"transposed:blocks={count},batches={batches}"
+            found.append(("evector", bench.plan("evector", replace(ways[0], schedule=schedule))))
             if batches == BATCHES[0]:
-                found += [("fused", bench.plan("fused", replace(given, geometry=way))) for way in ("stored", "recomputed")]
-    found += [("evector", plan) for plan in bench.plans("evector", settings, _PLANS)]
-    for way in ("stored", "recomputed"):
-        given = replace(settings, geometry=way)
-        found += [("fused", plan) for plan in bench.plans("fused", given, _PLANS)]
-        found += [("fused", bench.plan("fused", replace(given, schedule=f"cell:{sums}"))) for sums in _SUMS]
+                given = [replace(way, schedule=schedule) for way in ways]
+                found += [(what, bench.plan(what, each)) for what in ("evector", "fused") for each in given]
+    for way in ways:
+        found += [(what, plan) for what in ("evector", "fused") for plan in bench.plans(what, way, _PLANS)]
+        found += [("fused", bench.plan("fused", replace(way, schedule=f"cell:{sums}"))) for sums in _SUMS]
     return list(dict.fromkeys(found))
 
 

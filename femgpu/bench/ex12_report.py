@@ -13,9 +13,9 @@ from femgpu.bench.residual import Timing
 from femgpu.model import Beta
 from femgpu.operators.arrays import real_type
 
-# The sweep: the paper's blocks and batches, and more blocks.
+# The sweep: the paper's blocks and batches, more blocks, and one batch.
 BLOCKS = (4, 8, 12, 16, 64)
-BATCHES = (16, 20, 24, 28, 32, 36)
+BATCHES = (1, 16, 20, 24, 28, 32, 36)
 # What is to be reached: of the model's bound on E-vectors; fused, Poisson on triangles in single precision, on an H200.
 SHARE, FUSED, GOALS_OF = 0.8, 1e13, "H200"
 # Curves in a plot: more are unreadable.
@@ -189,8 +189,9 @@ class Result:
 
 
 def _sweep(case: Case) -> dict[tuple[int, int], Timing]:
-    """The timings of the paper's table, by blocks and batches."""
-    return {(t.num_blocks, t.num_batches): t for t in case.timings if t.what == "evector" and t.num_batches in BATCHES}
+    """The timings of the paper's table, by blocks and batches: the faster geometry where both were timed."""
+    slowest_first = sorted(case.timings, key=lambda timing: -timing.median)
+    return {(t.num_blocks, t.num_batches): t for t in slowest_first if t.what == "evector" and t.num_batches in BATCHES}
 
 
 def _table(case: Case) -> Sequence[str]:

@@ -107,7 +107,7 @@ class ResidualBench:
         return make_work(self.term, "residual", self.pointwise, source="lvector" if what == "fused" else what)
 
     def plan(self, what: str, settings: Settings) -> Plan:
-        """The plan that options name: from E-vectors with stored geometry, fused with atomic sums."""
+        """The plan that options name: between E-vectors, or fused with atomic sums."""
         return choose_plan(self.work(what), self.term, _settings(what, settings), self._limits(settings)).plan
 
     def plans(self, what: str, settings: Settings, count: int) -> list[Plan]:
@@ -267,9 +267,7 @@ class ResidualBench:
 
 
 def _settings(what: str, settings: Settings) -> Settings:
-    if what == "evector":
-        return replace(settings, geometry="stored")
-    return replace(settings, scatter="atomic", deterministic=False)
+    return settings if what == "evector" else replace(settings, scatter="atomic", deterministic=False)
 
 
 def report(problem: NonlinearProblem) -> str:

@@ -217,7 +217,7 @@ class CellArrays:
         if kind == "geometry":
             # An affine map is the same for every rule.
             whose = cells if term.affine else id(term)
-            return (whose, kind, layout, dtype), lambda: _packed(layout, _geometry(term, array.words), dtype)
+            return (whose, kind, array.words, layout, dtype), lambda: _packed(layout, _geometry(term, array.words), dtype)
         if kind == "coords":
             return (id(block.coords), kind, dtype), lambda: block.coords.astype(dtype)
         if kind == "cells":
@@ -270,5 +270,6 @@ def _are_in_order(entry: NodeList, offsets: npt.NDArray[np.int32], vertices: npt
 
 
 def _geometry(term: Term, words: int) -> np.ndarray:
-    """(num_cells, words) inverse Jacobians and determinants."""
-    return term.geometry().reshape(term.num_cells, words)
+    """(num_cells, words) inverse Jacobians and, unless these are all that is asked for, determinants."""
+    geometry = term.geometry()
+    return geometry[:, :, : words // geometry.shape[1]].reshape(term.num_cells, words)

@@ -51,6 +51,16 @@ def modal(wrong):
     return plant
 
 
+def reread_first_node(setattr):
+    """In items without registers, whose loops over points are not unrolled."""
+    from femgpu.kernels.schedules import CellSumsPlan, cell_plan
+
+    setattr(cell_plan, "_REGISTER_BYTES", 0)
+    setattr(CellSumsPlan, "unrolls_points", False)
+    again = "((volatile __local real *)s_u)[c * slots0 + SLOT(r_places0[{}])]"
+    return text(again.format("b"), again.format("0"))(setattr)
+
+
 def stale_state(setattr):
     from femgpu.operators import FormOperator
 
@@ -117,6 +127,8 @@ DRAWS = 32
 _PASSES = "passes"
 _NEVER = "the fault was never built in"
 
+# Where items of schedule transposed have a cell each.
+ONE_POINT = dict(element=("triangle", 1), points="one", geometry="stored", num_comp=2)
 # Launches that zero what they add to, whose vectors do not end where four floats do.
 ZEROING = dict(element=("quadrilateral", 2), schedule="cell:sums=8", limits="unrolled", scatter="atomic", precision="single")
 MUTANTS = {
@@ -190,6 +202,13 @@ MUTANTS = {
         text("const int cell = first + (int)get_global_id(0)", "const int cell = (int)get_global_id(0)"), limits="unrolled"
     ),
     "first ignored by transposed": of_plans(text("const int begin = first + past", "const int begin = past")),
+    "an item's cell is the next of transposed": of_plans(
+        text("number = first + min(past + item, count - 1)", "number = first + min(past + item + 1, count - 1)"), **ONE_POINT
+    ),
+    "a vector of words is its first one": of_plans(text("= words.s1;", "= words.s0;"), source="evector", **ONE_POINT),
+    "another determinant of a stored inverse": of_plans(
+        text("r_geometry[0] * r_geometry[3] - ", "r_geometry[0] * r_geometry[3] + "), **ONE_POINT
+    ),
     "an item's row is the first of transposed": of_plans(
         text("const int b0 = item", "const int b0 = 0 * item"), element=("triangle", 1)
     ),
@@ -221,6 +240,9 @@ MUTANTS = {
         num_comp=3,
         precision="single",
         limits="unrolled",
+    ),
+    "values that are read again are the first node's": of_sums(
+        reread_first_node, element=("triangle", 2), limits="unrolled", places="once"
     ),
     "a group's first nodes are read for all": of_sums(
         text("const uint i = begin + k * GROUP_SIZE,", "const uint i = begin,"), element=("triangle", 2)

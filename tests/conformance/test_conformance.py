@@ -19,7 +19,7 @@ from petsc4py import PETSc
 from femgpu.element import tensor_factors
 from femgpu.kernels import SCHEDULES, Wish, schedule_named
 from femgpu.kernels.node_lists import SLICE
-from femgpu.kernels.schedules import CellSumsPlan, cell_sums
+from femgpu.kernels.schedules import CellSumsPlan, cell_plan, cell_sums
 from femgpu.operators import make_terms
 from femgpu.operators.work import make_work
 from femgpu.runtime import for_comm
@@ -72,6 +72,9 @@ VECTOR_SUMS_AXES = UNROLLED_SUMS_AXES | dict(
     geometry=("recomputed",),
 )
 NUM_VECTOR_SUMS = 4
+# Values at nodes that items read at each point: those of fields that stand with the rows', by items of one cell.
+REREAD_SUMS_AXES = UNROLLED_SUMS_AXES | dict(kind=("residual", "action"), form=("all", "simple", "second"), places=("once",))
+NUM_REREAD_SUMS = 4
 MODES_AXES = AXES | dict(
     element=[(cell, degree) for cell in ("triangle", "tetrahedron") for degree in range(2, 6)],
     kind=("action", "pulled"),
@@ -190,6 +193,16 @@ def test_sums_with_vectors_at_nodes_are_right(seed, rng, runtime, number):
     assert plans and all(any(entry.vector_widths for entry in plan.lists) for plan in plans)
 
 
+@pytest.mark.parametrize("number", range(NUM_REREAD_SUMS))
+def test_sums_of_values_read_again_are_right(seed, rng, runtime, number, monkeypatch):
+    """As if items had no registers, and loops over points were not unrolled; vectors of values are kept."""
+    monkeypatch.setattr(cell_plan, "_REGISTER_BYTES", 0)
+    monkeypatch.setattr(CellSumsPlan, "unrolls_points", False)
+    plans = check_sums(runtime, draw(np.random.default_rng([seed, 15]), NUM_REREAD_SUMS, **REREAD_SUMS_AXES)[number], rng)
+    listed = [plan for plan in plans if any(entry.fields and not entry.vector_widths for entry in plan.lists)]
+    assert plans and all(plan.reread for plan in listed)
+
+
 @pytest.mark.parametrize("element", [("tetrahedron", 3), ("hexahedron", 3)])
 def test_large_groups_fit_the_device(rng, runtime, element):
     """Under PoCL private arrays of a whole group stand on a thread's stack: groups must be cut to what fits."""
@@ -269,7 +282,9 @@ def check_sums(runtime, sample, rng):
         work = make_work(term, task.target, task.pointwise, task.prescribed is not None, rounded=task.rounded, shift=task.shift)
         if work.sums and not cell.refuses(work, limits):
             asked = [("turns", int(rng.integers(1, 4))), ("sums", int(rng.integers(1, rng.choice([12, 150]))))]
-            if sample.places != "slices":
+            if sample.places == "once":
+                asked.append(("turns", 1))
+            elif sample.places != "slices":
                 # As many slots as most groups need, or fewer; items keep nodes where they have equally many.
                 most = 8 // sum(row.num_comp for row in work.rows)
                 asked.append(("slots", SLICE * int(rng.integers(1, max(most, 1) + 1))))

@@ -10,7 +10,7 @@
 #define NUM_CELL_STATE 0
 #define AT_d_u_offsets(cell, i) ((size_t)(cell) * 3 + (i))
 #define AT_d_a0_offsets(cell, i) ((size_t)(cell) * 1 + (i))
-#define AT_d_geometry(cell, i) ((size_t)(cell) * 5 + (i))
+#define AT_d_geometry(cell, i) ((size_t)(cell) * 4 + (i))
 #define AT_d_test0_offsets(cell, i) ((size_t)(cell) * 3 + (i))
 #define UNROLLED
 #define ATOMIC_PTX32
@@ -338,18 +338,28 @@ void residual(const int first, const int count, __global const scalar *restrict 
 
 
     // evaluation phase: tabulate and pointwise
-    for (int i = item; i < cells * NUM_QPTS; i += ITEMS) {
-      const int cell = i / NUM_QPTS, q = i % NUM_QPTS;
-      real r_u_e[3];
+    // Each item has a cell, and asks for all that it reads of it; past the last one, of that again.
+    real r_u_e[3];
+    real r_a0_e[1];
+    real r_geometry[DIM * DIM + 1];
+    {
+      const int number = first + min(past + item, count - 1);
       UNROLL
-      for (int k = 0; k < 3; ++k) r_u_e[k] = (real)d_u[d_u_offsets[AT_d_u_offsets(begin + cell, k)]];
-      real r_a0_e[1];
+      for (int k = 0; k < 3; ++k) r_u_e[k] = (real)d_u[d_u_offsets[AT_d_u_offsets(number, k)]];
       UNROLL
-      for (int k = 0; k < 1; ++k) r_a0_e[k] = (real)d_a0[d_a0_offsets[AT_d_a0_offsets(begin + cell, k)]];
-      real J_inv[DIM * DIM];
-      const int at = 0;
-      for (int k = 0; k < DIM * DIM; ++k) J_inv[k] = d_geometry[AT_d_geometry(begin + cell, at + k)];
-      const real det_J = d_geometry[AT_d_geometry(begin + cell, at + DIM * DIM)];
+      for (int k = 0; k < 1; ++k) r_a0_e[k] = (real)d_a0[d_a0_offsets[AT_d_a0_offsets(number, k)]];
+      {
+        const float4 words = *(__global const float4 *)(d_geometry + AT_d_geometry(number, 0));
+        r_geometry[0] = words.s0;
+        r_geometry[1] = words.s1;
+        r_geometry[2] = words.s2;
+        r_geometry[3] = words.s3;
+      }
+      r_geometry[4] = reciprocal(r_geometry[0] * r_geometry[3] - r_geometry[1] * r_geometry[2]);
+    }
+    if (item < cells) {
+      const int cell = item, q = 0;
+      const real *J_inv = r_geometry, det_J = r_geometry[DIM * DIM];
     real r_u[1];
     real r_u_x[2];
     real r_u_xx[1];

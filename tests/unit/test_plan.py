@@ -94,10 +94,18 @@ def test_transposed_refuses_what_a_gpu_has_no_room_for():
     assert all(plan.batch_cells > 0 for plan in schedule_named("transposed").plans(work, enough, Wish()))
 
 
-def test_batches_of_scalars_and_vectors():
-    given = [(3, 1, 1), (3, 2, 1), (3, 1, 4)]
+def test_batches_and_cells_of_one_point_and_more():
+    given = [(3, 1, 1), (3, 2, 1), (3, 1, 4), (3, 2, 4)]
     plans = [next(iter(schedule_named("transposed").plans(transposed(*sizes).work, Limits(), Wish()))) for sizes in given]
-    assert [plan.num_batches for plan in plans] == [1, 4, 4]
+    assert [plan.num_batches for plan in plans] == [1, 1, 4, 4]
+    # With one point each item has a cell, whatever the number of components.
+    assert [(plan.chunk_items, plan.batch_cells) for plan in plans] == [(96, 96), (96, 96), (120, 120), (120, 60)]
+
+
+def test_stored_inverse_of_triangles_has_its_determinant():
+    for dim, points, words in ((2, 1, 4), (2, 4, 5), (3, 1, 10)):
+        plan = transposed(dim + 1, 1, points, dim=dim, geometry="stored")
+        assert (plan.geometry_words, replace(plan, geometry="recomputed").geometry_words) == (words, 0)
 
 
 def test_bytes_per_cell():

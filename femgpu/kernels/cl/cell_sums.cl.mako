@@ -209,7 +209,7 @@ ${read_nodes(entry, 1)}\
 % for field in unlisted:
   real *r_${field.name}_e = r_turns_${field.name}[${'turn' if plan.turns > 1 else '0'}];
 % endfor
-<%include file="gather.mako" args="ahead=False"/>
+<%include file="gather.mako" args="ahead=False, reread=plan.reread"/>
 % for i, row in enumerate(work.rows):
   accum r_f${i}_e[${row.size}];
   UNROLL
@@ -222,6 +222,14 @@ ${mirrors.fold(plan)}\
 % for parity, points in plan.points:
   POINTS_UNROLL
   for (int q = ${points.start}; q < ${points.stop}; ++q) {
+% for field in plan.reread:
+<% (entry,) = (entry for entry in plan.lists if field.name in entry.fields) %>\
+    // Read anew, as compilers are told: kept from point to point they would be spilled.
+    real r_${field.name}_e[${field.size}];
+    UNROLL
+    for (int b = 0; b < ${field.num_basis}; ++b)
+      for (int c = 0; c < ${field.num_comp}; ++c) r_${field.name}_e[b * ${field.num_comp} + c] = ${listed(entry, f"((volatile __local real *)s_{field.name})", "c")};
+% endfor
 <%include file="point.mako" args="parity=parity"/>
 % if work.target == "diagonal":
 <%include file="diagonal.mako"/>\

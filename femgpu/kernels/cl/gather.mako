@@ -1,8 +1,8 @@
 ## The cell's coefficients, coordinates, what is kept for it and, where it is affine, its geometry, into private memory; with `ahead` given
-## coefficients without what has been loaded ahead.
-<%page args="ahead=None"/>\
+## coefficients without what has been loaded ahead, and without those of fields that are read again at each point.
+<%page args="ahead=None, reread=()"/>\
 <% loaded = {field.name for field in work.fields} - {name for entry in plan.lists for name in entry.fields} if ahead is False else () %>\
-% for field in (field for field in work.fields if field.name not in loaded):
+% for field in (field for field in work.fields if field.name not in loaded and field not in reread):
   real r_${field.name}_e[${field.size}];
 % endfor
 % if plan.needs_coords:
@@ -10,7 +10,7 @@
   real ${side.name("r_x_e")}[${side.name("NUM_COORD_BASIS")} * DIM];
 % endfor
 % endif
-<%include file="load.mako" args="ahead=ahead"/>
+<%include file="load.mako" args="ahead=ahead, reread=reread"/>
 % if work.facet:
 % for side in work.sides:
   const int ${side.name("facet")} = ${side.name("d_facets")}[AT_${side.name("d_facets")}(cell, 0)];

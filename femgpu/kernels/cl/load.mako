@@ -1,6 +1,6 @@
 ## The coefficients of a cell's fields, r_<field>_e, and its coordinates, r_x_e, from memory: all of them, or `ahead`
 ## what kernels with lists of nodes read by offsets of its own, and the rest later.
-<%page args="ahead=None"/>\
+<%page args="ahead=None, reread=()"/>\
 <%
 lists = {name: entry for entry in plan.lists for name in entry.fields}
 in_vectors = [entry for entry in plan.lists if entry.vector_widths]
@@ -17,7 +17,7 @@ in_vectors = [entry for entry in plan.lists if entry.vector_widths]
 % endfor
   }
 % endfor
-% for field in (field for field in work.fields if ahead is None or ahead == (field.name not in lists)):
+% for field in (field for field in work.fields if field not in reread and ahead in (None, field.name not in lists)):
 <% entry = f"r_{field.name}_e[{plan.place(field.num_basis, field.num_comp, 'b', 'c')}]" %>\
 % if work.source == "evector":
   ${plan.each("b", field.num_basis)}

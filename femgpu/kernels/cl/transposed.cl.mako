@@ -4,6 +4,21 @@
 // batch is masked by first + count.
 // Index space: a group holds CHUNKS chunks of ITEMS = num_blocks * block_size items; local id = chunk * ITEMS + item.
 // All arrays hold the words of a cell together, so that AT_<array>(cell, i) runs on into the following cells.
+## All words of a cell, in vectors where they fill these.
+<%def name="load_words(target, array, kind, size)">\
+<%
+width = next(width for width in (4, 2, 1) if size % width == 0 and width * plan.itemsize(kind) <= 16)
+vector = f"{plan.ctype(kind)}{width if width > 1 else ''}"
+%>\
+% for k in range(0, size, width):
+      {
+        const ${vector} words = *(__global const ${vector} *)(${array} + AT_${array}(number, ${k}));
+% for i in range(width):
+        ${target}[${k + i}] = words${f".s{i}" * (width > 1)};
+% endfor
+      }
+% endfor
+</%def>\
 #define WORDS (HAS_F0 + DIM * HAS_F1 + DIM * DIM * HAS_F2)
 #define FLUX_STRIDE ${plan.flux_stride}
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
@@ -64,39 +79,72 @@ void ${step.name}(${arguments}) {
 % endif
 
     // evaluation phase: tabulate and pointwise
+% if not plan.staged:
+    // Each item has a cell, and asks for all that it reads of it; past the last one, of that again.
+% for field in work.fields:
+    real r_${field.name}_e[${field.size}];
+% endfor
+% if plan.needs_coords:
+    real r_x_e[NUM_COORD_BASIS * DIM];
+% endif
+% if plan.geometry_words:
+    real r_geometry[DIM * DIM + 1];
+% endif
+    {
+      const int number = first + min(past + item, count - 1);
+% for field in work.fields:
+% if work.source == "evector":
+${load_words(f"r_{field.name}_e", f"d_{field.name}", "scalar", field.size)}\
+% else:
+      UNROLL
+      for (int k = 0; k < ${field.size}; ++k) r_${field.name}_e[k] = ${coefficient(field, "number", "k")};
+% endif
+% endfor
+% if plan.needs_coords:
+      int x_offsets[NUM_COORD_BASIS];
+${load_words("x_offsets", "d_coord_offsets", "int", work.num_coord_basis)}\
+      UNROLL
+      for (int k = 0; k < NUM_COORD_BASIS * DIM; ++k) r_x_e[k] = d_coords[x_offsets[k / DIM] + k % DIM];
+% endif
+% if plan.geometry_words:
+${load_words("r_geometry", "d_geometry", "real", plan.geometry_words)}\
+% if plan.geometry_words == work.dim**2:
+      r_geometry[4] = reciprocal(r_geometry[0] * r_geometry[3] - r_geometry[1] * r_geometry[2]);
+% endif
+% endif
+    }
+    if (item < cells) {
+      const int cell = item, q = 0;
+% if plan.geometry_words:
+      const real *J_inv = r_geometry, det_J = r_geometry[DIM * DIM];
+% endif
+% else:
     for (int i = item; i < cells * NUM_QPTS; i += ITEMS) {
       const int cell = i / NUM_QPTS, q = i % NUM_QPTS;
 % for field in work.fields:
       real r_${field.name}_e[${field.size}];
       UNROLL
-% if plan.staged:
       for (int k = 0; k < ${field.size}; ++k) r_${field.name}_e[k] = s_${field.name}[cell * ${field.size} + k];
-% else:
-      for (int k = 0; k < ${field.size}; ++k) r_${field.name}_e[k] = ${coefficient(field, "begin + cell", "k")};
-% endif
 % endfor
 % if plan.needs_coords:
       real r_x_e[NUM_COORD_BASIS * DIM];
       UNROLL
-% if plan.staged:
       for (int k = 0; k < NUM_COORD_BASIS * DIM; ++k) r_x_e[k] = s_x[cell * NUM_COORD_BASIS * DIM + k];
-% else:
-      for (int k = 0; k < NUM_COORD_BASIS * DIM; ++k)
-        r_x_e[k] = d_coords[d_coord_offsets[AT_d_coord_offsets(begin + cell, k / DIM)] + k % DIM];
 % endif
-% endif
-% if work.maps:
+% if plan.geometry_words:
       real J_inv[DIM * DIM];
 % if stages_geometry:
       for (int k = 0; k < DIM * DIM; ++k) J_inv[k] = s_geometry[cell * (DIM * DIM + 1) + k];
       const real det_J = s_geometry[cell * (DIM * DIM + 1) + DIM * DIM];
-% elif plan.geometry == "stored":
-      const int at = ${'0' if work.affine else 'q * (DIM * DIM + 1)'};
-      for (int k = 0; k < DIM * DIM; ++k) J_inv[k] = d_geometry[AT_d_geometry(begin + cell, at + k)];
-      const real det_J = d_geometry[AT_d_geometry(begin + cell, at + DIM * DIM)];
 % else:
-      const real det_J = rebuild(NUM_COORD_BASIS, TABLE_D(${work.coord_table}, ${'0' if work.affine else 'q'}), r_x_e, J_inv);
+      for (int k = 0; k < DIM * DIM; ++k) J_inv[k] = d_geometry[AT_d_geometry(begin + cell, q * (DIM * DIM + 1) + k)];
+      const real det_J = d_geometry[AT_d_geometry(begin + cell, q * (DIM * DIM + 1) + DIM * DIM)];
 % endif
+% endif
+% endif
+% if work.maps and not plan.geometry_words:
+      real J_inv[DIM * DIM];
+      const real det_J = rebuild(NUM_COORD_BASIS, TABLE_D(${work.coord_table}, ${'0' if work.affine else 'q'}), r_x_e, J_inv);
 % endif
 <%include file="point_values.mako"/>
 % if work.num_state:

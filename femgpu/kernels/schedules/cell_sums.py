@@ -11,6 +11,7 @@ from femgpu.kernels.array import Array
 from femgpu.kernels.node_lists import LISTING_ITEMS, MOST_SLOTS, SLICE, NodeList, list_bytes
 from femgpu.kernels.schedules.cell_plan import CellPlan
 from femgpu.kernels.step import Step
+from femgpu.kernels.work_fields import FieldWork
 from femgpu.model import Ceiling, Limits
 
 # Where it was measured to take less time, by cells and components, where more than directions count as these: up to so many basis
@@ -181,6 +182,17 @@ class CellSumsPlan(CellPlan):
     def reads_all(self, entry: NodeList) -> bool:
         """Whether every item reads as many nodes, and none is left for later."""
         return self.reads(entry) * self.group_size == entry.slots
+
+    @cached_property
+    def reread(self) -> tuple[FieldWork, ...]:
+        """First fields whose values stay in local memory and are read at each point: as few as take what is left into registers."""
+        found, lacking = list[FieldWork](), self.lacking_bytes + 4 * sum(entry.place_words for entry in self.lists)
+        listed = {name for entry in self.lists for name in entry.fields if not entry.vector_widths}
+        for field in self.work.fields if self.unroll > 0 and self.turns == 1 and not self.unrolls_points else ():
+            if lacking > 0 and field.name in listed:
+                found.append(field)
+                lacking -= field.size * self.itemsize("real")
+        return tuple(found)
 
     @property
     def takes_local(self) -> bool:

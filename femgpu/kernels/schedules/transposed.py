@@ -18,9 +18,10 @@ from femgpu.model import Limits
 
 # Work-groups with fewer items leave most of a GPU idle.
 LEAST_ITEMS = 64
-# Items that the default plan gives a work-group, and batches that it does in sequence; one of scalars with one point per cell, for
-# which an H200 takes 2 to 6 % less time (of vectors up to 9 % more).
+# Items that the default plan gives a work-group, and batches that it does in sequence: where cells have one point, three warps of a
+# GPU and one batch (docs/benchmarks, ex12).
 _ITEMS, _BATCHES = 128, 4
+_POINT_ITEMS, _POINT_BATCHES = 96, 1
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,18 @@ class TransposedPlan(Plan):
 
     @property
     def batch_cells(self) -> int:
-        """Cells between two transpositions: the blocks' items over the components, or as many as local memory holds."""
-        return min(self.num_blocks * self.block_size // self.work.num_comp, self.local_limit // max(self.cell_local_bytes, 1))
+        """Cells between two transpositions, as many as local memory holds: the blocks' items over the components.
+
+        Where cells have one point each item has one, as those of scalars always have: else most would wait while some load.
+        """
+        cells = self.num_blocks * self.block_size // self.work.num_comp if self.staged else self.chunk_items
+        return min(cells, self.local_limit // max(self.cell_local_bytes, 1))
+
+    @property
+    def geometry_words(self) -> int:
+        """Without the determinant where items read cells of triangles at once: the inverse is one or two vectors, and has it."""
+        words = super().geometry_words
+        return self.work.dim**2 if words and self.work.dim == 2 and not self.staged else words
 
     @property
     def flux_words(self) -> int:
@@ -191,18 +202,19 @@ class Transposed:
         return True
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[TransposedPlan]:
-        """Work-groups of about 128 items, in one batch or four, then with other numbers of batches and blocks."""
+        """Work-groups of about 96 or 128 items, in one batch or four, then with other numbers of batches and blocks."""
         plan = TransposedPlan.wished(
             work,
             limits,
             wish,
             block=1,
-            num_batches=wish.parameter("batches", _BATCHES if work.num_qpts * work.num_comp > 1 else 1),
+            num_batches=wish.parameter("batches", _BATCHES if work.num_qpts > 1 else _POINT_BATCHES),
             group_limit=limits.items,
             local_limit=limits.local_bytes,
         )
         plan = replace(plan, group_limit=limits.abreast(plan.private_bytes))
-        plan = replace(plan, num_blocks=wish.parameter("blocks", max(1, _ITEMS // plan.block_size)))
+        items = _ITEMS if plan.staged else _POINT_ITEMS
+        plan = replace(plan, num_blocks=wish.parameter("blocks", max(1, items // plan.block_size)))
         yield plan
         asked = dict(wish.parameters)
         factors = (1, 2, 4) if "blocks" not in asked else (1,)
