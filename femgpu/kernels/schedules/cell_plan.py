@@ -24,8 +24,8 @@ _SHORT_UNROLL, _SHORT_POINTS = 1.5, 64
 # Operations that combinations have to save on a GPU: on 2e5 tetrahedra of degree 2 Poisson's equation saves 320 and takes a tenth
 # longer with them, Helmholtz' saves 1112 and takes a tenth less.
 _LEAST_SAVED = 400
-# Of an item of a GPU, 255 registers.
-_REGISTER_BYTES = 4 * 255
+# Of an item of a GPU, 255 registers, and numbers that a pointwise function keeps besides what it is given, about.
+_REGISTER_BYTES, _POINTWISE_WORDS = 4 * 255, 16
 
 
 @dataclass(frozen=True)
@@ -129,12 +129,12 @@ class CellPlan(Plan):
 
     @property
     def lacking_bytes(self) -> int:
-        """What a cell's numbers and a point's take beyond an item's registers, without what the pointwise function keeps."""
+        """What numbers of a cell and a point, on both sides of the map and in pointwise functions, take beyond registers."""
         work = self.work
         parts: tuple[FieldWork | RowsWork, ...] = (*work.fields, *work.rows)
         point = sum(part.num_comp * (part.value + part.gradient * work.dim + part.hessian * work.dim**2) for part in parts)
-        words = sum(part.size for part in parts) + point + (work.dim**2 + 1) * work.maps + work.num_state + work.num_cell_state
-        return words * self.itemsize("real") - _REGISTER_BYTES
+        point += (work.num_comp * work.dim + work.dim**2 + 1) * work.maps + work.num_state + work.num_cell_state
+        return (sum(part.size for part in parts) + point + _POINTWISE_WORDS) * self.itemsize("real") - _REGISTER_BYTES
 
     @property
     def blocks(self) -> int:

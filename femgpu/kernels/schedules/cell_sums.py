@@ -188,7 +188,7 @@ class CellSumsPlan(CellPlan):
         """First fields whose values stay in local memory and are read at each point: as few as take what is left into registers."""
         found, lacking = list[FieldWork](), self.lacking_bytes + 4 * sum(entry.place_words for entry in self.lists)
         listed = {name for entry in self.lists for name in entry.fields if not entry.vector_widths}
-        for field in self.work.fields if self.unroll > 0 and self.turns == 1 and not self.unrolls_points else ():
+        for field in self.work.fields if self.unroll > 0 and self.turns == 1 and not self.mirrored else ():
             if lacking > 0 and field.name in listed:
                 found.append(field)
                 lacking -= field.size * self.itemsize("real")
