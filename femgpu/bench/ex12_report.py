@@ -169,7 +169,10 @@ class Result:
         for axes, case in zip(figure.subplots(rows, columns, squeeze=False).ravel(), self.cases, strict=False):
             for batches, timings in _best_batches(case):
                 axes.plot(
-                    [t.num_blocks for t in timings], [t.gflops for t in timings], "o-", label=f"transposed, {batches} batches"
+                    [t.num_blocks for t in timings],
+                    [t.gflops for t in timings],
+                    "o-",
+                    label=f"transposed, {batches} batch{'es' * (batches > 1)}",
                 )
             for (what, schedule), color in (
                 (("evector", "cell"), "tab:olive"),
