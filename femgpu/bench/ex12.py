@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -102,13 +103,11 @@ def _ahead(
 def _kernels(bench: ResidualBench, settings: Settings, blocks: Sequence[int]) -> list[Kernel]:
     """The sweep, with one batch also fused and with geometry rebuilt; first plans of all schedules; sums. None twice."""
     found, ways = list[Kernel](), [replace(settings, geometry=way) for way in ("stored", "recomputed")]
-    for count in blocks:
-        for batches in BATCHES:
-            schedule = f"transposed:blocks={count},batches={batches}"
-            found.append(("evector", bench.plan("evector", replace(ways[0], schedule=schedule))))
-            if batches == BATCHES[0]:
-                given = [replace(way, schedule=schedule) for way in ways]
-                found += [(what, bench.plan(what, each)) for what in ("evector", "fused") for each in given]
+    for count, batches in product(blocks, BATCHES):
+        given = replace(ways[0], schedule=f"transposed:blocks={count},batches={batches}")
+        found.append(("evector", bench.plan("evector", given)))
+    for count, way, what in product(blocks, ways, ("evector", "fused")):
+        found.append((what, bench.plan(what, replace(way, schedule=f"transposed:blocks={count},batches=1"))))
     for way in ways:
         found += [(what, plan) for what in ("evector", "fused") for plan in bench.plans(what, way, _PLANS)]
         found += [("fused", bench.plan("fused", replace(way, schedule=f"cell:{sums}"))) for sums in _SUMS]

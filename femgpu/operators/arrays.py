@@ -270,6 +270,11 @@ def _are_in_order(entry: NodeList, offsets: npt.NDArray[np.int32], vertices: npt
 
 
 def _geometry(term: Term, words: int) -> np.ndarray:
-    """(num_cells, words) inverse Jacobians and, unless these are all that is asked for, determinants."""
+    """(num_cells, words) inverse Jacobians and determinants; in four words the first row and the second one along and across it."""
     geometry = term.geometry()
-    return geometry[:, :, : words // geometry.shape[1]].reshape(term.num_cells, words)
+    if words == 4 * geometry.shape[1]:
+        row, other, det = geometry[..., :2], geometry[..., 2:4], geometry[..., 4:]
+        square = (row**2).sum(axis=-1, keepdims=True)
+        along = (row * other).sum(axis=-1, keepdims=True) / square
+        geometry = np.concatenate([row, along, 1 / (det * square)], axis=-1)
+    return geometry.reshape(term.num_cells, words)

@@ -203,11 +203,12 @@ MUTANTS = {
     ),
     "first ignored by transposed": of_plans(text("const int begin = first + past", "const int begin = past")),
     "an item's cell is the next of transposed": of_plans(
-        text("number = first + min(past + item, count - 1)", "number = first + min(past + item + 1, count - 1)"), **ONE_POINT
+        text("number = first + min(past + min(item,", "number = first + min(past + 1 + min(item,"), **ONE_POINT
     ),
     "a vector of words is its first one": of_plans(text("= words.s1;", "= words.s0;"), source="evector", **ONE_POINT),
-    "another determinant of a stored inverse": of_plans(
-        text("r_geometry[0] * r_geometry[3] - ", "r_geometry[0] * r_geometry[3] + "), **ONE_POINT
+    "another determinant of a stored inverse": of_plans(text("across * (x * x + y * y)", "across * (x * x - y * y)"), **ONE_POINT),
+    "the second row across the first on its other side": of_plans(
+        text("along * y + across * x", "along * y - across * x"), **ONE_POINT
     ),
     "an item's row is the first of transposed": of_plans(
         text("const int b0 = item", "const int b0 = 0 * item"), element=("triangle", 1)

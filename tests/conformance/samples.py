@@ -56,7 +56,7 @@ def make_problem(sample, rng):
 
     Args:
         sample: with `element` (cell, degree, and the family where it has bubbles), `num_comp`, `form` (one of `FORMS`, "simple",
-            "constants", "values", "uncoupled" or "functional"), `shape` of the cells and `points`.
+            "constants", "values", "uncoupled" or "functional"), `shape` of the cells (`flat` for triangles only) and `points`.
         rng: random numbers.
     """
     dm = _mesh(sample, rng)
@@ -69,11 +69,21 @@ def make_problem(sample, rng):
 
 def _mesh(sample, rng):
     cell = sample.element[0]
+    if sample.shape == "flat":
+        return _flattened(random_cells(cell, _CELLS, rng, "affine"))
     if cell not in MIXED:
         return random_cells(cell, _CELLS, rng, sample.shape)
     counts = tuple(int(count) for count in rng.integers(2, 4 if cell == "triangle+quadrilateral" else 3, 2))
     counts += () if cell == "triangle+quadrilateral" else (2,)
     return random_mixed(cell, counts, int(rng.integers(2**31)), 0 if sample.shape == "affine" else 0.1, PETSc.COMM_SELF)
+
+
+def _flattened(dm):
+    """A mesh of triangles, 1e5 times as wide as high, turned."""
+    coordinates, turn = dm.getCoordinatesLocal(), np.array([[np.cos(0.6), -np.sin(0.6)], [np.sin(0.6), np.cos(0.6)]])
+    coordinates.array[:] = (coordinates.array.reshape(-1, 2) * (1, 1e-5) @ turn.T).ravel()
+    dm.setCoordinatesLocal(coordinates)
+    return dm
 
 
 def quadrature_degree(sample):

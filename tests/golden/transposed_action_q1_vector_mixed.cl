@@ -306,7 +306,8 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define UNROLL_POINTS 0
 #define POINTS_UNROLL
 // Schedule transposed: a work-group serves NUM_BATCHES batches of CELLS cells in sequence. In the evaluation phase an item
-// stands for (cell, point), after the barrier for (cell, basis row), and walks over the batch. As ITEMS is a multiple of
+// stands for (cell, point), after the barrier for (cell, basis row), and walks over the batch (cells of one point are as many as
+// items). As ITEMS is a multiple of
 // the points and of the rows (unless the device is too small for a block), an item keeps its point and its row. The last
 // batch is masked by first + count.
 // Index space: a group holds CHUNKS chunks of ITEMS = num_blocks * block_size items; local id = chunk * ITEMS + item.

@@ -312,13 +312,22 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define UNROLL_POINTS 1
 #define POINTS_UNROLL _Pragma("unroll")
 // Schedule transposed: a work-group serves NUM_BATCHES batches of CELLS cells in sequence. In the evaluation phase an item
-// stands for (cell, point), after the barrier for (cell, basis row), and walks over the batch. As ITEMS is a multiple of
+// stands for (cell, point), after the barrier for (cell, basis row), and walks over the batch (cells of one point are as many as
+// items). As ITEMS is a multiple of
 // the points and of the rows (unless the device is too small for a block), an item keeps its point and its row. The last
 // batch is masked by first + count.
 // Index space: a group holds CHUNKS chunks of ITEMS = num_blocks * block_size items; local id = chunk * ITEMS + item.
 // All arrays hold the words of a cell together, so that AT_<array>(cell, i) runs on into the following cells.
 #define WORDS (HAS_F0 + DIM * HAS_F1 + DIM * DIM * HAS_F2)
 #define FLUX_STRIDE 3
+// An inverse whose second row is given along and across the first one, and the determinant of J behind it: no difference of products
+// that nearly cancel where a triangle is flat.
+inline void unframe(real *geometry) {
+  const real x = geometry[0], y = geometry[1], along = geometry[2], across = geometry[3];
+  geometry[2] = along * x - across * y;
+  geometry[3] = along * y + across * x;
+  geometry[4] = reciprocal(across * (x * x + y * y));
+}
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void residual(const int first, const int count, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const scalar *restrict d_a0, __global const int *restrict d_a0_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out) {
   const int item = (int)get_local_id(0) % ITEMS;
@@ -338,12 +347,12 @@ void residual(const int first, const int count, __global const scalar *restrict 
 
 
     // evaluation phase: tabulate and pointwise
-    // Each item has a cell, and asks for all that it reads of it; past the last one, of that again.
+    // Each item has a cell and asks for all that it reads of it; those past the last cell repeat it, for loads behind a test come later.
     real r_u_e[3];
     real r_a0_e[1];
     real r_geometry[DIM * DIM + 1];
     {
-      const int number = first + min(past + item, count - 1);
+      const int number = first + min(past + min(item, CELLS - 1), count - 1);
       UNROLL
       for (int k = 0; k < 3; ++k) r_u_e[k] = (real)d_u[d_u_offsets[AT_d_u_offsets(number, k)]];
       UNROLL
@@ -355,7 +364,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
         r_geometry[2] = words.s2;
         r_geometry[3] = words.s3;
       }
-      r_geometry[4] = reciprocal(r_geometry[0] * r_geometry[3] - r_geometry[1] * r_geometry[2]);
+      unframe(r_geometry);
     }
     if (item < cells) {
       const int cell = item, q = 0;

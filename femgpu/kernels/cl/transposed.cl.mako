@@ -1,5 +1,6 @@
 // Schedule transposed: a work-group serves NUM_BATCHES batches of CELLS cells in sequence. In the evaluation phase an item
-// stands for (cell, point), after the barrier for (cell, basis row), and walks over the batch. As ITEMS is a multiple of
+// stands for (cell, point), after the barrier for (cell, basis row), and walks over the batch (cells of one point are as many as
+// items). As ITEMS is a multiple of
 // the points and of the rows (unless the device is too small for a block), an item keeps its point and its row. The last
 // batch is masked by first + count.
 // Index space: a group holds CHUNKS chunks of ITEMS = num_blocks * block_size items; local id = chunk * ITEMS + item.
@@ -8,19 +9,32 @@
 <%def name="load_words(target, array, kind, size)">\
 <%
 width = next(width for width in (4, 2, 1) if size % width == 0 and width * plan.itemsize(kind) <= 16)
-vector = f"{plan.ctype(kind)}{width if width > 1 else ''}"
 %>\
 % for k in range(0, size, width):
+% if width == 1:
+      ${target}[${k}] = ${array}[AT_${array}(number, ${k})];
+% else:
       {
-        const ${vector} words = *(__global const ${vector} *)(${array} + AT_${array}(number, ${k}));
+        const ${plan.ctype(kind)}${width} words = *(__global const ${plan.ctype(kind)}${width} *)(${array} + AT_${array}(number, ${k}));
 % for i in range(width):
-        ${target}[${k + i}] = words${f".s{i}" * (width > 1)};
+        ${target}[${k + i}] = words.s${i};
 % endfor
       }
+% endif
 % endfor
 </%def>\
 #define WORDS (HAS_F0 + DIM * HAS_F1 + DIM * DIM * HAS_F2)
 #define FLUX_STRIDE ${plan.flux_stride}
+% if plan.framed:
+// An inverse whose second row is given along and across the first one, and the determinant of J behind it: no difference of products
+// that nearly cancel where a triangle is flat.
+inline void unframe(real *geometry) {
+  const real x = geometry[0], y = geometry[1], along = geometry[2], across = geometry[3];
+  geometry[2] = along * x - across * y;
+  geometry[3] = along * y + across * x;
+  geometry[4] = reciprocal(across * (x * x + y * y));
+}
+% endif
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
   const int item = (int)get_local_id(0) % ITEMS;
@@ -80,7 +94,7 @@ void ${step.name}(${arguments}) {
 
     // evaluation phase: tabulate and pointwise
 % if not plan.staged:
-    // Each item has a cell, and asks for all that it reads of it; past the last one, of that again.
+    // Each item has a cell and asks for all that it reads of it; those past the last cell repeat it, for loads behind a test come later.
 % for field in work.fields:
     real r_${field.name}_e[${field.size}];
 % endfor
@@ -91,7 +105,7 @@ void ${step.name}(${arguments}) {
     real r_geometry[DIM * DIM + 1];
 % endif
     {
-      const int number = first + min(past + item, count - 1);
+      const int number = first + min(past + min(item, CELLS - 1), count - 1);
 % for field in work.fields:
 % if work.source == "evector":
 ${load_words(f"r_{field.name}_e", f"d_{field.name}", "scalar", field.size)}\
@@ -108,8 +122,8 @@ ${load_words("x_offsets", "d_coord_offsets", "int", work.num_coord_basis)}\
 % endif
 % if plan.geometry_words:
 ${load_words("r_geometry", "d_geometry", "real", plan.geometry_words)}\
-% if plan.geometry_words == work.dim**2:
-      r_geometry[4] = reciprocal(r_geometry[0] * r_geometry[3] - r_geometry[1] * r_geometry[2]);
+% if plan.framed:
+      unframe(r_geometry);
 % endif
 % endif
     }

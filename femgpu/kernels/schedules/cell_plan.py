@@ -24,7 +24,8 @@ _SHORT_UNROLL, _SHORT_POINTS = 1.5, 64
 # Operations that combinations have to save on a GPU: on 2e5 tetrahedra of degree 2 Poisson's equation saves 320 and takes a tenth
 # longer with them, Helmholtz' saves 1112 and takes a tenth less.
 _LEAST_SAVED = 400
-# Of an item of a GPU, 255 registers, and numbers that a pointwise function keeps besides what it is given, about.
+# Of an item of a GPU, 255 registers, and numbers that a pointwise function keeps besides what it is given: fitted to two forms
+# (docs/benchmarks, qdata).
 _REGISTER_BYTES, _POINTWISE_WORDS = 4 * 255, 16
 
 

@@ -185,7 +185,7 @@ class CellSumsPlan(CellPlan):
 
     @cached_property
     def reread(self) -> tuple[FieldWork, ...]:
-        """First fields whose values stay in local memory and are read at each point: as few as take what is left into registers."""
+        """Fields read from local memory at each point, by items of one cell: the first, until registers hold what is left."""
         found, lacking = list[FieldWork](), self.lacking_bytes + 4 * sum(entry.place_words for entry in self.lists)
         listed = {name for entry in self.lists for name in entry.fields if not entry.vector_widths}
         for field in self.work.fields if self.unroll > 0 and self.turns == 1 and not self.mirrored else ():
@@ -278,8 +278,8 @@ class CellSumsPlan(CellPlan):
     def shape(self) -> str:
         """The size of a work-group, and the local memory of its sums."""
         cells, rows = f" of {self.turns} cells" * (self.turns > 1), f" in rows of {self.slots}" * (self.slots > 0)
-        most = " at most" * (self.slots == 0)
-        return f"{self.group_size} items{cells} that add up their results{rows}, {self.local_bytes} B local{most}"
+        most, again = " at most" * (self.slots == 0), "".join(f", {field.name} read at each point" for field in self.reread)
+        return f"{self.group_size} items{cells} that add up their results{rows}, {self.local_bytes} B local{most}{again}"
 
     @property
     def private_bytes(self) -> int:

@@ -19,7 +19,7 @@ from femgpu.model import Limits
 # Work-groups with fewer items leave most of a GPU idle.
 LEAST_ITEMS = 64
 # Items that the default plan gives a work-group, and batches that it does in sequence: where cells have one point, three warps of a
-# GPU and one batch (docs/benchmarks, ex12).
+# GPU and one batch (docs/benchmarks, "A cell for each item").
 _ITEMS, _BATCHES = 128, 4
 _POINT_ITEMS, _POINT_BATCHES = 96, 1
 
@@ -88,16 +88,20 @@ class TransposedPlan(Plan):
     def batch_cells(self) -> int:
         """Cells between two transpositions, as many as local memory holds: the blocks' items over the components.
 
-        Where cells have one point each item has one, as those of scalars always have: else most would wait while some load.
+        Where cells have one point as many as items, whatever the components: items without a cell would wait for the others' loads.
         """
         cells = self.num_blocks * self.block_size // self.work.num_comp if self.staged else self.chunk_items
         return min(cells, self.local_limit // max(self.cell_local_bytes, 1))
 
     @property
+    def framed(self) -> bool:
+        """Whether a triangle's stored geometry is four numbers, a vector or two, of which inverse and determinant are computed."""
+        return super().geometry_words > 0 and self.work.dim == 2 and not self.staged
+
+    @property
     def geometry_words(self) -> int:
-        """Without the determinant where items read cells of triangles at once: the inverse is one or two vectors, and has it."""
-        words = super().geometry_words
-        return self.work.dim**2 if words and self.work.dim == 2 and not self.staged else words
+        """Four for five where these are enough."""
+        return 4 if self.framed else super().geometry_words
 
     @property
     def flux_words(self) -> int:
