@@ -95,7 +95,7 @@ class TransposedPlan(Plan):
 
     @property
     def framed(self) -> bool:
-        """Whether a triangle's stored geometry is four numbers, a vector or two, of which inverse and determinant are computed."""
+        """Whether stored geometry is four numbers, a vector or two, of which a 2D inverse and its determinant are computed."""
         return super().geometry_words > 0 and self.work.dim == 2 and not self.staged
 
     @property
