@@ -204,7 +204,7 @@ def _table(case: Case) -> Sequence[str]:
         "transposed on E-vectors, geometry stored, blocks down, batches across",
         " " * 6 + "".join(f"{batches:8d}" for batches in BATCHES),
     ]
-    for blocks in sorted({blocks for blocks, _ in found}):
+    for blocks in sorted({blocks for blocks, batches in found if batches > 1}):
         cells = (f"{found[blocks, n].gflops:8.0f}" if (blocks, n) in found else " " * 8 for n in BATCHES)
         lines.append(f"{blocks:6d}" + "".join(cells))
     return lines

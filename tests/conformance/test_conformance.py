@@ -246,15 +246,14 @@ def test_matrices_fit_little_local_memory(rng, runtime, items, cells, parts):
     check_plan(runtime, task, plan, rng)
 
 
-@pytest.mark.parametrize("precision", ["single", "double"])
-def test_determinants_of_flat_triangles_are_exact(rng, runtime, precision):
-    """Rows of an inverse are nearly parallel there: their determinant is a small difference."""
+def test_determinants_of_flat_triangles_are_exact(rng, runtime):
+    """Rows of an inverse are nearly parallel there: of their numbers, rounded, the determinant is a small difference."""
     sample = SimpleNamespace(element=("triangle", 1), num_comp=2, form="stiffness", shape="flat", points="one")
     problem = make_problem(sample, rng)
     (term,) = make_terms(problem.form, make_settings(sample))
-    task = make_task("residual", term, problem, Arithmetic(precision, "stored"))
+    task = make_task("residual", term, problem, Arithmetic("single", "stored"))
     work = make_work(term, "residual", task.pointwise)
-    plan, *_ = schedule_named("transposed").plans(work, limits_of(runtime, "device"), Wish(precision, "stored", "evector"))
+    plan, *_ = schedule_named("transposed").plans(work, limits_of(runtime, "device"), Wish("single", "stored", "evector"))
     assert plan.framed
     check_plan(runtime, task, plan, rng)
 

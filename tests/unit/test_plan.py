@@ -102,7 +102,7 @@ def test_batches_and_cells_of_one_point_and_more():
     assert [(plan.chunk_items, plan.batch_cells) for plan in plans] == [(96, 96), (96, 96), (120, 120), (120, 60)]
 
 
-def test_stored_inverse_of_triangles_has_its_determinant():
+def test_stored_geometry_of_triangles_with_one_point_takes_four_numbers():
     for dim, points, words in ((2, 1, 4), (2, 4, 5), (3, 1, 10)):
         plan = transposed(dim + 1, 1, points, dim=dim, geometry="stored")
         assert (plan.geometry_words, replace(plan, geometry="recomputed").geometry_words) == (words, 0)
