@@ -351,6 +351,9 @@ MUTANTS = {
     "what two cells add is stored": of_grids(text("if (stores && l % 3 > 0 &&", "if (stores &&"), "sumfact:planes=3"),
     "what is to be added is stored": of_grids(text("const int stores = d_stores &&", "const int stores ="), "sumfact:pencils=3"),
     "odd parts of a line are forgotten": of_grids(text("sum + difference;", "sum;"), "sumfact:pencils=3"),
+    "stored numbers are not copied": of_grids(
+        text("*(to) = *(from)", "*(to) = 0"), "sumfact:pencils=3,copies=1", "bp1", "unrolled", qdata="store"
+    ),
     "middle of a line is forgotten": of_grids(text("even[1] = values[1];", "even[1] = 0;"), "sumfact:pencils=3", "bp5"),
     "a line's values are those of its first point": of_grids(
         text("= value_w[0 + n];", "= value_w[0];"), "sumfact:pencils=3", "bp1", "unrolled"

@@ -321,14 +321,62 @@ def test_bounds_of_pencils_between_evectors(q1d, p1d, gradient, bounds):
     assert pencils(q1d, p1d, gradient=gradient, num_state=1).fast_registers == 0
 
 
-@pytest.mark.parametrize("name, degree, bound", [("bp10", 10, 88), ("bp35", 6, 64), ("bp30", 5, 64), ("bp30", 6, 0)])
-def test_benches_of_evectors_have_bounds(name, degree, bound, monkeypatch):
+@pytest.fixture
+def unrolled(monkeypatch):
+    """Plans as a GPU has them, but for what its atomic operations are."""
+    plain = Device.limits.fget
+    given = dict(registers=65536, unroll=2048, local_bytes=200 << 10)
+    monkeypatch.setattr(Device, "limits", property(lambda device: replace(plain(device), **given)))
+
+
+@pytest.mark.parametrize(
+    "name, degree, bound, block, copies",
+    [
+        ("bp10", 3, 0, 4, False),
+        ("bp10", 9, 0, 2, False),
+        ("bp10", 10, 88, 1, True),
+        ("bp10", 13, 112, 1, False),
+        ("bp10", 15, 0, 1, True),
+        ("bp35", 6, 64, 1, False),
+        ("bp35", 10, 0, 2, False),
+        ("bp30", 5, 64, 4, False),
+        ("bp30", 6, 0, 1, False),
+    ],
+)
+def test_what_benches_of_evectors_have(name, degree, bound, block, copies, unrolled):
     """Whose functions multiply stored numbers with a value and a gradient."""
     case = evector._Case(current(), evector._term(PROBLEMS[name], degree, 8), Settings())
-    plain = Device.limits.fget
-    monkeypatch.setattr(Device, "limits", property(lambda device: replace(plain(device), registers=65536, unroll=2048)))
     (chosen,) = case.choices(Settings(), 0)
-    assert type(chosen.plan) is SumfactPencilPlan and chosen.plan.registers == bound
-    work = chosen.plan.work
-    assert 0 < work.pointwise_flops <= 16
-    assert replace(chosen.plan, work=replace(work, pointwise_flops=17)).fast_registers == 0
+    plan = chosen.plan
+    assert type(plan) is SumfactPencilPlan
+    assert (plan.registers, plan.block, plan.copies) == (bound, block, copies)
+    assert plan.cells_first == (block > 1) and (block == 1 or plan.cells == block)
+    assert 0 < plan.work.pointwise_flops <= 16
+    other = replace(plan, work=replace(plan.work, pointwise_flops=17))
+    assert (other.fast_registers, other.fast_block, other.fast_copies) == (0, 1, False)
+
+
+@pytest.mark.parametrize("name, degree", [("bp10", 3), ("bp30", 4), ("bp35", 10)])
+@pytest.mark.parametrize("copies", [0, 1])
+def test_cells_side_by_side_are_right(name, degree, copies, unrolled):
+    """Of which the last block is not full: between E-vectors, against the twin."""
+    cells = 2 if degree > 9 else 4
+    settings = Settings(schedule=f"sumfact:pencils={cells},copies={copies}")
+    case = evector._Case(current(), evector._term(PROBLEMS[name], degree, 4 * cells + 1), settings)
+    (chosen,) = case.choices(settings, 0)
+    assert (chosen.plan.block, chosen.plan.copies) == (cells, copies)
+    case.take(chosen)
+    assert case.error(PROBLEMS[name]) < 1e-13
+
+
+def test_copies_are_of_stored_numbers():
+    """By instructions of a GPU; half a block of cells is none."""
+    work = pencils(12, 11, gradient=False, num_state=1, source="evector").work
+    nvidia = replace(GPU, atomics="ptx", registers=65536)
+    assert first(work, nvidia, pencils=1).copies and not first(work, nvidia, pencils=1, copies=0).copies
+    assert not first(replace(work, num_state=0), nvidia, pencils=1, copies=1).copies
+    assert not first(work, replace(nvidia, mma=0), pencils=1).copies
+    with pytest.raises(PlanError, match="sumfact:copies=2: expected 0 or 1"):
+        first(work, nvidia, pencils=1, copies=2)
+    work = pencils(5, 4, gradient=False, num_state=1, source="evector").work
+    assert [first(work, GPU, pencils=cells).block for cells in (1, 2, 4, 6, 8)] == [1, 1, 4, 1, 4]

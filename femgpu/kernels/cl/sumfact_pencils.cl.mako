@@ -48,6 +48,18 @@ SHORT for (int i = 0; i < NUM_STATE; ++i) ${target} = ${plan.word("d_state", pla
 <%include file="map_along.mako"/>\
 #undef TABLE_W
 #define TABLE_W(q) (plane_weight * LINE_W[n])
+% if plan.copies:
+// Copies an entry to local memory for the item that asks for it, which a device with such instructions does not wait for until
+// AWAIT_COPIES.
+% if plan.atomics == "ptx":
+#define COPY(to, from)${" " + chr(92)}
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"((uint)(size_t)(to)), "l"(from), "n"(sizeof(*(to))) : "memory")
+#define AWAIT_COPIES asm volatile("cp.async.wait_all;" ::: "memory")
+% else:
+#define COPY(to, from) *(to) = *(from)
+#define AWAIT_COPIES
+% endif
+% endif
 __kernel${sized}
 void ${step.name}(${arguments}) {
 ${nodes.cell(plan)}\
@@ -81,7 +93,12 @@ ${nodes.cell(plan)}\
 % endfor
   }
 % endif
-% if plan.loads_ahead:
+% if plan.copies:
+<% word = plan.state_word("i") %>\
+  if (inside)
+    SHORT for (int n = 0; n < ${plan.q1d}; ++n)
+      SHORT for (int i = 0; i < NUM_STATE; ++i) COPY(l_state + ${word}, d_state + AT_d_state(cell, ${word}));
+% elif plan.loads_ahead:
   // What is stored at the points arrives while nodes are on their way to these.
   real ahead[${plan.q1d} * NUM_STATE];
   if (inside)
@@ -224,6 +241,9 @@ ${derive_last(sums, "values")}\
   barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 
+% if plan.copies:
+  AWAIT_COPIES;
+% endif
   if (inside) {
     const real plane_weight = ${" * ".join(f"LINE_W[{item}]" for item, _ in plan.across(last))};
 <%include file="line_map.mako"/>\

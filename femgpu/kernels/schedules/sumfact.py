@@ -39,7 +39,7 @@ _LEAST_REGISTERS, _MOST_REGISTERS = 32, 255
 _KINDS = {
     "alone": {"group_size", "lanes"},
     "group": {"items", "cells"},
-    "pencils": {"pencils"},
+    "pencils": {"pencils", "copies"},
     "planes": {"planes"},
     "slices": {"slices"},
 }
@@ -57,7 +57,7 @@ class Sumfact:
     name = "sumfact"
     targets = ("residual", "action", "diagonal", "functional", "state")
     facets = False
-    parameters = ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "derivatives", "registers")
+    parameters = ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "copies", "derivatives", "registers")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Facets, other targets, other cells and rules, cells that are larger than a stack, and some diagonals."""
@@ -175,7 +175,22 @@ class Sumfact:
 def _plan(kind: type[_Shares], work: Work, limits: Limits, wish: Wish) -> _Shares:
     """The plan for one cell in a work-group, or for one component of it where these stand as cells."""
     plan = kind.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 2), block=1)
-    return replace(plan, work=work.apart) if plan.parts_components else plan
+    if plan.parts_components:
+        plan = replace(plan, work=work.apart)
+    if isinstance(plan, SumfactPencilPlan):
+        block, copies = _side_by_side(plan, limits, wish)
+        plan = replace(plan, block=block, copies=copies)
+    return plan
+
+
+def _side_by_side(plan: SumfactPencilPlan, limits: Limits, wish: Wish) -> tuple[int, bool]:
+    """Cells in blocks that fill a work-group, and stored numbers copied, where that takes less time, or is asked for."""
+    cells, asked = wish.parameter("pencils", 0), wish.parameter("copies", int(plan.fast_copies))
+    if asked not in (0, 1):
+        raise PlanError(f"-femgpu_schedule sumfact:copies={asked}: expected 0 or 1")
+    # Matrix instructions came with those that copy.
+    able = plan.work.num_state > 0 and (limits.mma > 0 or plan.atomics != "ptx")
+    return 1 if cells % plan.fast_block else plan.fast_block, able and asked == 1
 
 
 def _registers(plan: SumfactLatticePlan, limits: Limits, wish: Wish) -> int:
@@ -200,6 +215,8 @@ def _cells(plan: SumfactLatticePlan, limits: Limits) -> int:
         return max(1, limits.group // items)
     if isinstance(plan, SumfactSlicePlan):
         return max(1, plan.subgroups * _WARP // items)
+    if plan.block > 1:
+        return plan.block  # neighbours in memory
     if isinstance(plan, SumfactPencilPlan) and plan.loads_next and items > _WARP:
         return 1  # memory bounds what items do
 

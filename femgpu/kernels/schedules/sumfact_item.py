@@ -171,6 +171,14 @@ class SumfactPlan(CellPlan):
         """Whether components stand as cells if they are uncoupled."""
         return False
 
+    @property
+    def measured(self) -> bool:
+        """Whether the work is like those measured: a scalar in 3D and double precision, a short function at the points."""
+        work, comps = self.work, [sums.sizes.num_comp for sums in self.fields if sums.name != "x"]
+        # As many operations at a point as seven stored numbers take for a value and a gradient.
+        short = comps == [work.num_comp] == [1] and work.pointwise_flops <= 16
+        return short and work.dim == 3 and self.precision == "double"
+
     def tabulates(self, sums: Sums) -> bool:
         """Whether an item has derivatives along its lines from the nodes, not from values at the points."""
         return False

@@ -67,11 +67,8 @@ class SumfactLatticePlan(SumfactPlan):
 
     @property
     def fast_registers(self) -> int:
-        """That of this work, in 3D and double precision, if its function at the points is as short as those measured; 0: none."""
-        work, comps = self.work, [sums.sizes.num_comp for sums in self.lattices]
-        # As many operations at a point as seven stored numbers take for a value and a gradient.
-        measured = comps == [work.num_comp] == [1] and work.pointwise_flops <= 16
-        return self.bounds.get(self.q1d, 0) if measured and work.dim == 3 and self.precision == "double" else 0
+        """That of this work, if it is like those measured; 0: none."""
+        return self.bounds.get(self.q1d, 0) if self.measured else 0
 
     @property
     def limited(self) -> str:

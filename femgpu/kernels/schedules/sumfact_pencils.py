@@ -22,6 +22,12 @@ _APART_WIDTHS, _APART_ITEMS = (7, 8, 9), 320
 # Bounds on registers with which an H200 takes less time for E-vectors and numbers stored at the points, by `kind` and points per
 # direction.
 _REGISTERS: tuple[dict[int, int], ...] = ({12: 88, 13: 112, 14: 80, 15: 112, 16: 128}, {7: 64, 9: 80, 13: 96}, {7: 64})
+# Points per direction at which an H200 takes less time for E-vectors, where values only are interpolated, if numbers stored at the
+# points are copied to local memory, and with which bounds on registers (0: none).
+_COPIED = {12: 88, 13: 96, 14: 72, 17: 0}
+# Cells that should be neighbours in a work-group and in memory, where an H200 takes less time for E-vectors and numbers stored at
+# the points, by `kind` and points per direction.
+_BLOCKS: tuple[dict[int, int], ...] = ({**dict.fromkeys(range(5, 11), 4), 11: 2}, {11: 2}, dict.fromkeys(range(5, 8), 4))
 # Numbers of the 1D matrices' parts that fit into a kernel's arguments, of which CUDA has 4 KB.
 _ARGUMENT_NUMBERS = 480
 # Numbers stored at points of a line that should be under way at once, of as many points as an item takes together; points per
@@ -42,14 +48,20 @@ class SumfactPencilPlan(SumfactLatticePlan):
 
     Between barriers items take lines of lattices in local memory, along one direction after the other: values at the points, then
     their derivatives, then points, and back.
+
+    Attributes:
+        copies: whether numbers stored at the points are copied to local memory before anything else.
     """
 
     shell: ClassVar[str] = "sumfact_pencils"
 
+    copies: bool = False
+
     @property
     def shape(self) -> str:
         """Items, cells and local memory."""
-        return f"{self.cells} cells of {self.items} pencils, {self.local_bytes} B local{self.limited}"
+        copies = ", stored numbers copied" * self.copies
+        return f"{self.cells} cells of {self.items} pencils, {self.local_bytes} B local{copies}{self.limited}"
 
     @property
     def expanded(self) -> str:
@@ -73,8 +85,29 @@ class SumfactPencilPlan(SumfactLatticePlan):
 
     @property
     def cells_first(self) -> bool:
-        """Where components stand as cells, so that neighbouring items load and add neighbouring numbers."""
-        return self.work.parts > 1
+        """Where components stand as cells, or cells in blocks: neighbouring items load and add neighbouring numbers."""
+        return self.work.parts > 1 or self.block > 1
+
+    @property
+    def fast_block(self) -> int:
+        """Cells of a block of this work's E-vectors and stored numbers, if it is like those measured; 1: they follow each other."""
+        return _BLOCKS[self.kind].get(self.q1d, 1) if self.measured and self.stores_points else 1
+
+    @property
+    def fast_copies(self) -> bool:
+        """Whether it takes less time to copy this work's stored numbers to local memory, if it is like those measured."""
+        return self.measured and self.stores_points and self.kind == 0 and self.q1d in _COPIED
+
+    @property
+    def stores_points(self) -> bool:
+        """Whether loops are unrolled between E-vectors, and numbers are stored at the points."""
+        return bool(self.unroll) and self.work.source == "evector" and self.work.num_state > 0
+
+    @cached_property
+    def cell_local(self) -> tuple[Array, ...]:
+        """What is copied, too."""
+        copies = (Array("s_state", array.ctype, ("state",), array.words) for array in self.arguments() if array.name == "d_state")
+        return (*super().cell_local, *(copies if self.copies else ()))
 
     @property
     def splits(self) -> bool:
@@ -139,17 +172,19 @@ class SumfactPencilPlan(SumfactLatticePlan):
     @property
     def bounds(self) -> dict[int, int]:
         """Between E-vectors: compilers use fewer registers by themselves, or as many as leave fewer groups."""
-        return _REGISTERS[self.kind] if self.work.source == "evector" and self.work.num_state > 0 else {}
+        if not self.stores_points:
+            return {}
+        return _COPIED if self.copies else _REGISTERS[self.kind]
 
     @property
     def loads_ahead(self) -> bool:
         """Whether items load what is stored at all points of their lines before anything else."""
-        return self.keeps_lines and 0 < self.q1d * self.work.num_state <= _AHEAD_NUMBERS
+        return not self.copies and self.keeps_lines and 0 < self.q1d * self.work.num_state <= _AHEAD_NUMBERS
 
     @property
     def loads_next(self) -> bool:
         """Whether items load what is stored at the next point of their lines while they are at one."""
-        return bool(self.unroll) and self.work.num_state > 0 and not self.loads_ahead
+        return bool(self.unroll) and self.work.num_state > 0 and not (self.loads_ahead or self.copies)
 
     @property
     def asked(self) -> tuple[Array, ...]:
@@ -200,7 +235,9 @@ class SumfactPencilPlan(SumfactLatticePlan):
         return f"({n}) * {plane * (self.work.num_state - 1)} + {i} * {plane} + {place}" if plane else f"({place}) * NUM_STATE + {i}"
 
     def state(self, i: str) -> str:
-        """As it was loaded before."""
+        """As it was loaded or copied before."""
+        if self.copies:
+            return f"l_state[{self.state_word(i)}]"
         if self.loads_ahead:
             return f"ahead[n * NUM_STATE + {i}]"
         return f"stored[{i}]" if self.loads_next else super().state(i)
