@@ -52,8 +52,8 @@ SHORT for (int i = 0; i < NUM_STATE; ++i) ${target} = ${plan.word("d_state", pla
 // Copies an entry to local memory for the item that asks for it, which a device with such instructions does not wait for until
 // AWAIT_COPIES.
 % if plan.atomics == "ptx":
-#define COPY(to, from)${" " + chr(92)}
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"((uint)(size_t)(to)), "l"(from), "n"(sizeof(*(to))) : "memory")
+<% size = next(plan.itemsize(array.ctype) for array in plan.cell_local if array.name == "s_state") %>\
+#define COPY(to, from) asm volatile("cp.async.ca.shared.global [%0], [%1], ${size};" ::"r"((uint)(size_t)(to)), "l"(from) : "memory")
 #define AWAIT_COPIES asm volatile("cp.async.wait_all;" ::: "memory")
 % else:
 #define COPY(to, from) *(to) = *(from)

@@ -188,7 +188,7 @@ def _side_by_side(plan: SumfactPencilPlan, limits: Limits, wish: Wish) -> tuple[
     cells, asked = wish.parameter("pencils", 0), wish.parameter("copies", int(plan.fast_copies))
     if asked not in (0, 1):
         raise PlanError(f"-femgpu_schedule sumfact:copies={asked}: expected 0 or 1")
-    # Matrix instructions came with those that copy.
+    # NVIDIA's instructions that copy came with those that multiply matrices.
     able = plan.work.num_state > 0 and (limits.mma > 0 or plan.atomics != "ptx")
     return 1 if cells % plan.fast_block else plan.fast_block, able and asked == 1
 

@@ -91,16 +91,16 @@ class SumfactPencilPlan(SumfactLatticePlan):
     @property
     def fast_block(self) -> int:
         """Cells of a block of this work's E-vectors and stored numbers, if it is like those measured; 1: they follow each other."""
-        return _BLOCKS[self.kind].get(self.q1d, 1) if self.measured and self.stores_points else 1
+        return _BLOCKS[self.kind].get(self.q1d, 1) if self.measured and self.streams else 1
 
     @property
     def fast_copies(self) -> bool:
         """Whether it takes less time to copy this work's stored numbers to local memory, if it is like those measured."""
-        return self.measured and self.stores_points and self.kind == 0 and self.q1d in _COPIED
+        return self.measured and self.streams and self.kind == 0 and self.q1d in _COPIED
 
     @property
-    def stores_points(self) -> bool:
-        """Whether loops are unrolled between E-vectors, and numbers are stored at the points."""
+    def streams(self) -> bool:
+        """Whether a GPU's items read what is their cell's alone: E-vectors, and numbers stored at the points."""
         return bool(self.unroll) and self.work.source == "evector" and self.work.num_state > 0
 
     @cached_property
@@ -172,7 +172,7 @@ class SumfactPencilPlan(SumfactLatticePlan):
     @property
     def bounds(self) -> dict[int, int]:
         """Between E-vectors: compilers use fewer registers by themselves, or as many as leave fewer groups."""
-        if not self.stores_points:
+        if not self.streams:
             return {}
         return _COPIED if self.copies else _REGISTERS[self.kind]
 
