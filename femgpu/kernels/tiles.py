@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,8 @@ class Tile:
         wide: words that an item reads at a time, to a multiple of which its share is filled up.
         mma: whether eight parts multiply together, four basis functions or points at a time: each item then brings one number of
             the 8 x 4 in question.
+        squares: of a diagonal, the pairs of such numbers of a basis function whose products are there in their place; `kinds`
+            counts them.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Tile:
     num_qpts: int
     wide: int
     mma: bool = False
+    squares: tuple[tuple[int, int], ...] = ()
 
     @property
     def width(self) -> int:
@@ -66,6 +69,8 @@ class Tile:
 
     def slot(self, kind: int, component: int, dim: int) -> int:
         """Where a component's value or derivative stands among those of a point, as `points.cl` counts them."""
+        if self.squares:
+            return kind * self.num_comp + component
         if kind == 0:
             return component
         if kind <= dim:
@@ -77,7 +82,12 @@ class Tile:
         if not self.kinds:
             return np.zeros(0)  # rows of a field that this term does not test
         parts = [array.reshape(self.num_qpts, self.num_basis, -1) for array in tabulation]
-        numbers = np.concatenate(parts, axis=2)[:, :, list(self.kinds)]
+        numbers = np.concatenate(parts, axis=2)
+        if self.squares:
+            first, second = np.transpose(self.squares)
+            numbers = numbers[:, :, first] * numbers[:, :, second]
+        else:
+            numbers = numbers[:, :, list(self.kinds)]
         points, functions, kinds = numbers.shape
         if self.mma:
             return self._fragments(numbers)
@@ -102,6 +112,19 @@ class Tile:
         full = np.zeros((self.passes * self.parts * size, padded(functions, 4), kinds))
         full[:points, :functions] = numbers
         return full.reshape(self.passes, groups, 8, size, -1, 4, kinds).transpose(0, 1, 4, 6, 3, 2, 5).ravel()
+
+
+def kinds_of(dim: int, value: bool, gradient: bool, hessian: bool) -> tuple[int, ...]:
+    """The kinds of a `Tile`; of second derivatives, by k and m, those for k <= m."""
+    found = ([0] if value else []) + ([*range(1, dim + 1)] if gradient else [])
+    return (*found, *([1 + dim + k * dim + m for k in range(dim) for m in range(k, dim)] if hessian else []))
+
+
+def squares_of(dim: int, blocks: Collection[str]) -> tuple[tuple[int, int], ...]:
+    """The pairs of kinds that a diagonal's blocks multiply, g0 to g3, in the order of `squares.mako`."""
+    along = range(1, dim + 1)
+    found = [(0, 0)] * ("g0" in blocks) + [(0, k) for k in along if "g1" in blocks or "g2" in blocks]
+    return (*found, *((k, m) for k in along for m in range(k, dim + 1) if "g3" in blocks))
 
 
 def padded(words: int, wide: int) -> int:

@@ -190,6 +190,11 @@ class Work:
         return sum(self.dim ** "".join(pair).count("D") for pair in self.factors)
 
     @property
+    def diagonal_words(self) -> int:
+        """Numbers of a diagonal's point: the derivatives of the pointwise function."""
+        return (self.num_comp * (1 + self.dim + self.dim**2 * self.second)) ** 2 if self.target == "diagonal" else 0
+
+    @property
     def sums(self) -> bool:
         """Whether the results are sums over cells, entry by entry of a vector."""
         return self.target in ("residual", "action", "diagonal")

@@ -167,6 +167,9 @@ MUTANTS = {
     "half of a diagonal's mixed products": of_plans(
         text("(k < l ? tensor[l * DIM + k] : R(0))", "R(0)"), element=("hexahedron", 2), kind="diagonal"
     ),
+    "squares of the first component only": of_plans(
+        text("r_f0_e[AT_POINT(slot, place)]", "r_f0_e[AT_POINT(slot - c, place)]"), num_comp=2, kind="diagonal"
+    ),
     "diagonal instead of what stands beside it": of_plans(
         text("+ (c + 1) % ", "+ (c + 0) % "), element=("hexahedron", 2), num_comp=2, kind="diagonal", shift=1
     ),

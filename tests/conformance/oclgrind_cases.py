@@ -118,6 +118,9 @@ CASES = {
     # Two passes; points in the place of coefficients, four words of tables at a time; eight parts of four items together.
     "tiled": make("nonlinear", "triangle", 5, num_comp=2, masked=True, **TILED, schedule="tiled:cells=4,width=2,parts=2,points=2"),
     "tiled, one pass": make("inputs", "tetrahedron", 3, **REBUILT, **TILED, schedule="tiled:cells=2,parts=4,points=4"),
+    "tiled, diagonal": make(
+        "nonlinear", "triangle", 5, num_comp=2, targets=("diagonal",), scatter="atomic", schedule="tiled:cells=2,parts=3,points=2"
+    ),
     "tiled, mma": make("nonlinear", "triangle", 9, degree=2, **TILED, schedule="tiled:cells=8,parts=1,mma=1", **STORE),
     "sumfact": make("nonlinear", "quadrilateral", 3, degree=2, gpu=False, **SUMFACT, schedule="sumfact:lanes=2,group_size=2"),
     "sumfact, groups": make("nonlinear", "hexahedron", 3, **SUMFACT, schedule="sumfact:items=4,cells=2"),

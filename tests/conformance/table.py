@@ -22,6 +22,7 @@ class Serves:
         degree: up to which.
         parameters: values of its parameters, increasing.
         lines: whether its plans work with 1D tabulations.
+        squares: whether its plans of a diagonal work with tabulated squares.
         second: whether second derivatives.
         instead: sets of parameters of which one is given.
     """
@@ -33,6 +34,7 @@ class Serves:
     degree: int
     parameters: dict[str, Sequence[int]]
     lines: bool = False
+    squares: bool = False
     second: bool = True
     instead: tuple[tuple[str, ...], ...] = ()
 
@@ -52,8 +54,8 @@ class Serves:
 
     def must(self, work, degree):
         targets = set(self.reference if work.reference else self.targets)
-        # 1D matrices have no squares of second derivatives.
-        targets -= {"diagonal"} if self.lines and work.second else set()
+        # Of second derivatives there are no squares.
+        targets -= {"diagonal"} if self.squares and work.second else set()
         served = (self.facets or not work.facet) and (self.second or not work.second)
         return work.target in targets and work.cell in self.cells and degree <= self.degree and served
 
@@ -78,6 +80,7 @@ MUST = {
             "copies": (0, 1),
         },
         lines=True,
+        squares=True,
         instead=(
             ("group_size", "lanes"),
             ("items", "cells"),
@@ -110,12 +113,13 @@ MUST = {
         ("residual", "action"), ("residual", "action"), ALL_CELLS, False, 8, {"blocks": range(1, 9), "batches": range(1, 10)}
     ),
     "tiled": Serves(
-        ("residual", "action"),
+        ("residual", "action", "diagonal"),
         ("residual", "action"),
         ALL_CELLS,
         False,
         8,
         {"cells": range(1, 41), "width": (1, 2, 4, 8), "parts": range(1, 10), "points": range(1, 7), "mma": (0, 1)},
+        squares=True,
     ),
     "matrix": Serves(
         ("matrix",),

@@ -82,4 +82,4 @@ def diffusion(degree, num_qpts, num_comp=1, **changes):
     n = math.comb(degree + 3, 3)
     sizes = dict(cell="tetrahedron", dim=3, target="action", tables=(Table(n), Table(4)), coord_table=1, writes=frozenset({"f1"}))
     rows, fields = (RowsWork(0, 0, n, num_comp, value=False),), (field("w", "w", n, num_comp, value=False),)
-    return residual(n, num_comp, num_qpts, fields=fields, rows=rows, **sizes | changes)
+    return residual(n, num_comp, num_qpts, **sizes | {"fields": fields, "rows": rows} | changes)

@@ -175,7 +175,9 @@ def test_refused_plans(make, changes, said):
             "bytes of local memory for one cell; the device has 64 .*-femgpu_sched",
         ),
         ("cell", {"target": "diagonal", "reference": True}, Limits(), "a diagonal in physical coordinates only"),
-        ("tiled", {"target": "diagonal"}, Limits(), "computes residuals and actions, not a diagonal; use schedule cell"),
+        ("tiled", {"target": "state"}, Limits(), "computes residuals, actions and diagonals, not a state; use schedule cell"),
+        ("tiled", {"target": "diagonal", "reference": True}, Limits(), "diagonals without second derivatives, in physical coord"),
+        ("tiled", {"target": "diagonal", "writes": frozenset({"g8"})}, Limits(), "diagonals without second derivatives"),
         ("tiled", {"facet": True}, Limits(), "serves cells, not facets; use schedule cell"),
         (
             "tiled",
@@ -322,6 +324,10 @@ def test_tiled_is_taken_where_registers_do_not_hold_a_cell():
         # Others than double precision items multiply by themselves.
         assert not next(entry.plans(work, gpu, Wish("single", "recomputed", "atomic"))).mma
     assert not any(entry.volunteers(diffusion(*given), Limits()) for given in ((2, 4), (3, 14), (8, 177)))
+    # Diagonals by squares of so many basis functions.
+    for degree, num_qpts, num_comp in ((2, 4, 3), (3, 14, 1), (4, 24, 1)):
+        work = diffusion(degree, num_qpts, num_comp, target="diagonal", fields=(), writes=frozenset({"g3"}))
+        assert entry.volunteers(work, gpu) == entry.volunteers(work, Limits()) == (degree > 2)
     # An item that would hold more than its registers.
     assert cycles(TiledPlan(diffusion(8, 177), cells=8, lanes=2, parts=8, mma=8, points=20)) == math.inf
     asked = Wish(parameters=(("cells", 64), ("width", 4), ("parts", 3), ("points", 2), ("mma", 0)))

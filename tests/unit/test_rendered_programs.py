@@ -503,6 +503,20 @@ CASES = {
         ),
         "for (int i = 0; i < 3; ++i) f1[i] = w_x[i];",
     ),
+    "tiled_diagonal_p3_vector_double": (
+        TiledPlan(
+            diffusion(3, 14, 2, target="diagonal", fields=(), writes=frozenset({"g0", "g2", "g3"}), shift=1),
+            geometry="recomputed",
+            scatter="atomic",
+            atomics="ptx",
+            unroll=2048,
+            block=32,
+            cells=32,
+            parts=2,
+            points=2,
+        ),
+        "for (int i = 0; i < 4; ++i) g0[i] = R(1);\nfor (int i = 0; i < 36; ++i) g3[i] = R(1);",
+    ),
     "state_p1_double": (
         cell(
             num_qpts=3,

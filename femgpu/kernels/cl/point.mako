@@ -1,6 +1,6 @@
 <%page args="parity=0"/>\
 <%namespace name="mirrors" file="mirrors.mako"/>\
-## One point q of a cell: values and derivatives there, the pointwise function, what the rows get of it; of a diagonal only by 1D matrices.
+## One point q of a cell: values and derivatives there, the pointwise function, what the rows get of it; of a diagonal only as squares.
     // tabulate
 <%include file="point_geometry.mako"/>
 <%include file="point_values.mako" args="parity=parity"/>
@@ -23,8 +23,8 @@
     if (q == 0)
       for (int i = 0; i < NUM_CELL_STATE; ++i) d_cell_state[AT_d_cell_state(cell, i)] = c[i];
 % endif
-% elif work.target == "diagonal" and plan.lines:
-<%include file="line_diagonal.mako"/>\
+% elif work.target == "diagonal" and (plan.lines or plan.table_tiles):
+<%include file="squares.mako"/>\
 % elif work.target != "diagonal":
 <%
 divides = plan.adjugates and plan.divides_fluxes

@@ -126,7 +126,7 @@ class CellPlan(Plan):
     def private_bytes(self) -> int:
         """Rows, too, and combinations."""
         work, fields = self.work, sum(field.size for field in self.work.fields)
-        return super().private_bytes + 8 * (work.num_rows + self.blocks + (work.num_rows + fields) * self.mirrored)
+        return super().private_bytes + 8 * (work.num_rows + work.diagonal_words + (work.num_rows + fields) * self.mirrored)
 
     @property
     def lacking_bytes(self) -> int:
@@ -136,12 +136,6 @@ class CellPlan(Plan):
         point = sum(part.num_comp * (part.value + part.gradient * work.dim + part.hessian * work.dim**2) for part in parts)
         point += (work.num_comp * work.dim + work.dim**2 + 1) * work.maps + work.num_state + work.num_cell_state
         return (sum(part.size for part in parts) + point + _POINTWISE_WORDS) * self.itemsize("real") - _REGISTER_BYTES
-
-    @property
-    def blocks(self) -> int:
-        """Numbers of a diagonal's point: the derivatives of the pointwise function."""
-        work = self.work
-        return (work.num_comp * (1 + work.dim + work.dim**2 * work.second)) ** 2 if work.target == "diagonal" else 0
 
     @property
     def sums_dots(self) -> bool:

@@ -109,7 +109,7 @@ class SumfactGroupPlan(SumfactPlan):
         steps = sum(map(len, self.evaluation)) + sum(map(len, self.integration))
         comps = sum(field.num_comp for field in work.fields) + work.num_comp
         point = comps * (1 + work.dim + work.dim**2 * work.second) + 4 * work.dim**3 + work.num_state + work.num_cell_state
-        return 8 * (steps * self.longest + point + self.blocks + BESIDE_WORDS)
+        return 8 * (steps * self.longest + point + self.work.diagonal_words + BESIDE_WORDS)
 
 
 def _together(given: Iterable[tuple[Sums, list[Contraction]]]) -> list[list[tuple[Sums, Contraction]]]:

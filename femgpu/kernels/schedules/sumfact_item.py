@@ -260,7 +260,7 @@ class SumfactPlan(CellPlan):
         """Cells side by side, and what belongs to a point of one of them."""
         work = self.work
         point = (1 + work.num_comp + sum(field.num_comp for field in work.fields)) * work.dim**2 * (1 + work.second)
-        return self.lanes * (self.cell_bytes + 8 * work.dim**2) + 8 * (BESIDE_WORDS + point + self.blocks + work.num_state)
+        return self.lanes * (self.cell_bytes + 8 * work.dim**2) + 8 * (BESIDE_WORDS + point + work.diagonal_words + work.num_state)
 
     @property
     def flops(self) -> int:

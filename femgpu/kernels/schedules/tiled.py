@@ -16,10 +16,10 @@ from femgpu.kernels.step import Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
 
-# Basis functions of an element, and numbers of a cell, from which on it is faster than schedule cell on a GPU: by matrix
-# instructions (triangles of degree 5 have 49 and more but for a mass), and without (tetrahedra of degree 4: 73 and 86); with fewer
-# basis functions (hyperelasticity of degree 2: 97), and where groups of cell add up combinations (elasticity: of degree 3 on
-# tetrahedra 148, of degree 6 on triangles 125), only where registers lack room.
+# Basis functions of an element (of a diagonal these alone) and numbers of a cell from which on it is faster than schedule cell on a
+# GPU: by matrix instructions (triangles of degree 5 have 49 and more but for a mass), and without (tetrahedra of degree 4: 73 and
+# 86); with fewer basis functions (hyperelasticity of degree 2: 97), and where groups of cell add up combinations (elasticity: of
+# degree 3 on tetrahedra 148, of degree 6 on triangles 125), only where registers lack room.
 _BASIS, _NUMBERS, _NUMBERS_ALONE, _REGISTERS = 15, 48, 80, 160
 # Numbers from which on it is faster where cell unrolls its points, up to so many basis functions: scalars on tetrahedra of degree 3
 # have 52 to 58, elasticity 148, on triangles of degree 4 73. Of a mass on tetrahedra, degree 4 has 73, and 35 basis functions.
@@ -30,17 +30,19 @@ _PLANS, _ALONE = 8, 4
 
 
 class Tiled:
-    """The schedule: residuals and actions over cells."""
+    """The schedule: residuals, actions and diagonals over cells."""
 
     name = "tiled"
-    targets = ("residual", "action")
+    targets = ("residual", "action", "diagonal")
     facets = False
     parameters = ("cells", "width", "parts", "points", "mma")
 
     def refuses(self, work: Work, limits: Limits) -> str:
-        """Facets, other targets, and cells that do not fit local memory."""
+        """Facets, other targets, squares of second derivatives, and cells that do not fit local memory."""
         if work.target not in self.targets:
-            return f"schedule tiled computes residuals and actions, not a {work.target}; use schedule cell"
+            return f"schedule tiled computes residuals, actions and diagonals, not a {work.target}; use schedule cell"
+        if work.target == "diagonal" and (work.second or work.reference):
+            return "schedule tiled computes diagonals without second derivatives, in physical coordinates only; use schedule cell"
         if work.facet:
             return "schedule tiled serves cells, not facets; use schedule cell"
         needed = max(TiledPlan(work, geometry=geometry, unroll=limits.unroll).local_bytes for geometry in GEOMETRIES)
@@ -52,10 +54,15 @@ class Tiled:
         return ""
 
     def volunteers(self, work: Work, limits: Limits) -> bool:
-        """Where an item of schedule cell has more numbers than it keeps in registers; on a CPU its cells side by side win."""
-        if not limits.unroll or self.refuses(work, limits):
+        """Where an item of schedule cell has more numbers than it keeps in registers; on a CPU its cells side by side win.
+
+        Diagonals have none there, and here take fewer operations.
+        """
+        if self.refuses(work, limits):
             return False
         num_basis = max(table.num_basis for table in work.tables)
+        if work.target == "diagonal" or not limits.unroll:
+            return work.target == "diagonal" and num_basis >= _BASIS
         least = _NUMBERS if limits.mma else _NUMBERS_ALONE
         if num_basis < _BASIS or self._groups_add(work, limits):
             least = _REGISTERS

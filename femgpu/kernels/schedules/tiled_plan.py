@@ -11,7 +11,7 @@ from femgpu.kernels.array import Array
 from femgpu.kernels.plan import BESIDE_WORDS, Plan
 from femgpu.kernels.schedules.tiled_cycles import seconds
 from femgpu.kernels.step import Step
-from femgpu.kernels.tiles import Tile, starts
+from femgpu.kernels.tiles import Tile, kinds_of, squares_of, starts
 from femgpu.model.ceilings import SHARE_BYTES, Ceiling
 
 # Lengths of OpenCL's vectors that cells may stand side by side in.
@@ -101,7 +101,7 @@ class TiledPlan(Plan):
 
     @cached_property
     def rows(self) -> tuple[Tile, ...]:
-        """What the test functions multiply."""
+        """What the test functions multiply; of a diagonal what squares of its values and derivatives do."""
         return tuple(
             self._tile(
                 f"f{i}", row.table, row.num_comp, row.value, row.gradient or self._bends(row.hessian), row.hessian, rows=True
@@ -114,15 +114,11 @@ class TiledPlan(Plan):
         return hessian and self.work.bends and not self.work.reference
 
     def _tile(self, name: str, table: int, num_comp: int, value: bool, gradient: bool, hessian: bool, rows: bool = False) -> Tile:
-        work, dim, mma = self.work, self.work.dim, bool(self.mma)
-        num_basis = work.tables[table].num_basis
-        kinds = ([0] if value else []) + ([*range(1, dim + 1)] if gradient else [])
-        # Second derivatives by k and m stand there for k <= m.
-        kinds += [1 + dim + k * dim + m for k in range(dim) for m in range(k, dim)] if hessian else []
-        size = -(-num_basis // self.parts) if rows else self.points
-        return Tile(
-            name, table, num_basis, num_comp, tuple(kinds), rows, self.parts, self.passes, size, work.num_qpts, self.wide, mma
-        )  # fmt: skip
+        work, num_basis = self.work, self.work.tables[table].num_basis
+        squares = squares_of(work.dim, work.writes) if rows and work.target == "diagonal" else ()
+        kinds = tuple(range(len(squares))) or kinds_of(work.dim, value, gradient, hessian)
+        size, sizes = -(-num_basis // self.parts) if rows else self.points, (work.num_qpts, self.wide, bool(self.mma))
+        return Tile(name, table, num_basis, num_comp, kinds, rows, self.parts, self.passes, size, *sizes, squares)
 
     @property
     def maps_once(self) -> bool:
@@ -271,6 +267,7 @@ class TiledPlan(Plan):
         work = self.work
         comps = sum(field.num_comp for field in work.fields) + work.num_comp
         point = 2 * comps * (1 + work.dim + work.dim**2 * work.second) + 4 * work.dim**3 + work.num_state + work.num_cell_state
+        point += work.diagonal_words
         # Without matrix instructions an item reads four times its share of a table.
         tables = (4 if self.mma else 1) * max(tile.width for tile in self.table_tiles)
         return 8 * (self.field_numbers + self.row_numbers + point + tables + 4 * self.width + BESIDE_WORDS)
@@ -297,4 +294,4 @@ class TiledPlan(Plan):
     @property
     def sources(self) -> tuple[str, ...]:
         """Of the cell's map; `points.cl` reads the shell's macros."""
-        return ("geometry.cl",)
+        return ("geometry.cl", "pull_back.cl") if self.work.target == "diagonal" else ("geometry.cl",)
