@@ -14,7 +14,7 @@ from femgpu.kernels.node_lists import NodeList
 from femgpu.kernels.plan_words import in_words
 from femgpu.kernels.products import product_words
 from femgpu.kernels.step import Step, Wish
-from femgpu.kernels.tiles import Tile
+from femgpu.kernels.tiles import TileTables
 from femgpu.kernels.work import Work
 from femgpu.model import Ceiling, Limits
 
@@ -93,15 +93,9 @@ class Plan(ABC):
         """Whether kernels work with 1D tabulations, in the program's text, in place of full ones."""
         return False
 
-    @property
-    def table_tiles(self) -> tuple[Tile, ...]:
-        """The tabulations cut into tiles, which kernels read in place of the tabulations themselves; empty: they do not."""
-        return ()
-
-    @property
-    def map_table(self) -> int:
-        """Beside tiles, the tabulation whose gradients at the first point give an affine map; -1: none is wanted."""
-        return -1
+    def tile_tables(self, side: int = 0) -> TileTables | None:
+        """The tabulations of a side cut into tiles, which kernels read in place of them; None: they do not."""
+        return None
 
     @property
     def sums_dots(self) -> bool:

@@ -12,7 +12,6 @@ import numpy as np
 
 from femgpu.kernels.plan import Plan
 from femgpu.kernels.products import product_tables, product_words
-from femgpu.kernels.tiles import pack_tiles, tile_text
 
 
 def pack_tables(
@@ -31,14 +30,20 @@ def pack_tables(
     Returns:
         (num_facets or 1, plan.words_of(side)) float64.
     """
-    if plan.table_tiles:
-        return pack_tiles(plan.table_tiles, plan.map_table, weights, tabulations)[None]
+    count = 1 if normals is None else len(normals)
+    tiles = plan.tile_tables(side)
+    if tiles:
+        each = [
+            (weights[i] if normals is not None else weights, () if normals is None else normals[i], _facet(tabulations, i, count))
+            for i in range(count)
+        ]
+        return np.stack([tiles.pack(*given) for given in each])
     summed: list[np.ndarray] = []
     num_points = weights.shape[-1]
     if plan.work.products:
         summed, weights = list(product_tables(plan.work, weights.ravel(), tabulations)), np.ones(1)
     pieces = [weights] if normals is None else [weights, normals]
-    count, odd = 1 if normals is None else len(normals), plan.table_space == "__local"
+    odd = plan.table_space == "__local"
     for array in (array for number in plan.side_tables(side) for array in tabulations[number]):
         points = array.reshape(count, num_points, -1)[:, : plan.work.num_qpts]
         width = points.shape[2]
@@ -57,8 +62,9 @@ def table_text(plan: Plan, tables: np.ndarray) -> str:
     """
     if plan.lines:
         return _line_text(plan)
-    if plan.table_tiles:
-        return tile_text(plan.table_tiles, plan.map_table, plan.work, plan.table_space)
+    if plan.tile_tables():
+        found = [plan.tile_tables(side.number) for side in plan.work.sides]
+        return "\n".join([f"#define TABLE {plan.table_space}", *(line for tiles in found if tiles for line in tiles.macros)])
     work, odd, lines = plan.work, plan.table_space == "__local", [f"#define TABLE {plan.table_space}"]
     if plan.table_space == "__constant":
         numbers = ", ".join(f"R({float(value).hex()})" for value in tables.ravel())
@@ -80,6 +86,11 @@ def table_text(plan: Plan, tables: np.ndarray) -> str:
         start += words
     lines += [f"#define TABLE_{letter}(i, q) TABLE_{letter}##i(q)" for letter in "BDH"]
     return "\n".join(lines)
+
+
+def _facet(tabulations: Mapping[int, list[np.ndarray]], i: int, count: int) -> dict[int, list[np.ndarray]]:
+    """Those of facet i of so many, or of the cell."""
+    return {number: [array.reshape(count, -1)[i] for array in arrays] for number, arrays in tabulations.items()}
 
 
 def _line_text(plan: Plan) -> str:

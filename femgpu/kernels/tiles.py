@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
-from femgpu.kernels.work import Work
 
 
 @dataclass(frozen=True)
@@ -30,6 +28,7 @@ class Tile:
             the 8 x 4 in question.
         squares: of a diagonal, the pairs of such numbers of a basis function whose products are there in their place; `kinds`
             counts them.
+        side: 1 for the second cell of a facet.
     """
 
     name: str
@@ -45,6 +44,12 @@ class Tile:
     wide: int
     mma: bool = False
     squares: tuple[tuple[int, int], ...] = ()
+    side: int = 0
+
+    @property
+    def point(self) -> str:
+        """The name of its numbers at a point, as `point.mako` has it."""
+        return "other_r_x_e" if self.name == "other_x" else f"r_{self.name}_e"
 
     @property
     def width(self) -> int:
@@ -132,33 +137,60 @@ def padded(words: int, wide: int) -> int:
     return -(-words // wide) * wide
 
 
-def starts(tiles: tuple[Tile, ...], map_table: int, num_qpts: int, map_words: int) -> dict[str, int]:
-    """Where weights, an affine map's gradients and the tiles begin, and under "" how many words there are."""
-    wide, found, at = tiles[0].wide, {}, 0
-    counts = {"WEIGHTS": num_qpts} | ({"MAP": map_words} if map_table >= 0 else {}) | {tile.name: tile.words for tile in tiles}
-    for name, count in counts.items():
-        found[name] = at
-        at += padded(count, wide)
-    return found | {"": at}
+@dataclass(frozen=True)
+class TileTables:
+    """What stands in the tables of a cell, of a facet's first or second cell, one after the other.
 
-
-def pack_tiles(
-    tiles: tuple[Tile, ...], map_table: int, weights: np.ndarray, tabulations: Mapping[int, list[np.ndarray]]
-) -> np.ndarray:
-    """Weights, gradients of the coordinates' basis at the first point where `map_table` is one, tiles, in one array.
-
-    Args:
-        tiles: in the order of their macros.
-        map_table: number of a tabulation, or -1.
-        weights: (num_qpts,).
-        tabulations: of each table in use, see `pack_tables`.
+    Attributes:
+        tiles: those of the fields, then those of the rows.
+        num_qpts: points of the rule, whose weights come first, but for second cells.
+        normal_words: numbers of a facet's reference normal, likewise; 0: there is none.
+        map_table: the tabulation whose gradients at the first point give an affine map; -1: none is wanted.
+        map_words: numbers of these.
+        side: 1 for the second cell of a facet.
     """
-    maps = [tabulations[map_table][1].reshape(tiles[0].num_qpts, -1)[0]] if map_table >= 0 else []
-    pieces = [weights.ravel(), *maps, *(tile.pack(tabulations[tile.table]) for tile in tiles)]
-    return np.concatenate([np.pad(array, (0, padded(len(array), tiles[0].wide) - len(array))) for array in pieces])
 
+    tiles: tuple[Tile, ...]
+    num_qpts: int
+    normal_words: int
+    map_table: int
+    map_words: int
+    side: int = 0
 
-def tile_text(tiles: tuple[Tile, ...], map_table: int, work: Work, space: str) -> str:
-    """Macros TILE_<name>: where the numbers of a tile begin in d_tables."""
-    places = starts(tiles, map_table, work.num_qpts, work.num_coord_basis * work.dim)
-    return "\n".join([f"#define TABLE {space}", *(f"#define TILE_{name} {at}" for name, at in places.items() if name)])
+    @property
+    def starts(self) -> dict[str, int]:
+        """Where everything begins, by name, and under "" how many words there are."""
+        counts = {} if self.side else {"WEIGHTS": self.num_qpts}
+        counts |= {"NORMAL": self.normal_words} if self.normal_words and not self.side else {}
+        counts |= {"other_MAP" if self.side else "MAP": self.map_words} if self.map_table >= 0 else {}
+        counts |= {tile.name: tile.words for tile in self.tiles}
+        found, at = {}, 0
+        for name, count in counts.items():
+            found[name] = at
+            at += padded(count, self._wide)
+        return found | {"": at}
+
+    @property
+    def macros(self) -> list[str]:
+        """TILE_<name>: where the numbers of a tile begin."""
+        return [f"#define TILE_{name} {at}" for name, at in self.starts.items() if name]
+
+    def pack(
+        self, weights: np.ndarray, normal: Sequence[float] | np.ndarray, tabulations: Mapping[int, list[np.ndarray]]
+    ) -> np.ndarray:
+        """(words,) all of them.
+
+        Args:
+            weights: (num_qpts,).
+            normal: (normal_words,).
+            tabulations: of each table in use, see `pack_tables`, of one facet.
+        """
+        pieces = [] if self.side else [weights.ravel(), np.ravel(normal)]
+        pieces += [tabulations[self.map_table][1].reshape(self.num_qpts, -1)[0]] if self.map_table >= 0 else []
+        pieces += [tile.pack(tabulations[tile.table]) for tile in self.tiles]
+        return np.concatenate([np.pad(array, (0, padded(len(array), self._wide) - len(array))) for array in pieces])
+
+    @property
+    def _wide(self) -> int:
+        """Words that an item reads at a time."""
+        return max((tile.wide for tile in self.tiles), default=1)

@@ -167,6 +167,12 @@ MUTANTS = {
     "half of a diagonal's mixed products": of_plans(
         text("(k < l ? tensor[l * DIM + k] : R(0))", "R(0)"), element=("hexahedron", 2), kind="diagonal"
     ),
+    "tables of the first facet for all, in tiles": of_plans(
+        text("const int facet = d_facets[AT_d_facets(CELL(own), 0)]", "const int facet = 0"), form="boundary"
+    ),
+    "the first cell's map for both, in tiles": of_plans(
+        text("other_J_inv[i] = s_words[(5 + i)", "other_J_inv[i] = s_words[(0 + i)"), form="between", shape="affine"
+    ),
     "squares of the first component only": of_plans(
         text("r_f0_e[AT_POINT(slot, place)]", "r_f0_e[AT_POINT(slot - c, place)]"), num_comp=2, kind="diagonal"
     ),

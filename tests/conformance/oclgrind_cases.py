@@ -136,6 +136,7 @@ CASES = {
     "gemm": make("inputs", "hexahedron", 3, geometry="recomputed", **SUMFACT, schedule="gemm:cells=2,items=3,tile=2"),
     "gemm, mma": make("nonlinear", "quadrilateral", 5, degree=2, masked=True, **SUMFACT, **ADDS, schedule="gemm:cells=4,mma=1"),
     "facets": make("facets", "triangle", 3, degree=2),
+    "facets, tiled": make("facets", "triangle", 3, degree=2, **TILED, schedule="tiled:cells=2,parts=2,points=2"),
     "facets, atomic": make("facets", "hexahedron", 2, num_comp=3, precision="mixed", masked=True, scatter="atomic"),
     "second derivatives": make("second", "quadrilateral", 3, degree=2),
     "fields": make("fields", "triangle", 3),

@@ -54,8 +54,9 @@ class Serves:
 
     def must(self, work, degree):
         targets = set(self.reference if work.reference else self.targets)
-        # Of second derivatives there are no squares.
-        targets -= {"diagonal"} if self.squares and work.second else set()
+        # Of second derivatives there are no squares, nor of functions on both sides of a facet.
+        twins = any(row.twin >= 0 for row in work.rows)
+        targets -= {"diagonal"} if self.squares and (work.second or twins) else set()
         served = (self.facets or not work.facet) and (self.second or not work.second)
         return work.target in targets and work.cell in self.cells and degree <= self.degree and served
 
@@ -116,7 +117,7 @@ MUST = {
         ("residual", "action", "diagonal"),
         ("residual", "action"),
         ALL_CELLS,
-        False,
+        True,
         8,
         {"cells": range(1, 41), "width": (1, 2, 4, 8), "parts": range(1, 10), "points": range(1, 7), "mma": (0, 1)},
         squares=True,

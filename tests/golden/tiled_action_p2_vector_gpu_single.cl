@@ -191,7 +191,6 @@ typedef float2 reals;
 typedef float2 accums;
 #define TO_accums(x) (x)
 #define LANE(array, i, lane) (((const real *)((array) + (i)))[lane])
-#define TABLES(name) (d_tables + TILE_##name)
 // Words of a table into registers, 16 bytes at a time where items run in step.
 #if WIDE == 1
 #define READ_TABLE(n, from, to) for (int i = 0; i < (n); ++i) (to)[i] = (from)[i];
@@ -206,7 +205,7 @@ typedef float2 accums;
 #define PLACE(c) (((c) / ABREAST / LANES * ABREAST + (c) % ABREAST) * LANES + (c) / ABREAST % LANES)
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
-#define LATTICE_W(p) TABLES(WEIGHTS)[p]
+#define LATTICE_W(p) (d_tables + TILE_WEIGHTS)[p]
 // What `basis.cl` computes from tables at a point is read and written here as sums over the lattice: word `slot` of place p of one cell
 // is e[(slot * NUM_QPTS + p) * LANES]; slots as in `contractions.py`.
 // LATTICE is the address space.
@@ -346,8 +345,10 @@ void action(const int first, const int count, __global const scalar *restrict d_
     const int i = turn + item;
     if (i < CELLS) {
       const int cell = CELL(i);
-      __local real *s_kept = s_words + PLACE(i);
-      for (int k = 0; k <= DIM * DIM; ++k) s_kept[k * ROW] = d_geometry[AT_d_geometry(cell, k)];
+      {
+        __local real *s_kept = s_words + 0 * ROW + PLACE(i);
+        for (int k = 0; k <= DIM * DIM; ++k) s_kept[k * ROW] = d_geometry[AT_d_geometry(cell, k)];
+      }
     }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -360,7 +361,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     reals r_w_q[6 * POINTS * VECTORS];
     _Pragma("unroll") for (int i = 0; i < 6 * POINTS * VECTORS; ++i) r_w_q[i] = (reals)(0);
     {
-      TABLE const real *from = TABLES(w) + (pass * PARTS + part) * 24;
+      TABLE const real *from = (d_tables + TILE_w) + (pass * PARTS + part) * 24;
       _Pragma("unroll 4") for (int b = 0; b < 6; ++b) {
         real entries[4];
         READ_TABLE(4, from + b * 4, entries)
@@ -376,7 +377,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     reals r_a0_q[1 * POINTS * VECTORS];
     _Pragma("unroll") for (int i = 0; i < 1 * POINTS * VECTORS; ++i) r_a0_q[i] = (reals)(0);
     {
-      TABLE const real *from = TABLES(a0) + (pass * PARTS + part) * 12;
+      TABLE const real *from = (d_tables + TILE_a0) + (pass * PARTS + part) * 12;
       _Pragma("unroll 4") for (int b = 0; b < 3; ++b) {
         real entries[4];
         READ_TABLE(4, from + b * 4, entries)
@@ -410,8 +411,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
     r_a0_e[0] = LANE(r_a0_q, (0 * POINTS + m) * VECTORS + v, lane);
     accum r_f0_e[6];
     real J_inv[DIM * DIM], det_J;
-    for (int i = 0; i < DIM * DIM; ++i) J_inv[i] = s_words[i * ROW + inside];
-    det_J = s_words[DIM * DIM * ROW + inside];
+    for (int i = 0; i < DIM * DIM; ++i) J_inv[i] = s_words[(0 + i) * ROW + inside];
+    det_J = s_words[(0 + DIM * DIM) * ROW + inside];
     // tabulate
 
     real r_u[1];
@@ -455,7 +456,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     // integrate: word r * components + c of each vector
     {
       const int begin = pass * PARTS * POINTS, points = min(PARTS * POINTS, NUM_QPTS - begin);
-      TABLE const real *from_f0 = TABLES(f0) + part * 36 + begin * 12;
+      TABLE const real *from_f0 = (d_tables + TILE_f0) + part * 36 + begin * 12;
       _Pragma("unroll 2") for (int p = 0; p < points; ++p)
         _Pragma("unroll") for (int k = 0; k < 3; ++k) {
           real entries[4];

@@ -215,7 +215,6 @@ typedef double2 reals;
 typedef double2 accums;
 #define TO_accums(x) (x)
 #define LANE(array, i, lane) (((const real *)((array) + (i)))[lane])
-#define TABLES(name) (d_tables + TILE_##name)
 // Words of a table into registers, 16 bytes at a time where items run in step.
 #if WIDE == 1
 #define READ_TABLE(n, from, to) for (int i = 0; i < (n); ++i) (to)[i] = (from)[i];
@@ -239,7 +238,7 @@ typedef double2 accums;
 #define PLACE(c) (((c) / ABREAST / LANES * ABREAST + (c) % ABREAST) * LANES + (c) / ABREAST % LANES)
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
-#define LATTICE_W(p) TABLES(WEIGHTS)[p]
+#define LATTICE_W(p) (d_tables + TILE_WEIGHTS)[p]
 // What `basis.cl` computes from tables at a point is read and written here as sums over the lattice: word `slot` of place p of one cell
 // is e[(slot * NUM_QPTS + p) * LANES]; slots as in `contractions.py`.
 // LATTICE is the address space.
@@ -363,16 +362,18 @@ void action(const int first, const int count, __global const scalar *restrict d_
     const int i = turn + item;
     if (i < CELLS) {
       const int cell = CELL(i);
-      __local real *s_kept = s_words + PLACE(i);
-      real J[DIM * DIM], inverse[DIM * DIM];
-      for (int k = 0; k < DIM * DIM; ++k) J[k] = 0;
-      _Pragma("unroll") for (int b = 0; b < NUM_COORD_BASIS; ++b) {
-        const int offset = turn == 0 ? corners[b] : d_coord_offsets[AT_d_coord_offsets(cell, b)];
-        for (int d = 0; d < DIM; ++d)
-          for (int k = 0; k < DIM; ++k) J[d * DIM + k] += d_coords[offset + d] * TABLES(MAP)[b * DIM + k];
+      {
+        __local real *s_kept = s_words + 0 * ROW + PLACE(i);
+        real J[DIM * DIM], inverse[DIM * DIM];
+        for (int k = 0; k < DIM * DIM; ++k) J[k] = 0;
+        _Pragma("unroll") for (int b = 0; b < NUM_COORD_BASIS; ++b) {
+          const int offset = turn == 0 ? corners[b] : d_coord_offsets[AT_d_coord_offsets(cell, b)];
+          for (int d = 0; d < DIM; ++d)
+            for (int k = 0; k < DIM; ++k) J[d * DIM + k] += d_coords[offset + d] * (d_tables + TILE_MAP)[b * DIM + k];
+        }
+        s_kept[DIM * DIM * ROW] = invert(J, inverse);
+        for (int k = 0; k < DIM * DIM; ++k) s_kept[k * ROW] = inverse[k];
       }
-      s_kept[DIM * DIM * ROW] = invert(J, inverse);
-      for (int k = 0; k < DIM * DIM; ++k) s_kept[k * ROW] = inverse[k];
     }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -385,7 +386,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     reals r_w_q[3 * POINTS * VECTORS];
     _Pragma("unroll") for (int i = 0; i < 3 * POINTS * VECTORS; ++i) r_w_q[i] = (reals)(0);
     {
-      TABLE const real *from = TABLES(w) + (pass * (PARTS / 8) + part / 8) * 864;
+      TABLE const real *from = (d_tables + TILE_w) + (pass * (PARTS / 8) + part / 8) * 864;
       _Pragma("unroll 4") for (int turn = 0; turn < 9; ++turn) {
         real entries[ENTRIES(3)];
         READ_FRAGMENTS(3, from + turn * 96, entries)
@@ -412,8 +413,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
     r_w_e[3] = LANE(r_w_q, (2 * POINTS + m) * VECTORS + v, lane);
     accum r_f0_e[4];
     real J_inv[DIM * DIM], det_J;
-    for (int i = 0; i < DIM * DIM; ++i) J_inv[i] = s_words[i * ROW + inside];
-    det_J = s_words[DIM * DIM * ROW + inside];
+    for (int i = 0; i < DIM * DIM; ++i) J_inv[i] = s_words[(0 + i) * ROW + inside];
+    det_J = s_words[(0 + DIM * DIM) * ROW + inside];
     // tabulate
 
     real r_u[1];
@@ -453,7 +454,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     // integrate: word r * components + c of each vector
     {
       const int begin = pass * PARTS * POINTS, points = min(PARTS * POINTS, NUM_QPTS - begin);
-      TABLE const real *from_f0 = TABLES(f0) + part / 8 * 1728 + begin * 72;
+      TABLE const real *from_f0 = (d_tables + TILE_f0) + part / 8 * 1728 + begin * 72;
       _Pragma("unroll 1") for (int p = 0; p < points; p += 4)
         _Pragma("unroll") for (int k = 0; k < 3; ++k) {
           real entries[ENTRIES(3)];

@@ -176,9 +176,9 @@ def test_refused_plans(make, changes, said):
         ),
         ("cell", {"target": "diagonal", "reference": True}, Limits(), "a diagonal in physical coordinates only"),
         ("tiled", {"target": "state"}, Limits(), "computes residuals, actions and diagonals, not a state; use schedule cell"),
-        ("tiled", {"target": "diagonal", "reference": True}, Limits(), "diagonals without second derivatives, in physical coord"),
-        ("tiled", {"target": "diagonal", "writes": frozenset({"g8"})}, Limits(), "diagonals without second derivatives"),
-        ("tiled", {"facet": True}, Limits(), "serves cells, not facets; use schedule cell"),
+        ("tiled", {"target": "diagonal", "reference": True}, Limits(), "a diagonal of first derivatives in physical coordinates"),
+        ("tiled", {"target": "diagonal", "writes": frozenset({"g8"})}, Limits(), "a diagonal of first derivatives"),
+        ("tiled", {"target": "diagonal", "rows": (RowsWork(0, 0, 1, 1, twin=1),) * 2}, Limits(), "do not go on beyond a facet"),
         (
             "tiled",
             {},
@@ -316,7 +316,9 @@ def test_tiled_is_taken_where_registers_do_not_hold_a_cell():
         (3, 14, 3, True),
     ):
         work = diffusion(degree, num_qpts, num_comp)
-        assert entry.volunteers(work, gpu) == taken and not entry.volunteers(replace(work, facet=True), gpu)
+        # Of facets where registers do not hold what both cells have.
+        assert entry.volunteers(work, gpu) == taken
+        assert entry.volunteers(replace(work, facet=True), gpu) == (TiledPlan(work, geometry="recomputed").cell_numbers >= 160)
         default, *others = entry.plans(work, gpu, Wish("double", "recomputed", "atomic"))
         assert default.mma and default.items % 32 == 0 and default.cells % 8 == 0 and len(others) == 11
         assert [plan.mma for plan in others] == [16] * 7 + [0] * 4

@@ -23,7 +23,7 @@
     if (q == 0)
       for (int i = 0; i < NUM_CELL_STATE; ++i) d_cell_state[AT_d_cell_state(cell, i)] = c[i];
 % endif
-% elif work.target == "diagonal" and (plan.lines or plan.table_tiles):
+% elif work.target == "diagonal" and (plan.lines or plan.tile_tables()):
 <%include file="squares.mako"/>\
 % elif work.target != "diagonal":
 <%

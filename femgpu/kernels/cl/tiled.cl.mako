@@ -9,6 +9,16 @@ SHORT = '_Pragma("unroll")' if plan.unrolls_sums else ""
 ONCE = '_Pragma("unroll")' if plan.unrolls_sums and plan.unrolls_points else '_Pragma("unroll 1")' if plan.unroll else ""
 SOME = lambda tile: f'_Pragma("unroll {plan.abreast(tile)}")' if plan.unrolls_sums else ""
 kept = plan.kept_words
+# Where a side's map stands among the words of a cell, and what is tabulated for it, of facets for each of them.
+map_at = lambda side: side.number * (work.dim**2 + 1)
+
+
+def tables(name, number=0):
+    side = work.sides[number]
+    facet = f"{side.name('facet')} * {plan.words_of(number)} + " if work.facet else ""
+    return f"({side.name('d_tables')} + {facet}TILE_{name})"
+
+
 maps = work.maps and work.affine
 coefficients, at = {}, kept
 for tile in plan.fields:
@@ -36,7 +46,6 @@ typedef ${accum}${lanes} accums;
 #define TO_accums(x) convert_${accum}${lanes}(x)
 % endif
 #define LANE(array, i, lane) (((const real *)((array) + (i)))[lane])
-#define TABLES(name) (d_tables + TILE_##name)
 // Words of a table into registers, 16 bytes at a time where items run in step.
 #if WIDE == 1
 #define READ_TABLE(n, from, to) for (int i = 0; i < (n); ++i) (to)[i] = (from)[i];
@@ -103,7 +112,10 @@ typedef ${accum}${lanes} accums;
 #define PLACE(c) (((c) / ABREAST / LANES * ABREAST + (c) % ABREAST) * LANES + (c) / ABREAST % LANES)
 #define LATTICE
 #define AT_POINT(slot, p) (slot)
-#define LATTICE_W(p) TABLES(WEIGHTS)[p]
+#define LATTICE_W(p) ${tables("WEIGHTS")}[p]
+% if work.facet:
+#define TABLE_N ${tables("NORMAL")}
+% endif
 <%include file="points.cl"/>
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void ${step.name}(${arguments}) {
@@ -112,18 +124,24 @@ void ${step.name}(${arguments}) {
   __local reals s_all[WORDS * ROW / LANES]; // ${step.local[0].words * plan.itemsize("real")} bytes
   __local real *s_words = (__local real *)s_all;
   __local reals *s_own = s_all + own;
+% for side in work.sides if work.facet else ():
+  const int ${side.name("facet")} = ${side.name("d_facets")}[AT_${side.name("d_facets")}(CELL(own), 0)];
+% endfor
 
 % if maps and plan.geometry == "recomputed":
   // Asked for early, for it is needed late.
-  int corners[NUM_COORD_BASIS];
-  ${SHORT} for (int b = 0; b < NUM_COORD_BASIS; ++b) corners[b] = d_coord_offsets[AT_d_coord_offsets(CELL(item % CELLS), b)];
+% for side in work.sides:
+<% corners, count, offsets = map(side.name, ("corners", "NUM_COORD_BASIS", "d_coord_offsets")) %>\
+  int ${corners}[${count}];
+  ${SHORT} for (int b = 0; b < ${count}; ++b) ${corners}[b] = ${offsets}[AT_${offsets}(CELL(item % CELLS), b)];
+% endfor
 
 % endif
   // gather
 % for tile in plan.fields:
 <%
 field = next((field for field in work.fields if field.name == tile.name), None)
-comps, reads = tile.num_comp, plan.reads(tile)
+comps, reads, coord_offsets = tile.num_comp, plan.reads(tile), work.sides[tile.side].name("d_coord_offsets")
 %>\
   for (int turn = item; turn < ${tile.num_basis} * CELLS + item; turn += ${reads} * GROUP_SIZE) {
     // All of them before the first is waited for.
@@ -132,7 +150,7 @@ comps, reads = tile.num_comp, plan.reads(tile)
     int offsets[${reads}];
     ${SHORT} for (int u = 0; u < ${reads}; ++u) {
       const int i = min(turn + u * GROUP_SIZE, ${tile.num_basis} * CELLS - 1), cell = CELL(i % CELLS);
-      offsets[u] = ${"d_coord_offsets[AT_d_coord_offsets(cell, i / CELLS)]" if field is None else nodes.offset(work, field.name, "i / CELLS")};
+      offsets[u] = ${f"{coord_offsets}[AT_{coord_offsets}(cell, i / CELLS)]" if field is None else nodes.offset(work, field.name, "i / CELLS")};
     }
 % endif
     ${SHORT} for (int u = 0; u < ${reads}; ++u) {
@@ -153,22 +171,32 @@ comps, reads = tile.num_comp, plan.reads(tile)
     const int i = turn + item;
     if (i < CELLS) {
       const int cell = CELL(i);
-      __local real *s_kept = s_words + PLACE(i);
-% if maps and plan.geometry == "stored":
-      for (int k = 0; k <= DIM * DIM; ++k) s_kept[k * ROW] = d_geometry[AT_d_geometry(cell, k)];
-% elif maps:
-      real J[DIM * DIM], inverse[DIM * DIM];
-      for (int k = 0; k < DIM * DIM; ++k) J[k] = 0;
-      ${SHORT} for (int b = 0; b < NUM_COORD_BASIS; ++b) {
-        const int offset = turn == 0 ? corners[b] : d_coord_offsets[AT_d_coord_offsets(cell, b)];
-        for (int d = 0; d < DIM; ++d)
-          for (int k = 0; k < DIM; ++k) J[d * DIM + k] += d_coords[offset + d] * TABLES(MAP)[b * DIM + k];
-      }
-      s_kept[DIM * DIM * ROW] = invert(J, inverse);
-      for (int k = 0; k < DIM * DIM; ++k) s_kept[k * ROW] = inverse[k];
+% for side in work.sides if maps else ():
+      {
+        __local real *s_kept = s_words + ${map_at(side)} * ROW + PLACE(i);
+% if plan.geometry == "stored":
+<% geometry = side.name("d_geometry") %>\
+        for (int k = 0; k <= DIM * DIM; ++k) s_kept[k * ROW] = ${geometry}[AT_${geometry}(cell, k)];
+% else:
+<% corners, count, offsets, facets = map(side.name, ("corners", "NUM_COORD_BASIS", "d_coord_offsets", "d_facets")) %>\
+% if work.facet:
+        const int ${side.name("facet")} = ${facets}[AT_${facets}(cell, 0)];
 % endif
+        real J[DIM * DIM], inverse[DIM * DIM];
+        for (int k = 0; k < DIM * DIM; ++k) J[k] = 0;
+        ${SHORT} for (int b = 0; b < ${count}; ++b) {
+          const int offset = turn == 0 ? ${corners}[b] : ${offsets}[AT_${offsets}(cell, b)];
+          for (int d = 0; d < DIM; ++d)
+            for (int k = 0; k < DIM; ++k) J[d * DIM + k] += d_coords[offset + d] * ${tables(side.name("MAP"), side.number)}[b * DIM + k];
+        }
+        s_kept[DIM * DIM * ROW] = invert(J, inverse);
+        for (int k = 0; k < DIM * DIM; ++k) s_kept[k * ROW] = inverse[k];
+% endif
+      }
+% endfor
 % if work.num_cell_state:
-      for (int k = 0; k < NUM_CELL_STATE; ++k) s_kept[(${kept} - NUM_CELL_STATE + k) * ROW] = d_cell_state[AT_d_cell_state(cell, k)];
+      for (int k = 0; k < NUM_CELL_STATE; ++k)
+        s_words[(${kept} - NUM_CELL_STATE + k) * ROW + PLACE(i)] = d_cell_state[AT_d_cell_state(cell, k)];
 % endif
     }
   }
@@ -188,7 +216,7 @@ comps, reads = tile.num_comp, plan.reads(tile)
     ${SHORT} for (int i = 0; i < ${kinds * comps} * POINTS * VECTORS; ++i) r_${tile.name}_q[i] = (reals)(0);
     {
 % if plan.mma:
-      TABLE const real *from = TABLES(${tile.name}) + (pass * (PARTS / 8) + part / 8) * ${tile.stride};
+      TABLE const real *from = ${tables(tile.name)} + (pass * (PARTS / 8) + part / 8) * ${tile.stride};
       ${SOME(tile)} for (int turn = 0; turn < ${tile.turns}; ++turn) {
         real entries[ENTRIES(${tile.width})];
         READ_FRAGMENTS(${tile.width}, from + turn * ${tile.width * 32}, entries)
@@ -203,7 +231,7 @@ comps, reads = tile.num_comp, plan.reads(tile)
           }
       }
 % else:
-      TABLE const real *from = TABLES(${tile.name}) + (pass * PARTS + part) * ${tile.stride};
+      TABLE const real *from = ${tables(tile.name, tile.side)} + (pass * PARTS + part) * ${tile.stride};
       ${SOME(tile)} for (int b = 0; b < ${tile.num_basis}; ++b) {
         real entries[${tile.width}];
         READ_TABLE(${tile.width}, from + b * ${tile.width}, entries)
@@ -239,13 +267,13 @@ comps, reads = tile.num_comp, plan.reads(tile)
     __local real *s_point = s_words + (${points} + (part * POINTS + m) * ${plan.point_words}) * ROW + inside;
     if (q < NUM_QPTS) {
 % for tile in plan.fields:
-    real r_${tile.name}_e[${1 + max(tile.slot(kind, tile.num_comp - 1, work.dim) for kind in tile.kinds)}];
+    real ${tile.point}[${1 + max(tile.slot(kind, tile.num_comp - 1, work.dim) for kind in tile.kinds)}];
 % for k, kind in enumerate(tile.kinds):
 % for c in range(tile.num_comp):
 % if plan.unrolls_points:
-    r_${tile.name}_e[${tile.slot(kind, c, work.dim)}] = LANE(r_${tile.name}_q, (${k * tile.num_comp + c} * POINTS + m) * VECTORS + v, lane);
+    ${tile.point}[${tile.slot(kind, c, work.dim)}] = LANE(r_${tile.name}_q, (${k * tile.num_comp + c} * POINTS + m) * VECTORS + v, lane);
 % else:
-    r_${tile.name}_e[${tile.slot(kind, c, work.dim)}] = s_point[${values[tile.name] + k * tile.num_comp + c} * ROW];
+    ${tile.point}[${tile.slot(kind, c, work.dim)}] = s_point[${values[tile.name] + k * tile.num_comp + c} * ROW];
 % endif
 % endfor
 % endfor
@@ -258,11 +286,14 @@ comps, reads = tile.num_comp, plan.reads(tile)
     for (int i = 0; i < NUM_CELL_STATE; ++i) r_c[i] = s_words[(${kept} - NUM_CELL_STATE + i) * ROW + inside];
 % endif
 % if work.maps:
-    real J_inv[DIM * DIM], det_J;
+% for side in work.sides:
+<% J_inv, det_J, at = side.name("J_inv"), side.name("det_J"), map_at(side) %>\
+    real ${J_inv}[DIM * DIM], ${det_J};
 % if work.affine:
-    for (int i = 0; i < DIM * DIM; ++i) J_inv[i] = s_words[i * ROW + inside];
-    det_J = s_words[DIM * DIM * ROW + inside];
+    for (int i = 0; i < DIM * DIM; ++i) ${J_inv}[i] = s_words[(${at} + i) * ROW + inside];
+    ${det_J} = s_words[(${at} + DIM * DIM) * ROW + inside];
 % endif
+% endfor
 % endif
 <%include file="point.mako"/>
 % for tile in plan.rows:
@@ -287,7 +318,7 @@ comps, reads = tile.num_comp, plan.reads(tile)
 <% kinds, comps = len(tile.kinds), tile.num_comp %>\
 % if kinds:
 % if plan.mma:
-      TABLE const real *from_${tile.name} = TABLES(${tile.name}) + part / 8 * ${tile.stride} + begin * ${kinds * tile.width * 8};
+      TABLE const real *from_${tile.name} = ${tables(tile.name)} + part / 8 * ${tile.stride} + begin * ${kinds * tile.width * 8};
       ${SOME(tile)} for (int p = 0; p < points; p += 4)
         ${SHORT} for (int k = 0; k < ${kinds}; ++k) {
           real entries[ENTRIES(${tile.width})];
@@ -303,7 +334,7 @@ comps, reads = tile.num_comp, plan.reads(tile)
             }
         }
 % else:
-      TABLE const real *from_${tile.name} = TABLES(${tile.name}) + part * ${tile.stride} + begin * ${kinds * tile.width};
+      TABLE const real *from_${tile.name} = ${tables(tile.name, tile.side)} + part * ${tile.stride} + begin * ${kinds * tile.width};
       ${SOME(tile)} for (int p = 0; p < points; ++p)
         ${SHORT} for (int k = 0; k < ${kinds}; ++k) {
           real entries[${tile.width}];

@@ -30,21 +30,22 @@ _PLANS, _ALONE = 8, 4
 
 
 class Tiled:
-    """The schedule: residuals, actions and diagonals over cells."""
+    """The schedule: residuals, actions and diagonals."""
 
     name = "tiled"
     targets = ("residual", "action", "diagonal")
-    facets = False
+    facets = True
     parameters = ("cells", "width", "parts", "points", "mma")
 
     def refuses(self, work: Work, limits: Limits) -> str:
-        """Facets, other targets, squares of second derivatives, and cells that do not fit local memory."""
+        """Other targets, some diagonals, and cells that do not fit local memory."""
         if work.target not in self.targets:
             return f"schedule tiled computes residuals, actions and diagonals, not a {work.target}; use schedule cell"
-        if work.target == "diagonal" and (work.second or work.reference):
-            return "schedule tiled computes diagonals without second derivatives, in physical coordinates only; use schedule cell"
-        if work.facet:
-            return "schedule tiled serves cells, not facets; use schedule cell"
+        if work.target == "diagonal" and (work.second or work.reference or any(row.twin >= 0 for row in work.rows)):
+            return (
+                "schedule tiled computes a diagonal of first derivatives in physical coordinates, of functions that do not go on "
+                "beyond a facet; use schedule cell"
+            )
         needed = max(TiledPlan(work, geometry=geometry, unroll=limits.unroll).local_bytes for geometry in GEOMETRIES)
         if needed > limits.local_bytes:
             return (
@@ -60,9 +61,12 @@ class Tiled:
         """
         if self.refuses(work, limits):
             return False
+        held = TiledPlan(work, geometry="recomputed").cell_numbers
         num_basis = max(table.num_basis for table in work.tables)
         if work.target == "diagonal" or not limits.unroll:
             return work.target == "diagonal" and num_basis >= _BASIS
+        if work.facet:
+            return held >= _REGISTERS
         least = _NUMBERS if limits.mma else _NUMBERS_ALONE
         if num_basis < _BASIS or self._groups_add(work, limits):
             least = _REGISTERS
@@ -71,7 +75,7 @@ class Tiled:
             mass = work.cell == "tetrahedron" and not gradients
             most, numbers = (_MASS_BASIS, _MASS_NUMBERS) if mass else (_UNROLLED_BASIS, _UNROLLED_NUMBERS)
             least = max(least, numbers) if num_basis <= most else least
-        return TiledPlan(work, geometry="recomputed").cell_numbers >= least
+        return held >= least
 
     def _groups_add(self, work: Work, limits: Limits) -> bool:
         """Whether groups of schedule cell add up results, by combinations."""

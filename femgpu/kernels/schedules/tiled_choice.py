@@ -29,7 +29,9 @@ def ranked(work: Work, limits: Limits, wish: Wish) -> tuple[TiledPlan, ...]:
 def _drawn(work: Work, limits: Limits, wish: Wish) -> Iterator[TiledPlan]:
     """Plans with the parameters that are given, and all values of the others."""
     given = dict(wish.parameters)
-    wanted = bool(given.get("mma", limits.mma and limits.unroll > 0)) and wish.precision == "double"
+    # Each facet has tables of its own.
+    given |= {"width": 1} if work.facet else {}
+    wanted = bool(given.get("mma", limits.mma and limits.unroll > 0)) and wish.precision == "double" and not work.facet
     # Kernels with PTX in them have the instructions written out; others multiply item by item.
     mma = (limits.mma or 8 * (limits.atomics != "ptx")) if wanted else 0
     widths: tuple[int, ...]

@@ -11,7 +11,7 @@ from femgpu.kernels.array import Array
 from femgpu.kernels.plan import BESIDE_WORDS, Plan
 from femgpu.kernels.schedules.tiled_cycles import seconds
 from femgpu.kernels.step import Step
-from femgpu.kernels.tiles import Tile, kinds_of, squares_of, starts
+from femgpu.kernels.tiles import Tile, TileTables, kinds_of, squares_of
 from femgpu.model.ceilings import SHARE_BYTES, Ceiling
 
 # Lengths of OpenCL's vectors that cells may stand side by side in.
@@ -95,8 +95,9 @@ class TiledPlan(Plan):
             for field in work.fields
         ]
         rebuilds = work.maps and self.geometry == "recomputed" and not work.affine
-        if rebuilds or "x" in work.reads or work.bends:
-            found.append(self._tile("x", work.coord_table, work.dim, "x" in work.reads, rebuilds, work.bends))
+        for side in work.sides:
+            value = "x" in work.reads and side.number == 0
+            found.append(self._tile("other_x" if side.number else "x", side.coord_table, work.dim, value, rebuilds, work.bends))
         return tuple(tile for tile in found if tile.kinds)
 
     @cached_property
@@ -118,26 +119,25 @@ class TiledPlan(Plan):
         squares = squares_of(work.dim, work.writes) if rows and work.target == "diagonal" else ()
         kinds = tuple(range(len(squares))) or kinds_of(work.dim, value, gradient, hessian)
         size, sizes = -(-num_basis // self.parts) if rows else self.points, (work.num_qpts, self.wide, bool(self.mma))
-        return Tile(name, table, num_basis, num_comp, kinds, rows, self.parts, self.passes, size, *sizes, squares)
-
-    @property
-    def maps_once(self) -> bool:
-        """Whether an affine map is computed from coordinates, once for all points of a cell."""
-        return self.work.maps and self.work.affine and self.geometry == "recomputed"
-
-    @property
-    def map_table(self) -> int:
-        """The tabulation whose gradients at the first point give an affine map; -1: none is wanted."""
-        return self.work.coord_table if self.maps_once else -1
+        side = work.tables[table].side
+        return Tile(name, table, num_basis, num_comp, kinds, rows, self.parts, self.passes, size, *sizes, squares, side)
 
     @property
     def table_tiles(self) -> tuple[Tile, ...]:
         """Those of the fields, then those of the rows."""
         return (*self.fields, *self.rows)
 
+    def tile_tables(self, side: int = 0) -> TileTables:
+        """Of a side."""
+        work, of = self.work, self.work.sides[side]
+        tiles = tuple(tile for tile in self.table_tiles if tile.side == side)
+        # An affine map is computed once for all points of a cell.
+        map_table = of.coord_table if work.maps and work.affine and self.geometry == "recomputed" else -1
+        return TileTables(tiles, work.num_qpts, work.dim * work.facet, map_table, of.num_coord_basis * work.dim, side)
+
     def words_of(self, side: int = 0) -> int:
-        """Numbers in the tables."""
-        return starts(self.table_tiles, self.map_table, self.work.num_qpts, self.work.num_coord_basis * self.work.dim)[""]
+        """Numbers in the tables of a side, of one facet."""
+        return self.tile_tables(side).starts[""]
 
     @property
     def flux_words(self) -> int:
@@ -185,7 +185,7 @@ class TiledPlan(Plan):
     def kept_words(self) -> int:
         """Local memory of a cell for its map and what is stored for it."""
         work = self.work
-        return (work.dim**2 + 1) * (work.maps and work.affine) + work.num_cell_state
+        return (work.dim**2 + 1) * (work.maps and work.affine) * len(work.sides) + work.num_cell_state
 
     @property
     def aliased(self) -> bool:
