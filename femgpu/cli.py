@@ -175,7 +175,8 @@ def _parser() -> argparse.ArgumentParser:
     bench = _command(commands, "bench", "times a workload and writes a report", run_bench)
     bench.add_argument("workload", choices=_WORKLOADS,
                        help="ex12: paper 004's residuals of Poisson's equation and elasticity on P1, which takes --out, --cell, "
-                       "--cells, --problems, --precision and --blocks; qdata: actions with state stored and recomputed; "
+                       "--cells, --problems, --precision and --blocks; qdata: actions with state stored and recomputed, "
+                       "which takes --out, --cells, --schedules, --precision and --exhaustive; "
                        "assembly: matrices of Poisson's equation and elasticity, from cells to PETSc; "
                        "launch: host time of launches, small copies and actions (-dm_vec_type viennacl: on such "
                        "vectors), which takes none of the arguments but --out; build: time to build the kernels of all drivers "
@@ -223,7 +224,8 @@ def _parser() -> argparse.ArgumentParser:
                        "three, tets: default")  # fmt: skip
     # Not --tune, which mpiexec of Open MPI 4 takes for its own wherever it stands.
     bench.add_argument("--tuned", action="store_true", help="of ufl: times the plan, too, that -femgpu_tune measure chooses")
-    bench.add_argument("--exhaustive", action="store_true", help="of ufl: times all plans of all schedules")
+    bench.add_argument("--exhaustive", action="store_true", help="of ufl: times all plans of all schedules; "
+                       "of qdata: all ways to divide an action into what is stored and what is computed")  # fmt: skip
     warmup = _command(
         commands,
         "warmup",

@@ -224,6 +224,7 @@ def _time(operator: FormOperator, case: Case, result: Result, tune: bool, exhaus
         share=flops / median / bound,
         local_share=flops / median / lower,
         error=error,
+        **actions.resources(operator),
     )
     if tune:
         with actions.noted(result.refusals, f"{asked}, tuned"):

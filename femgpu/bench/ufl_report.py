@@ -54,6 +54,9 @@ class Timing(Asked):
         share: of that.
         local_share: of the bound that the bandwidth of local memory lowers, equation (47) with its three terms.
         error: largest difference to the numpy twin on some cells, relative.
+        registers: of an item of the kernel, the most of its kernels, as the device's compiler says; None where it says nothing.
+        spill_store_bytes: that an item writes for want of registers, likewise.
+        spill_load_bytes: that it reads back, likewise.
         tuned_us: median time of the plan that `-femgpu_tune measure` chooses.
         tuned_plan: that in words.
         default_over_tuned: the time of femgpu's choice over it.
@@ -74,6 +77,9 @@ class Timing(Asked):
     share: float
     local_share: float
     error: float
+    registers: int | None = None
+    spill_store_bytes: int | None = None
+    spill_load_bytes: int | None = None
     tuned_us: float = _NAN
     tuned_plan: str = ""
     default_over_tuned: float = _NAN
