@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from femgpu import doctor, options
+from femgpu import doctor, leaving, options
 from femgpu.errors import FemgpuError, OptionError
 from femgpu.version import VERSION
 
@@ -41,12 +41,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.parse_args([arguments.command, "--help"])
     stray = [word for word in rest[:1] if not word.startswith("-")] + [word for word in rest if word.startswith("--")]
     if stray:
-        parser.error(f"{stray[0]}: no such argument of {arguments.command}; PETSc's options have one dash")
+        lists = stray[0].isdigit() and arguments.command == "bench"
+        hint = "--degrees and --blocks take numbers with commas, as in 1,2" if lists else "PETSc's options have one dash"
+        parser.error(f"{stray[0]}: no such argument of {arguments.command}; {hint}")
     try:
         return int(arguments.run(arguments, rest))
     except FemgpuError as error:
         if _first_rank():
             print(f"femgpu {arguments.command}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        if argv is None:
+            leaving.quiet()
         return 1
 
 
@@ -265,10 +269,10 @@ def _count(text: str) -> float:
 
 
 def _counts(text: str) -> tuple[int, ...]:
-    values = tuple(int(word) for word in text.split(","))
-    if min(values) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: expected numbers from 1")
-    return values
+    words = text.split(",")
+    if not all(word.isdecimal() and int(word) for word in words):
+        raise argparse.ArgumentTypeError(f"{text}: expected numbers from 1, with commas, as in 1,2")
+    return tuple(map(int, words))
 
 
 def _initialise(options: list[str], required: bool = True, program: str = "femgpu") -> None:

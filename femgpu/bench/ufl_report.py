@@ -138,7 +138,8 @@ class Result(Timings):
         ]
         lines += [
             f"{str(t):40s}{t.points:7d}{t.us:11.1f}{t.GDOFs:9.3g}{t.TFs:10.3g}{t.intensity:8.1f}{t.roofline_TFs:8.3g}{t.share:7.2f}"
-            f"{t.share_without_local:10.2f}{t.tuned_us:11.1f}{t.default_over_tuned:7.2f}{t.plans:6d}{t.first_over_best:7.2f}  {t.plan}"
+            f"{t.share_without_local:10.2f}{t.tuned_us:11.1f}{t.default_over_tuned:7.2f}{t.plans:6d}{t.first_over_best:7.2f}"
+            f"  {t.plan}"
             for t in self.timings
         ]
         return "\n".join([*lines, *self.refusals, *self._summary()])

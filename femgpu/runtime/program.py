@@ -27,6 +27,7 @@ import pyopencl as cl
 from femgpu.caches import cache_folder, pocl_folder, refusal, write_file
 from femgpu.errors import BuildError, OptionError
 from femgpu.runtime.compilers import Answer, result
+from femgpu.runtime.resources import read_log
 
 if TYPE_CHECKING:
     from femgpu.runtime.device import Device
@@ -124,7 +125,7 @@ def _stored(context: cl.Context, path: Path, options: bytes, name: str, digest: 
     if binary is None:
         return None
     try:
-        program = _of_binary(context, binary, options, _kept_log(path))
+        program = _of_binary(context, binary, options, read_log(path.with_suffix(".log")))
         if dump_folder and (text := said(program)):
             _dump(Path(dump_folder) / f"{name}-{digest[:12]}.log", text)
         return program
@@ -279,14 +280,6 @@ def _load(path: Path, digest: str) -> bytes | None:
         return payload
     warnings.warn(f"the cached kernel {path} is damaged, or another program's; it is built anew", stacklevel=3)
     return None
-
-
-def _kept_log(path: Path) -> str:
-    """What the compiler said of a cache entry; empty where that is not known."""
-    try:
-        return path.with_suffix(".log").read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 def _header(digest: str, payload: bytes) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 # The lines about a kernel: where it begins, functions that it calls among them, the kernel itself last.
 _SAID = re.compile(
@@ -53,3 +54,11 @@ def parse_log(log: str) -> dict[str, Resources]:
                 found[name] = Resources(int(match["registers"]), *map(max, zip(*frames, strict=True)))
             name, frames = "", []
     return found
+
+
+def read_log(path: Path) -> str:
+    """The log that is kept in a file; empty where none is, or it cannot be read."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
