@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import platform
 import subprocess
 from dataclasses import asdict, dataclass
@@ -124,7 +125,12 @@ def write_report(result: Result, device: Device, folder: Path, picture: bool = T
 
 @cache
 def commit() -> str:
-    """The commit of the checkout that femgpu is imported from, short, with `+` where its files differ; empty where it is none."""
+    """The commit of the checkout that femgpu is imported from, short, with `+` where its files differ; empty where it is none.
+
+    A copy without git's files, on a node say, is told by the environment: `FEMGPU_COMMIT`.
+    """
+    if told := os.environ.get("FEMGPU_COMMIT", ""):
+        return told
     if not _git("ls-files", "__init__.py"):
         return ""
     return _git("rev-parse", "--short", "HEAD") + "+" * bool(_git("status", "--porcelain", "."))

@@ -18,6 +18,7 @@ from femgpu.runtime.resources import Resources
 @pytest.fixture
 def commit_of(monkeypatch):
     """The commit of a package in a folder."""
+    monkeypatch.delenv("FEMGPU_COMMIT", raising=False)
 
     def found(folder):
         monkeypatch.setattr(report, "_SOURCES", folder)
@@ -26,7 +27,7 @@ def commit_of(monkeypatch):
     return found
 
 
-def test_reports_name_the_commit(tmp_path, commit_of):
+def test_reports_name_the_commit(tmp_path, commit_of, monkeypatch):
     """With a mark where files of the package differ; what stands beside it does not count, nor does a checkout without it."""
     package = tmp_path / "package"
     package.mkdir()
@@ -49,6 +50,8 @@ def test_reports_name_the_commit(tmp_path, commit_of):
     assert commit_of(package) == short
     (package / "new.py").write_text("")
     assert commit_of(package) == f"{short}+"
+    monkeypatch.setenv("FEMGPU_COMMIT", "abc1234")
+    assert commit_of(package) == "abc1234"
 
 
 def test_bench_of_qdata(capsys, tmp_path, monkeypatch):
