@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from femgpu import doctor, options
+from femgpu import doctor, leaving, options
 from femgpu.errors import FemgpuError, OptionError
 from femgpu.version import VERSION
 
@@ -41,12 +41,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.parse_args([arguments.command, "--help"])
     stray = [word for word in rest[:1] if not word.startswith("-")] + [word for word in rest if word.startswith("--")]
     if stray:
-        parser.error(f"{stray[0]}: no such argument of {arguments.command}; PETSc's options have one dash")
+        lists = stray[0].isdigit() and arguments.command == "bench"
+        hint = "--degrees and --blocks take numbers with commas, as in 1,2" if lists else "PETSc's options have one dash"
+        parser.error(f"{stray[0]}: no such argument of {arguments.command}; {hint}")
     try:
         return int(arguments.run(arguments, rest))
     except FemgpuError as error:
         if _first_rank():
             print(f"femgpu {arguments.command}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        if argv is None:
+            leaving.quiet()
         return 1
 
 
@@ -175,7 +179,8 @@ def _parser() -> argparse.ArgumentParser:
     bench = _command(commands, "bench", "times a workload and writes a report", run_bench)
     bench.add_argument("workload", choices=_WORKLOADS,
                        help="ex12: paper 004's residuals of Poisson's equation and elasticity on P1, which takes --out, --cell, "
-                       "--cells, --problems, --precision and --blocks; qdata: actions with state stored and recomputed; "
+                       "--cells, --problems, --precision and --blocks; qdata: actions with state stored and recomputed, "
+                       "which takes --out, --cells, --schedules, --precision and --exhaustive; "
                        "assembly: matrices of Poisson's equation and elasticity, from cells to PETSc; "
                        "launch: host time of launches, small copies and actions (-dm_vec_type viennacl: on such "
                        "vectors), which takes none of the arguments but --out; build: time to build the kernels of all drivers "
@@ -223,7 +228,8 @@ def _parser() -> argparse.ArgumentParser:
                        "three, tets: default")  # fmt: skip
     # Not --tune, which mpiexec of Open MPI 4 takes for its own wherever it stands.
     bench.add_argument("--tuned", action="store_true", help="of ufl: times the plan, too, that -femgpu_tune measure chooses")
-    bench.add_argument("--exhaustive", action="store_true", help="of ufl: times all plans of all schedules")
+    bench.add_argument("--exhaustive", action="store_true", help="of ufl: times all plans of all schedules; "
+                       "of qdata: all ways to divide an action into what is stored and what is computed")  # fmt: skip
     warmup = _command(
         commands,
         "warmup",
@@ -263,10 +269,10 @@ def _count(text: str) -> float:
 
 
 def _counts(text: str) -> tuple[int, ...]:
-    values = tuple(int(word) for word in text.split(","))
-    if min(values) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: expected numbers from 1")
-    return values
+    words = text.split(",")
+    if not all(word.isdecimal() and int(word) for word in words):
+        raise argparse.ArgumentTypeError(f"{text}: expected numbers from 1, with commas, as in 1,2")
+    return tuple(map(int, words))
 
 
 def _initialise(options: list[str], required: bool = True, program: str = "femgpu") -> None:

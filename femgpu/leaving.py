@@ -3,6 +3,8 @@
 One that comes to its end without a failure tells the others, which may have work of their own left; where they wait for it in
 `femgpu.errors.collective`, they learn that it is gone.
 
+An error is the last thing that a user reads: PETSc does not list below it the options that the program had not come to.
+
 Only where Python runs the program: a program that embeds Python, a prompt and pytest decide for themselves.
 """
 
@@ -43,6 +45,7 @@ def watch() -> None:
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         before(kind, error, trace)
         if sys._getframe().f_back is None:
+            quiet()
             _leave(_INTERRUPTED if issubclass(kind, KeyboardInterrupt) else 1)
 
     sys.excepthook = hook
@@ -76,6 +79,19 @@ def gone(comm: Any) -> list[int]:
     return [rank for rank in ranks if rank not in (world.rank, MPI.UNDEFINED) and world.Iprobe(rank, _end_tag(MPI))]
 
 
+def quiet() -> None:
+    """Keeps PETSc from listing, when it ends, the options that nothing has read; whoever asks for the list by -options_left has it.
+
+    For an error that was said: below it the list, of options that the program would have read later, hides what went wrong.
+    """
+    petsc: Any = sys.modules.get("petsc4py.PETSc")
+    if petsc is None or os.getpid() != _PROCESS or hasattr(sys, "ps1") or not petsc.Sys.isInitialized() or petsc.Sys.isFinalized():
+        return
+    options = petsc.Options()
+    if not options.hasName("options_left"):
+        options.setValue("options_left", "no")
+
+
 def _watch_frames() -> None:
     """Looks out for SystemExit, of which no hook tells, where it leaves the program."""
     monitoring: Any = getattr(sys, "monitoring")  # noqa: B009  (type checkers of Python 3.11 know no such module)
@@ -83,6 +99,8 @@ def _watch_frames() -> None:
 
     def unwound(code: CodeType, offset: int, error: BaseException) -> None:
         if isinstance(error, SystemExit) and _in_main_thread() and _is_program(sys._getframe(1)):
+            if error.__context__ is not None or isinstance(error.code, str):
+                quiet()
             _leave(_number(error.code), error.code)
 
     # The numbers below are those of debuggers, coverage and profilers.
@@ -99,7 +117,7 @@ def _watch_exit() -> None:
     At the end it can be seen that one did, but then Python has dropped it. So the status is that of the last SystemExit made in the
     main thread: `tp_init` of its type notes it. `sys.exit` of Python itself makes none unless somebody looks at it.
     """
-    status: list[Any] = [None]
+    status: list[Any] = [None, False]
     frame: FrameType = sys._getframe()
     while frame.f_back is not None and not _is_program(frame):
         frame = frame.f_back
@@ -112,7 +130,7 @@ def _watch_exit() -> None:
     def note(error: SystemExit, arguments: tuple[Any, ...], names: int | None) -> int:
         result = initialise(error, arguments, names)
         if _in_main_thread():
-            status[0] = error.code
+            status[:] = error.code, sys.exc_info()[1] is not None or isinstance(error.code, str)
         return int(result)
 
     def leave(code: Any = None, /) -> None:
@@ -125,6 +143,8 @@ def _watch_exit() -> None:
         slot.value = address
         # The program has come to its end, unless an exception took it from elsewhere.
         if not dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN"):
+            if status[1]:
+                quiet()
             _leave(_number(status[0]))
 
     _at_end.insert(0, at_exit)

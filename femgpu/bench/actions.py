@@ -72,6 +72,16 @@ def seconds(operator: FormOperator) -> npt.NDArray[np.float64]:
     return launch_seconds(runtime, [*zeroing, *launches])
 
 
+def resources(operator: FormOperator) -> dict[str, Any]:
+    """By the names of a report's columns what an item of the action's kernels takes, the most of any of them.
+
+    None where the device's compiler says nothing of it, and of programs from a cache that keeps no logs.
+    """
+    found = [kernel.resources for application in operator.prepare("action") for kernel in application.kernels]
+    columns = ("registers", "spill_store_bytes", "spill_load_bytes")
+    return {column: max((getattr(each, column) for each in found), default=None) if all(found) else None for column in columns}
+
+
 def take(operator: FormOperator, candidate: Candidate) -> None:
     """Lets the operator launch a plan in place of the one that it has chosen."""
     (term,) = operator.terms

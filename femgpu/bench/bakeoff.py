@@ -226,6 +226,7 @@ def _time(operator: FormOperator, problem: Bakeoff | Tets, asked: Asked) -> Timi
         peer=others[0],
         goal=others[1],
         error=error,
+        **actions.resources(operator),
     )
 
 

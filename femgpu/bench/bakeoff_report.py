@@ -69,6 +69,9 @@ class Timing(Asked):
         peer: GDOF/s of libCEED on an H200; NaN where unknown.
         goal: GDOF/s to be reached there.
         error: largest difference to the numpy twin on some cells, and of the identities; relative.
+        registers: of an item of the kernel, the most of its kernels, as the device's compiler says; None where it says nothing.
+        spill_store_bytes: that an item writes for want of registers, likewise.
+        spill_load_bytes: that it reads back, likewise.
     """
 
     dofs: int
@@ -84,6 +87,9 @@ class Timing(Asked):
     peer: float
     goal: float
     error: float
+    registers: int | None = None
+    spill_store_bytes: int | None = None
+    spill_load_bytes: int | None = None
 
 
 @dataclass(frozen=True)

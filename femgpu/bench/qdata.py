@@ -5,163 +5,74 @@ Hyperelasticity (compressible neo-Hookean) and the p-Laplacian on tetrahedra of 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from pathlib import Path
+import gc
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import ufl
 
-from femgpu import mesh
+from femgpu import mesh, options
+from femgpu.bench import actions
+from femgpu.bench.bakeoff import schedules_named
 from femgpu.bench.cases import each_case
-from femgpu.errors import DataError
+from femgpu.bench.qdata_report import MODES, TRIED, Asked, Result, Timing
+from femgpu.errors import DataError, PlanError
 from femgpu.forms import lower_form
 from femgpu.operators import FormOperator, twin
+from femgpu.operators.tuning import build_ahead
 from femgpu.options import Settings
 from femgpu.runtime import Runtime
 from femgpu.runtime.rates import launch_seconds, peak_bandwidth
 from femgpu.spaces import Function, FunctionSpace
 
-MODES = ("recompute", "store", "auto")
 ELEMENTS = (("tetrahedron", 1), ("tetrahedron", 2), ("tetrahedron", 3), ("hexahedron", 2))
 _TOLERANCE = {"double": 1e-11, "single": 1e-3, "mixed": 1e-3}
 
 
-@dataclass(frozen=True)
-class Timing:
-    """One action.
-
-    Attributes:
-        form: neo-hookean or p-laplace.
-        cell: type of the cells.
-        degree: of the space.
-        mode: value of -femgpu_qdata.
-        cells: how many.
-        dofs: length of the vectors.
-        scalars: stored numbers per point.
-        cell_scalars: stored numbers per cell.
-        points: per cell.
-        flops: of the pointwise function.
-        us: median time of the kernel in microseconds.
-        zero_us: of zeroing its result before.
-        state_us: of the kernel that stores, once per Newton step.
-        GDOFs: dofs over the time of kernel and zeroing, in 1e9 per second.
-        error: largest difference to recompute, relative; of a few cells to the numpy twin where that is larger.
-    """
-
-    form: str
-    cell: str
-    degree: int
-    mode: str
-    cells: int
-    dofs: int
-    scalars: int
-    cell_scalars: int
-    points: int
-    flops: int
-    us: float
-    zero_us: float
-    state_us: float
-    GDOFs: float
-    error: float
-
-    @property
-    def stored(self) -> str:
-        """Numbers per point, and those per cell where there are any."""
-        return str(self.scalars) + f"+{self.cell_scalars}" * bool(self.cell_scalars)
-
-
-@dataclass(frozen=True)
-class Result:
-    """All timings on one device."""
-
-    device: str
-    precision: str
-    bandwidth: float
-    timings: list[Timing]
-
-    @property
-    def stem(self) -> str:
-        """Name of the report's files, before device and suffix."""
-        return "qdata"
-
-    @property
-    def variant(self) -> str:
-        """Name of the report's files, after the device."""
-        return self.precision
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One dictionary per timing, for the CSV file."""
-        return [{"device": self.device, "precision": self.precision} | asdict(timing) for timing in self.timings]
-
-    def record(self) -> dict[str, Any]:
-        """What the JSON file holds besides device and versions."""
-        return {
-            "workload": "qdata",
-            "precision": self.precision,
-            "copy_bytes_per_second": self.bandwidth,
-            "timings": [asdict(timing) for timing in self.timings],
-        }
-
-    def text(self) -> str:
-        """A table: one line per form and element."""
-        lines = [f"qdata: Jacobian actions, {self.precision}, {self.device}", f"copies at {self.bandwidth / 1e9:.0f} GB/s"]
-        lines.append(
-            f"{'form':12s} {'element':14s} {'cells':>8s} "
-            + "".join(f"{mode + ' us (scalars)':>24s}" for mode in MODES)
-            + "   auto/best"
-        )
-        for group in self._groups():
-            first, best = group[0], min(timing.us for timing in group[:2])
-            cells = "".join(f"{timing.us:16.1f} ({timing.stored:>5s})" for timing in group)
-            name = f"{first.cell[:3]} {first.degree}"
-            lines.append(f"{first.form:12s} {name:14s} {first.cells:8d} {cells}  {group[2].us / best:6.3f}")
-        return "\n".join(lines)
-
-    def plot(self, path: Path) -> None:
-        """Times of the three modes beside each other, relative to recompute."""
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(8, 4), layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.add_subplot()
-        groups = self._groups()
-        for i, mode in enumerate(MODES):
-            heights = [group[i].us / group[0].us for group in groups]
-            axes.bar(np.arange(len(groups)) + 0.27 * (i - 1), heights, 0.25, label=mode)
-        names = [f"{group[0].form}\n{'P' if group[0].cell == 'tetrahedron' else 'Q'}{group[0].degree}" for group in groups]
-        axes.set_xticks(np.arange(len(groups)), names, fontsize=8)
-        axes.set(ylabel="time of one action, recompute = 1")
-        axes.set_title(f"State at quadrature points, {self.precision}\n{self.device}", fontsize=8)
-        axes.legend(fontsize=8)
-        figure.savefig(path, dpi=120)
-
-    def _groups(self) -> list[list[Timing]]:
-        return [self.timings[i : i + len(MODES)] for i in range(0, len(self.timings), len(MODES))]
-
-
-def run(runtime: Runtime, cells: float, precision: str = "double") -> Result:
-    """Runs the workload on this process's device.
+def run(
+    runtime: Runtime,
+    cells: float,
+    schedules: Sequence[str] = ("auto",),
+    precision: str = "double",
+    exhaustive: bool = False,
+) -> Result:
+    """Runs the workload on this process's device; femgpu's options apply where the arguments say nothing else.
 
     Args:
         runtime: the device.
         cells: least number of tetrahedra; a fifth of it are hexahedra.
+        schedules: values of `-femgpu_schedule`, or "all".
         precision: of the kernels.
+        exhaustive: whether all ways to divide an action into what is stored and what is computed are timed, too.
 
     Returns:
-        The timings; actions of all modes agree.
+        The timings; actions of all modes and schedules agree.
 
     Raises:
         DataError: when they do not.
+        PlanError: when no schedule serves, or for one that computes no actions.
+        OptionError: for a schedule that there is not.
     """
-    timings = []
+    timings, refusals = list[Timing](), list[str]()
+    named = schedules_named(schedules)
     for cell, degree in each_case(ELEMENTS, description="qdata"):
         count = cells if cell == "tetrahedron" else cells / 5
         dm = mesh.box((round((count / (6 if cell == "tetrahedron" else 1)) ** (1 / 3)),) * 3, cell=cell)
         for form in (neo_hookean, p_laplace):
-            timings += _time(runtime, form, dm, cell, degree, precision)
-    return Result(str(runtime.device), precision, peak_bandwidth(runtime), timings)
+            found: list[Timing] = []
+            expected: list[np.ndarray] = []
+            for schedule in named:
+                asked = Asked(form.__name__.replace("_", "-"), cell, degree, schedule)
+                settings = replace(options.read(), precision=precision, schedule=schedule)
+                with actions.noted(refusals, asked):
+                    _time(runtime, form, dm, asked, settings, found, expected, refusals, exhaustive)
+                gc.collect()  # device memory
+            timings += found
+    if not timings:
+        raise PlanError(f"bench qdata: no schedule serves; {'; '.join(refusals)}")
+    return Result(str(runtime.device), precision, timings, refusals, peak_bandwidth(runtime))
 
 
 def neo_hookean(dm: Any, degree: int) -> tuple[Any, Function]:
@@ -182,28 +93,63 @@ def p_laplace(dm: Any, degree: int) -> tuple[Any, Function]:
     return factor * ufl.inner(ufl.grad(u), ufl.grad(v)) * ufl.dx(degree=2 * degree), u
 
 
-def _time(runtime: Runtime, make: Any, dm: Any, cell: str, degree: int, precision: str) -> list[Timing]:
-    residual, u = make(dm, degree)
-    rough, direction = _rough(u)
-    found: list[Timing] = []
-    expected = np.empty(0)
+def _time(
+    runtime: Runtime,
+    make: Any,
+    dm: Any,
+    asked: Asked,
+    settings: Settings,
+    found: list[Timing],
+    expected: list[np.ndarray],
+    refusals: list[str],
+    exhaustive: bool,
+) -> None:
+    """Adds the timings of a schedule to those that were found; the first result of a form and mesh is what others should be."""
+    residual, u = make(dm, asked.degree)
+    vectors = _rough(u)
     for mode in MODES:
-        settings = Settings(precision=precision, qdata=mode)
-        operator = FormOperator(lower_form(residual, u), settings, runtime)
-        result = _action(operator, rough, direction)
-        expected = expected if len(expected) else result
-        error = max(_difference(result, expected), _twin_error(runtime, make, cell, degree, settings))
-        if not error < _TOLERANCE[precision]:
-            raise DataError(f"{make.__name__} with -femgpu_qdata {mode} differs by {error:.1e}; this is a bug, please report it")
-        (application,) = operator.prepare("action")
-        state = [launch for entry in operator.prepare("state") for launch in entry.bind({})]
-        timed = application.bind({}), runtime.zeroing(operator.out, operator.vector_bytes), state
-        us, zero_us, state_us = (1e6 * float(np.median(launch_seconds(runtime, each, 0.1))) for each in timed)
-        work, dofs = application.plan.work.whole, u.space.num_local
-        sizes = (application.term.num_cells, dofs, work.num_state, work.num_cell_state, work.num_qpts, work.pointwise_flops)
-        rate = dofs / (us + zero_us) / 1e3
-        found.append(Timing(make.__name__.replace("_", "-"), cell, degree, mode, *sizes, us, zero_us, state_us, rate, error))
-    return found
+        operator = FormOperator(lower_form(residual, u), replace(settings, qdata=mode), runtime)
+        result = _action(operator, *vectors)
+        expected[:] = expected or [result]
+        error = max(_difference(result, expected[0]), _twin_error(runtime, make, asked, operator.settings))
+        found.append(_timing(operator, asked, mode, error))
+    if exhaustive:
+        tools = operator.tools()
+        ((term, action, every),) = tools.planner.every("action")
+        build_ahead(tools, term, action, every)
+        for candidate in every:
+            with actions.noted(refusals, f"{asked}, {candidate.choice.plan}"):
+                actions.take(operator, candidate)
+                found.append(_timing(operator, asked, TRIED, _difference(_action(operator, *vectors), expected[0])))
+
+
+def _timing(operator: FormOperator, asked: Asked, mode: str, error: float) -> Timing:
+    """Times the action as it was computed last."""
+    runtime, precision = operator.runtime, operator.settings.precision
+    if not error < _TOLERANCE[precision]:
+        raise DataError(f"{asked}, -femgpu_qdata {mode} differs by {error:.1e}; this is a bug, please report it")
+    (application,) = operator.prepare("action")
+    state = [launch for entry in operator.prepare("state") for launch in entry.bind({})]
+    timed = application.bind({}), runtime.zeroing(operator.out, operator.vector_bytes), state
+    us, zero_us, state_us = (1e6 * float(np.median(launch_seconds(runtime, each, 0.1))) for each in timed)
+    work, dofs = application.plan.work.whole, operator.num_local
+    return Timing(
+        **vars(asked),
+        mode=mode,
+        cells=application.term.num_cells,
+        dofs=dofs,
+        scalars=work.num_state,
+        cell_scalars=work.num_cell_state,
+        points=work.num_qpts,
+        flops=work.pointwise_flops,
+        plan=str(application.plan),
+        us=us,
+        zero_us=zero_us,
+        state_us=state_us,
+        GDOFs=dofs / (us + zero_us) / 1e3,
+        error=error,
+        **actions.resources(operator),
+    )
 
 
 def _rough(u: Function) -> tuple[np.ndarray, np.ndarray]:
@@ -223,9 +169,9 @@ def _action(operator: FormOperator, state: np.ndarray, direction: np.ndarray) ->
     return runtime.read(operator.out, np.empty(operator.num_local, scalar)).astype(float)
 
 
-def _twin_error(runtime: Runtime, make: Any, cell: str, degree: int, settings: Settings) -> float:
+def _twin_error(runtime: Runtime, make: Any, asked: Asked, settings: Settings) -> float:
     """How far the action is from the numpy twin's on a few cells."""
-    residual, u = make(mesh.box((2, 2, 2), cell=cell), degree)
+    residual, u = make(mesh.box((2, 2, 2), cell=asked.cell), asked.degree)
     form, (state, direction) = lower_form(residual, u), _rough(u)
     operator = FormOperator(form, settings, runtime)
     (term,) = operator.terms

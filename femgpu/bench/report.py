@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import platform
+import subprocess
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +22,8 @@ from femgpu.runtime import Device
 from femgpu.version import VERSION
 
 _PACKAGES = ("petsc4py", "pyopencl", "numpy")
+# The package, whose commit reports name.
+_SOURCES = Path(__file__).parents[1]
 
 
 class Result(Protocol):
@@ -118,8 +123,30 @@ def write_report(result: Result, device: Device, folder: Path, picture: bool = T
     return files
 
 
+@cache
+def commit() -> str:
+    """The commit of the checkout that femgpu is imported from, short, with `+` where its files differ; empty where it is none.
+
+    A copy without git's files, on a node say, is told by the environment: `FEMGPU_COMMIT`.
+    """
+    if told := os.environ.get("FEMGPU_COMMIT", ""):
+        return told
+    if not _git("ls-files", "__init__.py"):
+        return ""
+    return _git("rev-parse", "--short", "HEAD") + "+" * bool(_git("status", "--porcelain", "."))
+
+
+def _git(*words: str) -> str:
+    """What git says in the package's folder; empty where it refuses, or is not there."""
+    try:
+        said = subprocess.run(["git", *words], cwd=_SOURCES, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return said.stdout.strip()
+
+
 def _write_csv(path: Path, result: Result) -> None:
-    rows = result.rows()
+    rows = [{"commit": commit()} | row for row in result.rows()]
     with open(path, "w", newline="") as stream:
         writer = csv.DictWriter(stream, list(rows[0]))
         writer.writeheader()
@@ -134,7 +161,7 @@ def _record(result: Result, device: Device) -> dict[str, Any]:
         "python": platform.python_version(),
     }
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"date": date, "device": asdict(device), "versions": versions} | result.record()
+    return {"date": date, "commit": commit(), "device": asdict(device), "versions": versions} | result.record()
 
 
 def _known(value: Any) -> Any:

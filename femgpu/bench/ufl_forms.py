@@ -209,7 +209,7 @@ def _time(operator: FormOperator, case: Case, result: Result, tune: bool, exhaus
     moved = problem.global_bytes(dim, asked.degree, asked.cells, dofs, len(block.coords), *words)
     local = asked.cells * problem.local_bytes(dim, asked.degree, points, words[1])
     given = flops, moved, result.bandwidth, result.peak
-    bound, lower = roofline(*given), roofline(*given, local, result.local_bandwidth)
+    bound, without = roofline(*given, local, result.local_bandwidth), roofline(*given)
     timing = Timing(
         **vars(asked),
         dofs=dofs,
@@ -222,8 +222,10 @@ def _time(operator: FormOperator, case: Case, result: Result, tune: bool, exhaus
         intensity=flops / moved,
         roofline_TFs=bound / 1e12,
         share=flops / median / bound,
-        local_share=flops / median / lower,
+        roofline_without_local_TFs=without / 1e12,
+        share_without_local=flops / median / without,
         error=error,
+        **actions.resources(operator),
     )
     if tune:
         with actions.noted(result.refusals, f"{asked}, tuned"):

@@ -50,10 +50,14 @@ class Timing(Asked):
         GDOFs: dofs over the median, in 1e9 per second.
         TFs: operations by equation (28) over the median, in 1e12 per second; see `UFLForm.flops`.
         intensity: operations per byte of the footprint of gather and scatter; see `UFLForm.global_bytes`.
-        roofline_TFs: what copies and multiply-adds of the device allow.
+        roofline_TFs: what copies, local memory and multiply-adds of the device allow, equation (47).
         share: of that.
-        local_share: of the bound that the bandwidth of local memory lowers, equation (47) with its three terms.
+        roofline_without_local_TFs: what copies and multiply-adds allow, local memory not counted.
+        share_without_local: of that.
         error: largest difference to the numpy twin on some cells, relative.
+        registers: of an item of the kernel, the most of its kernels, as the device's compiler says; None where it says nothing.
+        spill_store_bytes: that an item writes for want of registers, likewise.
+        spill_load_bytes: that it reads back, likewise.
         tuned_us: median time of the plan that `-femgpu_tune measure` chooses.
         tuned_plan: that in words.
         default_over_tuned: the time of femgpu's choice over it.
@@ -72,8 +76,12 @@ class Timing(Asked):
     intensity: float
     roofline_TFs: float
     share: float
-    local_share: float
+    roofline_without_local_TFs: float
+    share_without_local: float
     error: float
+    registers: int | None = None
+    spill_store_bytes: int | None = None
+    spill_load_bytes: int | None = None
     tuned_us: float = _NAN
     tuned_plan: str = ""
     default_over_tuned: float = _NAN
@@ -125,18 +133,19 @@ class Result(Timings):
             f"ufl: actions between L-vectors, {self.precision}, {self.device}",
             f"copies at {self.bandwidth / 1e9:.0f} GB/s, local memory at {self.local_bandwidth / 1e9:.0f} GB/s, "
             f"{self.peak / 1e12:.3g} TF/s",
-            f"{'':40s}{'points':>7s}{'us':>11s}{'GDOF/s':>9s}{'TF/s':>10s}{'F/B':>8s}{'bound':>8s}{'share':>7s}{'local':>7s}"
+            f"{'':40s}{'points':>7s}{'us':>11s}{'GDOF/s':>9s}{'TF/s':>10s}{'F/B':>8s}{'bound':>8s}{'share':>7s}{'no local':>10s}"
             f"{'tuned us':>11s}{'ratio':>7s}{'plans':>6s}{'first':>7s}  plan",
         ]
         lines += [
             f"{str(t):40s}{t.points:7d}{t.us:11.1f}{t.GDOFs:9.3g}{t.TFs:10.3g}{t.intensity:8.1f}{t.roofline_TFs:8.3g}{t.share:7.2f}"
-            f"{t.local_share:7.2f}{t.tuned_us:11.1f}{t.default_over_tuned:7.2f}{t.plans:6d}{t.first_over_best:7.2f}  {t.plan}"
+            f"{t.share_without_local:10.2f}{t.tuned_us:11.1f}{t.default_over_tuned:7.2f}{t.plans:6d}{t.first_over_best:7.2f}"
+            f"  {t.plan}"
             for t in self.timings
         ]
         return "\n".join([*lines, *self.refusals, *self._summary()])
 
     def plot(self, path: Path) -> None:
-        """Shares of the roofline against the degree, a picture for each type of cell."""
+        """Shares of the roofline, equation (47), against the degree, a picture for each type of cell."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
@@ -161,7 +170,7 @@ class Result(Timings):
         lines = []
         for what, shares in (
             ("", [timing.share for timing in self.timings]),
-            (", local memory counted", [timing.local_share for timing in self.timings]),
+            (", local memory not counted", [timing.share_without_local for timing in self.timings]),
         ):
             reached = " and ".join(f"{least} in {_at_least(shares, least)}" for least in _SHARES)
             lines.append(f"share of the roofline{what}: at least {reached} of {self.cases} cases")

@@ -9,7 +9,21 @@ from typing import Any
 from mpi4py import MPI
 
 from femgpu import options, runtime
-from femgpu.bench import assembly, bakeoff, build, cg, evector, ex12, launch, petsc_residual, qdata, solve, tets, ufl_forms
+from femgpu.bench import (
+    assembly,
+    bakeoff,
+    build,
+    cg,
+    evector,
+    ex12,
+    launch,
+    petsc_residual,
+    qdata,
+    qdata_report,
+    solve,
+    tets,
+    ufl_forms,
+)
 from femgpu.bench.report import Result, check_folder, write_report
 from femgpu.errors import FemgpuError
 from femgpu.model.bakeoff import PROBLEMS
@@ -26,7 +40,7 @@ _UFL_CELLS, _EX12_CELLS = 1e3, 1e4
 _BAKEOFF, _EVECTOR = "degrees dofs schedules plans ways precision", "degrees cells schedules plans precision"
 _TAKES = {
     "ex12": "cell cells problems precision blocks",
-    "qdata": "cells precision",
+    "qdata": "cells schedules precision exhaustive",
     "assembly": "cells precision",
     "launch": "",
     "build": "scripts cell degrees",
@@ -104,8 +118,9 @@ def _build(chosen: Runtime, arguments: Namespace) -> build.Result:
     return build.run(chosen, MPI.COMM_WORLD, arguments.scripts or (), cells, degrees)
 
 
-def _qdata(chosen: Runtime, arguments: Namespace) -> qdata.Result:
-    return qdata.run(chosen, _cells(chosen, arguments), arguments.precision or "double")
+def _qdata(chosen: Runtime, arguments: Namespace) -> qdata_report.Result:
+    given = arguments.schedules or ("auto",), arguments.precision or "double", arguments.exhaustive
+    return qdata.run(chosen, _cells(chosen, arguments), *given)
 
 
 def _solve(arguments: Namespace) -> solve.Result:

@@ -10,6 +10,8 @@ import numpy as np
 import pyopencl as cl
 
 from femgpu.runtime.calls import RawKernel, check
+from femgpu.runtime.program import said
+from femgpu.runtime.resources import Resources, parse_log
 from femgpu.runtime.runtime import Runtime
 from femgpu.runtime.tally import Tally
 from femgpu.runtime.watch import Watch
@@ -249,6 +251,12 @@ class Kernel:
         if launch is None:
             launch = self._bind(key, arguments, self.global_size if global_size is None else global_size)
         return launch
+
+    @property
+    def resources(self) -> Resources | None:
+        """What its program's compiler says that an item takes; None where it says nothing."""
+        self.build()
+        return parse_log(said(self._program)).get(self._name)
 
     def _bind(self, key: Hashable, arguments: Mapping[int, Any], global_size: int) -> Launch:
         buffers = (value for value in arguments.values() if value is not None and not isinstance(value, np.generic))

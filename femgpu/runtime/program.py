@@ -2,7 +2,8 @@
 
 A cache file is a header line (magic, key of the program, SHA-256 of the binary) and the binary. Files are written under a temporary
 name and renamed, so that concurrent jobs never read half a file; one that is damaged, or another program's, is built anew, with a
-warning. Who builds an entry holds a lock beside it: other processes that want the same one wait, and load it then.
+warning. What the compiler said, if anything, stands in a file `.log` beside it, for who loads the binary. Who builds an entry holds
+a lock beside it: other processes that want the same one wait, and load it then.
 
 Nothing here asks which thread it runs in.
 """
@@ -19,13 +20,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
 from femgpu.caches import cache_folder, pocl_folder, refusal, write_file
 from femgpu.errors import BuildError, OptionError
 from femgpu.runtime.compilers import Answer, result
+from femgpu.runtime.resources import read_log
 
 if TYPE_CHECKING:
     from femgpu.runtime.device import Device
@@ -98,7 +100,7 @@ def build(
         if absent and path.exists() and (program := _stored(context, path, options, name, digest, dump_folder)) is not None:
             return program, False
         program = _compile(*given, ask)
-        _store(path, digest, program.get_info(cl.program_info.BINARIES)[0])
+        _store(path, digest, program.get_info(cl.program_info.BINARIES)[0], said(program))
         return program, True
 
 
@@ -106,6 +108,11 @@ def is_stored(digest: str) -> bool:
     """Whether the cache has an entry for a program, be it what it may."""
     folder = cache_folder()
     return folder is not None and _entry(folder, digest).exists()
+
+
+def said(program: Any) -> str:
+    """The compiler's log of a program, of one that was loaded from beside its binary; empty where there is none."""
+    return getattr(program, "femgpu_log", "") or _log(program)
 
 
 def _entry(folder: Path, digest: str) -> Path:
@@ -118,19 +125,22 @@ def _stored(context: cl.Context, path: Path, options: bytes, name: str, digest: 
     if binary is None:
         return None
     try:
-        program = _of_binary(context, binary, options)
-        if dump_folder and (said := _log(program)):
-            _dump(Path(dump_folder) / f"{name}-{digest[:12]}.log", said)
+        program = _of_binary(context, binary, options, read_log(path.with_suffix(".log")))
+        if dump_folder and (text := said(program)):
+            _dump(Path(dump_folder) / f"{name}-{digest[:12]}.log", text)
         return program
     except cl.Error:
         warnings.warn(f"the driver refuses the cached kernel {path}; it is built anew", stacklevel=2)
         return None
 
 
-def _of_binary(context: cl.Context, binary: bytes, options: bytes) -> cl.Program:
+def _of_binary(context: cl.Context, binary: bytes, options: bytes, log: str) -> cl.Program:
+    """The program of a binary, with what the compiler said when it was compiled."""
     program = cl._cl._Program(context, [context.devices[0]], [binary])
     program._build(options)
-    return cl.Program(program)
+    loaded: Any = cl.Program(program)
+    loaded.femgpu_log = log
+    return loaded
 
 
 def _compile_in_turn(context: cl.Context, source: str, options: bytes, name: str, digest: str, dump_folder: str) -> cl.Program:
@@ -167,7 +177,7 @@ def _compile(
     binary, log = result(ask()) if ask else (b"", "")
     if binary:
         with contextlib.suppress(cl.Error):
-            program = _of_binary(context, binary, options)
+            program = _of_binary(context, binary, options, log)
             if dump_folder:
                 _dump(Path(dump_folder) / f"{name}-{digest[:12]}.log", log)
             return program
@@ -192,7 +202,7 @@ def _built(program: cl._cl._Program, name: str, digest: str, dump_folder: str) -
     return cl.Program(program)
 
 
-def _log(program: cl._cl._Program) -> str:
+def _log(program: Any) -> str:
     device = program.get_info(cl.program_info.DEVICES)[0]
     return program.get_build_info(device, cl.program_build_info.LOG) or ""
 
@@ -276,8 +286,10 @@ def _header(digest: str, payload: bytes) -> bytes:
     return b" ".join([_MAGIC, digest.encode(), hashlib.sha256(payload).hexdigest().encode()])
 
 
-def _store(path: Path, digest: str, payload: bytes) -> None:
+def _store(path: Path, digest: str, payload: bytes, log: str) -> None:
     try:
+        if log:
+            write_file(path.with_suffix(".log"), log.encode())
         write_file(path, _header(digest, payload) + b"\n" + payload)
     except OSError as error:
         warnings.warn(f"the kernel cache cannot be written ({error}); set FEMGPU_CACHE_DIR, 0 disables it", stacklevel=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -79,11 +80,12 @@ def import_winners(path: Path, kind: Mapping[str, str]) -> int:
         DataError: when the file cannot be read, is damaged or of another kind of device, or the cache is off.
     """
     try:
-        record = unsealed(path.read_text(errors="replace"))
+        text = path.read_text(errors="replace")
     except OSError as error:
         raise DataError(f"--import {path}: cannot be read ({error})") from None
+    record = unsealed(text)
     if record is None or record.get("format") != _FORMAT or not all(map(_NAME.fullmatch, record["winners"])):
-        raise DataError(f"--import {path}: damaged, or no such file; expected one that `femgpu tune --export` wrote")
+        raise DataError(f"--import {path}: {_flaw(text, kind)}; expected one that `femgpu tune --export` wrote")
     if record["kind"] != dict(kind):
         raise DataError(f"--import {path}: measured on {_words(record['kind'])}; this is {_words(kind)}: run `femgpu tune` here")
     if cache_folder() is None:
@@ -102,6 +104,19 @@ def _winner(record: Mapping[str, Any]) -> Winner | None:
         return Winner(str(record["name"]), str(record["words"]), float(record["seconds"]), int(record["cells"]))
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def _flaw(text: str, kind: Mapping[str, str]) -> str:
+    """What is wrong with a file, as far as it can be told: what it is, and of which device."""
+    try:
+        record = json.loads(text)["record"]
+        form, of = record["format"], _words(record["kind"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return "damaged, or no such file"
+    if form != _FORMAT:
+        return f"of another version of femgpu, in the format {form} for {_FORMAT}"
+    here = _words(kind)
+    return f"measured on {of}, and damaged or changed since" + f"; this is {here}: run `femgpu tune` here" * (of != here)
 
 
 def _words(kind: Mapping[str, str]) -> str:

@@ -489,7 +489,7 @@ def test_damaged_cache_entry_is_rebuilt(tmp_path, monkeypatch, stored_programs, 
         path.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
     else:
         # An entry that is whole, with a binary that no driver knows.
-        program._store(path, program.key(source, chosen.device), b"no binary of any device")
+        program._store(path, program.key(source, chosen.device), b"no binary of any device", "")
     monkeypatch.setattr(chosen.programs, "_known", {})
     with pytest.warns(
         UserWarning, match=f"{path.name} is damaged, or another program's; it is built anew|refuses the cached kernel"

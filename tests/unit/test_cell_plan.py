@@ -141,16 +141,18 @@ def test_groups_add_up_where_that_was_faster():
     others = [
         plans(linear(), Limits())[0],
         plans(linear(), sums=0)[0],
-        plans(linear(), scatter="evector", sums=128)[0],
-        plans(linear(), precision="mixed", sums=128)[0],
-        plans(linear(facet=True), sums=128)[0],
+        plans(linear(), scatter="evector")[0],
+        plans(linear(), precision="mixed")[0],
+        plans(linear(source="evector"), scatter="evector", sums=128)[0],
+        plans(linear(facet=True), scatter="evector", sums=128)[0],
+        plans(linear(target="functional"), scatter="evector", sums=128)[0],
         plans(linear(affine=False))[0],
         plans(diffusion(3, 14))[0],
         plans(diffusion(2, 45, pointwise_flops=100))[0],
         plans(replace(linear(), rows=(replace(linear().rows[0], continuous=False),)))[0],
         plans(linear(), replace(GPU, items=128))[0],
     ]
-    assert [type(other) for other in others] == [CellPlan] * 10
+    assert {type(other) for other in others} == {CellPlan}
     # Actions on vectors, of more operations.
     vector = diffusion(2, 18)
     vector = replace(vector, rows=(replace(vector.rows[0], num_comp=3),), fields=(replace(vector.fields[0], num_comp=3),))
@@ -190,6 +192,9 @@ def test_groups_add_up_where_that_was_faster():
     for wrong in (-1, 1025):
         with pytest.raises(PlanError, match=f"cell:sums={wrong}: the device allows work-groups of 1 to 1024 items"):
             plans(linear(), sums=wrong)
+    for said, given in (("-femgpu_scatter gather", {"scatter": "evector"}), ("-femgpu_precision mixed", {"precision": "mixed"})):
+        with pytest.raises(PlanError, match=f"cell:sums=48: groups add .*{said}.*; use .*, or schedule cell without sums"):
+            plans(linear(), sums=48, **given)
 
 
 def test_numbers_of_a_node_stand_in_vectors():

@@ -354,3 +354,17 @@ def test_warmup_of_scripts_that_fail(script, end, code, said):
 def test_warmup_of_a_script_that_is_not_there(capsys):
     assert main(["warmup", "nowhere.py"]) == 1
     assert "no such file" in capsys.readouterr().err
+
+
+def test_lists_are_numbers_with_commas(capsys, tmp_path):
+    for given, said in (
+        (
+            ["tets", "--degrees", "1", "2"],
+            "2: no such argument of bench; --degrees and --blocks take numbers with commas, as in 1,2",
+        ),
+        (["ex12", "--blocks", "4,x"], "argument --blocks: 4,x: expected numbers from 1, with commas, as in 1,2"),
+        (["ex12", "--blocks", "0,1"], "0,1: expected numbers from 1"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["bench", *given, "--out", str(tmp_path)])
+        assert said in capsys.readouterr().err

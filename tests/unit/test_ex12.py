@@ -108,7 +108,8 @@ def test_bench_of_ex12(capsys, tmp_path, monkeypatch, cell, problem, precision):
     assert set(files) == {".csv", ".json", ".png"}
     with files[".csv"].open() as stream:
         rows = list(csv.DictReader(stream))
-    assert json.loads(files[".json"].read_text())["timings"][0].keys() == rows[0].keys()
+    record = json.loads(files[".json"].read_text())
+    assert {"commit", *record["timings"][0]} == rows[0].keys() and record["commit"] == rows[0]["commit"]
     kinds = {(row["what"], row["schedule"], row["geometry"]) for row in rows}
     schedules, ways = ("cell", "tiled", "transposed"), ("stored", "recomputed")
     assert kinds >= {(what, schedule, way) for what in ("evector", "fused") for schedule in schedules for way in ways}

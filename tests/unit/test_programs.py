@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 from build_support import SOURCE, WRONG, Builds, nobody_builds, value
 
-from femgpu import runtime
+from femgpu import caches, runtime
 from femgpu.errors import BuildError, DeviceError
 from femgpu.runtime import Runtime, compiler, program, programs
+from femgpu.runtime.resources import Resources, parse_log
 
 
 def test_programs_are_built_in_threads_and_each_once(threaded, monkeypatch):
@@ -270,3 +271,41 @@ def test_compilers_are_told_of_a_bound_on_registers_where_they_know_the_option()
 def test_a_program_that_embeds_python_is_not_started_again(threaded, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/usr/local/bin/solver")
     assert not threaded().programs._compilers.start(2)
+
+
+# As NVIDIA's driver writes it of a program with two kernels, one of which calls a function.
+LOG = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'put' for 'sm_90'
+ptxas info    : Function properties for put
+ptxas         .     8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 40 registers, 380 bytes cmem[0]
+ptxas info    : Compiling entry function 'take' for 'sm_90'
+ptxas info    : Function properties for take
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Function properties for helper
+    16 bytes stack frame, 2 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 380 bytes cmem[0]
+"""
+
+
+def test_logs_say_what_kernels_take():
+    found = {"put": Resources(40, 8, 4, 12), "take": Resources(255, 16, 2, 0)}
+    assert parse_log(LOG) == found
+    assert parse_log("\n".join(line for line in LOG.splitlines() if "Compiling" not in line)) == found
+    assert parse_log("") == parse_log("ptxas info : Used 40 registers") == parse_log(LOG.replace("spill", "spilt")) == {}
+
+
+def test_what_the_compiler_said_stays_beside_the_binary(threaded, monkeypatch, tmp_path):
+    """The driver says it only once."""
+    monkeypatch.setattr(program, "_log", lambda _: LOG)
+    for compiled in (1, 0, 0):
+        made = threaded()
+        made.programs.dump_folder = str(tmp_path / f"{compiled}")
+        kernel = runtime.Kernel(made, SOURCE % 1, "put", [made.upload(np.zeros(1))], 1, 1)
+        assert kernel.resources == Resources(40, 8, 4, 12) and made.programs.num_compiled == compiled
+        assert [path.read_text() for path in tmp_path.glob(f"{compiled}/*.log")] == [LOG]
+        monkeypatch.setattr(program, "_log", lambda _: "")
+    for path in caches.cache_folder().glob("*.log"):
+        path.unlink()
+    made = threaded()
+    assert runtime.Kernel(made, SOURCE % 1, "put", [made.upload(np.zeros(1))], 1, 1).resources is None

@@ -93,7 +93,7 @@ def test_roofline_is_measured_once_and_stored(cache, monkeypatch, capsys, tmp_pa
     assert table.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     with open(table) as stream:
         rows = list(csv.DictReader(stream))
-    assert list(rows[0]) == ["on", "what", "bytes", "value", "unit"]
+    assert list(rows[0]) == ["commit", "on", "what", "bytes", "value", "unit"]
     assert [int(row["bytes"]) for row in rows if row["what"] == "copy"] == [1 << 14, 1 << 16, 1 << 18]
     values = {row["what"]: float(row["value"]) for row in rows}
     assert {row["unit"] for row in rows} == {"B/s", "flop/s", "1/s", "s"}
@@ -353,10 +353,13 @@ def test_winners_go_to_files_and_back(cache, tmp_path, capsys, monkeypatch):
     record = caches.unsealed(text)
     elsewhere = {"../" + name: entry for name, entry in record["winners"].items()}
     for wrong, said in (
-        (text.replace("a plan", "b plan"), "damaged, or no such file"),
+        (text.replace("a plan", "b plan"), "units, driver " + kind["driver"] + "), and damaged or changed since; expected one"),
+        (text.replace(kind["device"], "another"), "measured on another"),
+        (text.replace(kind["device"], "another"), f"and damaged or changed since; this is {kind['device']}"),
+        (caches.sealed(record | {"format": "femgpu-winners-0"}), "in the format femgpu-winners-0 for femgpu-winners-1"),
         (text[:40], "damaged, or no such file"),
         ("[]", "damaged, or no such file"),
-        (caches.sealed(record | {"winners": elsewhere}), "damaged, or no such file"),
+        (caches.sealed(record | {"winners": elsewhere}), "damaged or changed since"),
         (caches.sealed(record | {"kind": kind | {"device": "another"}}), "measured on another"),
         (caches.sealed(record | {"kind": kind | {"units": "99"}}), ", 99 units, driver"),
     ):

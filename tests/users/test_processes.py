@@ -85,6 +85,50 @@ def test_a_rank_that_leaves_ends_all(tmp_path):
         assert run.returncode == code and "came to the end" not in out and said in error, (name, run.returncode, out, error)
 
 
+_OPTIONS = """
+import sys
+{begin}
+import femgpu
+{use}
+import petsc4py
+petsc4py.init([sys.argv[0], "-misspelt", "1", *sys.argv[1:]])
+from petsc4py import PETSc
+
+def refused():
+    try:
+        femgpu.mesh.box((0, 0))
+    except femgpu.errors.FemgpuError as error:
+        print("refused:", error, file=sys.stderr, flush=True)
+        sys.exit(1)
+
+{statement}
+"""
+
+
+@pytest.mark.parametrize("version", ["", "Python 3.11"])
+def test_an_error_is_the_last_that_is_said(tmp_path, version):
+    """PETSc lists unread options below none; it does where nothing was said to be wrong, and where it is asked to."""
+    begin = "version, sys.version_info = sys.version_info, (3, 11, 0)" if version else ""
+    runs = []
+    for number, (statement, lists) in enumerate(
+        [
+            ("raise ValueError('wrong')", False),
+            ("femgpu.mesh.box((0, 0))", False),
+            ("refused()", False),
+            ("sys.exit('wrong')", False),
+            ("sys.exit(3)", True),
+            ("pass", True),
+            ("PETSc.Options()['options_left'] = True; refused()", True),
+        ]
+    ):
+        code = _OPTIONS.format(begin=begin, use="sys.version_info = version" if version else "", statement=statement)
+        runs.append((statement, lists, start(1, tmp_path, f"options {number}", code)))
+    for statement, lists, run in runs:
+        out, error = finish(run)
+        assert ("-misspelt" in out + error) == lists, (statement, out, error)
+        assert run.returncode == (3 if "(3)" in statement else int(statement != "pass"))
+
+
 _CALLS = """
 import faulthandler, sys
 import numpy as np

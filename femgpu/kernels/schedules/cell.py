@@ -80,6 +80,8 @@ class Cell:
         sums = wish.parameter("sums", 0)
         if not 0 <= sums <= limits.items:
             raise PlanError(f"-femgpu_schedule cell:sums={sums}: the device allows work-groups of 1 to {limits.items} items")
+        if sums and (why := _no_sums(work, wish)):
+            raise PlanError(f"-femgpu_schedule cell:sums={sums}: {why}, or schedule cell without sums")
         turns = wish.parameter("turns", 0)
         if not 0 <= turns <= limits.items or (turns and not sums):
             raise PlanError(
@@ -109,3 +111,17 @@ class Cell:
         while plan.group_size > 1 and not plan.fits(limits):
             plan = replace(plan, group_size=plan.group_size // 2)
         return plan if plan.fits(limits) else None
+
+
+def _no_sums(work: Work, wish: Wish) -> str:
+    """Why nothing can be added up in groups, and what to ask for; of facets, say, where it is for other terms, empty."""
+    if not work.sums or work.facet or work.source != "lvector":
+        return ""
+    if wish.precision == "mixed":
+        return "groups add up results in the type of the arithmetic, with -femgpu_precision mixed vectors have another; use double"
+    if wish.scatter == "atomic":
+        return ""
+    return (
+        "groups add their results atomically, and here each cell writes its own to an E-vector, by -femgpu_scatter gather, "
+        "-femgpu_deterministic or for want of atomic instructions on the device; use -femgpu_scatter atomic"
+    )
