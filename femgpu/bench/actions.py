@@ -66,7 +66,7 @@ def cell_error(
 def seconds(operator: FormOperator) -> npt.NDArray[np.float64]:
     """Times of the action, once computed: zeroing, kernels, sums; see `launch_seconds`."""
     runtime, (application, *_) = operator.runtime, operator.prepare("action")
-    first = operator.vector_bytes if application.zeroes else application.num_stored * operator.scalar.itemsize
+    first = operator.vector_bytes if application.zeroes else operator.num_stored("action") * operator.scalar.itemsize
     zeroing = runtime.zeroing(operator.out, operator.vector_bytes, first)
     launches = operator.bind("action", operator.w, operator.out, fresh=True, zeroes=application.zeroes)
     return launch_seconds(runtime, [*zeroing, *launches])

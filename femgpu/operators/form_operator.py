@@ -169,7 +169,7 @@ class FormOperator:
             source: buffer of the state (residual) or the direction (action, transposed).
             out: buffer of the result.
             dots: buffer of `DOT_WORDS` doubles that products of direction and result are added to, see `sums_dots`; None: none.
-            fresh: whether `out` is zero, but for its first entries, which the first application stores (`num_stored`).
+            fresh: whether `out` is zero, but for its first entries, which are stored (`num_stored`).
             zeroes: whether the first launch is to make it zero before, where it can (`Application.zeroes`).
         """
         found, stores = [], out if fresh else None
@@ -178,8 +178,13 @@ class FormOperator:
             found += application.bind(given, zeroes * self.num_local)
             stores, zeroes = None, False
         if target in self._gathers:
-            found += self._gathers[target].bind(out)
+            found += self._gathers[target].bind(out, fresh)
         return found
+
+    def num_stored(self, target: str) -> int:
+        """How many of the first entries of a result are stored, where it is bound as `fresh`, in place of being added."""
+        first, sums = self.prepare(target)[0], self._gathers.get(target)
+        return self.num_local if sums is not None and sums.whole else first.num_stored
 
     @property
     def sums_dots(self) -> bool:
@@ -210,8 +215,7 @@ class FormOperator:
     def element_matrices(self) -> Iterator[tuple[Term, int, int, Any]]:
         """The same chunk by chunk: term, first cell, cells, and the device buffer, which the next chunk overwrites."""
         for application in self.prepare("matrix"):
-            for first, count in application.by_chunks():
-                yield application.term, first, count, self._matrix
+            yield from ((application.term, *chunk, self._matrix) for chunk in application.by_chunks())
 
     def prepare(self, target: str) -> list[Application]:
         """The launches of a target, built on the first call; collective.
@@ -225,7 +229,7 @@ class FormOperator:
             found = self._choose(target) if target in STATES else self._build(target)
             with collective(self.mpi):
                 if gathering := [application for application in found if ("out", 0) in application.roles]:
-                    self._gathers[target] = self._sums.gather(gathering)
+                    self._gathers[target] = self._sums.gather(gathering, len(gathering) == len(found))
             self.applications[target] = found
             if target in STATES or self.settings.tune != "off":
                 # Of ways that were compared and not chosen nothing stays.
@@ -240,13 +244,13 @@ class FormOperator:
             self.store(target)
             application = self.prepare(target)[0]
             if not application.zeroes:
-                self.runtime.zero(out, self.vector_bytes, application.num_stored * self.scalar.itemsize)
+                self.runtime.zero(out, self.vector_bytes, self.num_stored(target) * self.scalar.itemsize)
             for launch in self.bind(target, source, out, fresh=True, zeroes=application.zeroes):
                 launch()
 
     def _build(self, target: str) -> list[Application]:
         """The launches of a target other than the action; collective."""
-        chosen = [(term, function, way.choice) for term, function, way in self._tuned(target)]
+        chosen = [(term, function, way.choice) for term, function, way in tuned(self.tools(), target)]
         with collective(self.mpi):
             chosen = chosen or self._planner.plans(target)
             if target == "matrix":
@@ -259,13 +263,9 @@ class FormOperator:
         given = self._planner, self._application, self._sums, self.inputs, self.settings, self.runtime, self._prescribed is not None
         return Tools(self.form, *given)
 
-    def _tuned(self, target: str) -> list[tuple[Term, Pointwise, Candidate]]:
-        """The terms of a target with the ways that `-femgpu_tune` chooses; nothing where it does not; collective."""
-        return [] if self.settings.tune == "off" or target not in TUNED else tuned(self.tools(), target)
-
     def _choose(self, target: str) -> list[Application]:
         """The launches of an action, the fastest way of each term, and those that store what they read; collective."""
-        found = [(term, action, [way]) for term, action, way in self._tuned(target)] or self._planner.ways(target)
+        found = [(term, action, [way]) for term, action, way in tuned(self.tools(), target)] or self._planner.ways(target)
         with collective(self.mpi):
             ways = [[self._way(term, action, entry) for entry in entries] for term, action, entries in found]
         # Ways are compared on numbers that are numbers.

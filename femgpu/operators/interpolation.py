@@ -158,7 +158,7 @@ class Interpolation:
                 dofs, entries = (np.concatenate(pair) for pair in zip(*lists, strict=True))
                 found, starts, order = transpose(dofs)
                 buffers = map(runtime.upload, (places[found], starts, entries[order].astype(np.int32)))
-                given = [np.int32(len(found)), np.int32(num_comp), *buffers, mask, self._entries, placeholder]
+                given = [np.int32(len(found)), np.int32(num_comp), *buffers, mask, self._entries, placeholder, np.int32(1)]
                 source = vector_kernels(_PRECISIONS[coarse], coarse)
                 self._sums.append(Kernel(runtime, source, "gather_sum", given, len(found) * num_comp, _GROUP_SIZE))
         runtime.finish()

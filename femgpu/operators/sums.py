@@ -17,8 +17,8 @@ from femgpu.runtime import Kernel, Launch, Runtime
 
 # Segments of an E-vector start at multiples of a device's alignment of sub-buffers, at most 4096 bits where femgpu has run.
 _ALIGNMENT = 512
-# Position of the L-vector among the arguments of gather_sum.
-_OUT = 7
+# Positions of the L-vector, and of whether it is added to, among the arguments of gather_sum.
+_OUT, _ADDS = 7, 8
 # numpy sorts so many values in 30 ms at most; scipy, which counts, takes 1 ms, but 180 to be imported.
 _SORTED_BY_NUMPY = 300_000
 
@@ -98,21 +98,21 @@ class Sums:
 
     def __init__(self, terms: Sequence[Term], arrays: CellArrays, precision: str):
         self._terms, self._arrays, self._precision = terms, arrays, precision
-        self._known: dict[tuple[tuple[int, Layout], ...], GatherSum] = {}
+        self._known: dict[tuple[bool, tuple[tuple[int, Layout], ...]], GatherSum] = {}
         self.segments: Segments | None = None
 
     def outputs(self, term: Term) -> dict[tuple, Any]:
         """The segments of a term, see `Segments.outputs`."""
         return self._made().outputs(self._terms.index(term))
 
-    def gather(self, applications: Sequence[Application]) -> GatherSum:
-        """The sums over the segments of what applications have written."""
+    def gather(self, applications: Sequence[Application], alone: bool = False) -> GatherSum:
+        """The sums over the segments of what applications have written; `alone`: nothing else is added to the result."""
         chosen = tuple((self._terms.index(application.term), application.plan.node_layout) for application in applications)
-        if chosen not in self._known:
+        if (alone, chosen) not in self._known:
             arrays, made = self._arrays, self._made()
-            given = made, self._precision, arrays.prescribed, arrays.mask
-            self._known[chosen] = GatherSum(arrays.runtime, self._terms, chosen, *given)
-        return self._known[chosen]
+            given = made, self._precision, arrays.prescribed, arrays.mask, alone
+            self._known[alone, chosen] = GatherSum(arrays.runtime, self._terms, chosen, *given)
+        return self._known[alone, chosen]
 
     def zero(self) -> None:
         """Zeros everywhere."""
@@ -136,9 +136,11 @@ class GatherSum:
         precision: of the kernels.
         prescribed: (num_local,) uint8, the entries that are left alone; None: none.
         mask: device buffer of these.
+        alone: whether nothing else is added to the L-vector.
 
     Attributes:
         kernels: the launchable kernels.
+        whole: whether every entry of the L-vector is one of these sums.
     """
 
     def __init__(
@@ -150,9 +152,10 @@ class GatherSum:
         precision: str,
         prescribed: npt.NDArray[np.uint8] | None,
         mask: Any,
+        alone: bool,
     ):
-        self.kernels = []
-        source, fields = vector_kernels(precision), terms[0].form.space.fields
+        self.kernels, num_sums, form = [], 0, terms[0].form
+        source, fields = vector_kernels(precision), form.space.fields
         for num_comp in dict.fromkeys(field.num_comp for field in fields):
             pieces = [
                 piece
@@ -168,16 +171,19 @@ class GatherSum:
             buffers = [runtime.upload(array) for array in (nodes, starts, places[order])]
             given = [np.int32(len(nodes)), np.int32(num_comp), *buffers]
             # Without prescribed entries no node is marked, and the mask is not read.
-            given += [buffers[0] if mask is None else mask, segments.buffer, segments.buffer]
+            given += [buffers[0] if mask is None else mask, segments.buffer, segments.buffer, np.int32(1)]
             self.kernels.append(Kernel(runtime, source, "gather_sum", given, len(nodes) * num_comp, 64))
+            num_sums += len(nodes) * num_comp
+        self.whole = alone and prescribed is None and num_sums == form.space.storage(form.wide).num_local
 
-    def bind(self, out: Any) -> list[Launch]:
+    def bind(self, out: Any, fresh: bool = False) -> list[Launch]:
         """The launches that add to an L-vector.
 
         Args:
             out: its device buffer.
+            fresh: whether it is zero, or anything where sums are `whole`, which are then stored.
         """
-        return [kernel.bound({_OUT: out}) for kernel in self.kernels]
+        return [kernel.bound({_OUT: out, _ADDS: np.int32(not (fresh and self.whole))}) for kernel in self.kernels]
 
 
 def _without(

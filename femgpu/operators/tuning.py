@@ -34,13 +34,15 @@ Entry = tuple[Term, Pointwise, Candidate]
 
 
 def tuned(tools: Tools, target: str) -> list[Entry]:
-    """The terms that a target is about, each with the way that model or measurement chose; collective.
+    """The terms that a target is about, each with the way that `-femgpu_tune` chose; nothing where it does not; collective.
 
     Of each kind of device the first rank that has cells of a term decides, and all with such a device do as it says.
 
     Raises:
         PlanError: see `choose_plan`.
     """
+    if tools.settings.tune == "off" or target not in TUNED:
+        return []
     found = tools.planner.every(target)
     fresh = _measures(tools.settings) and not tools.inputs.filled
     if fresh:

@@ -23,7 +23,8 @@ class DeviceOperator:
     Rows of prescribed dofs are `s (u - value)`, their columns are dropped from the action: kernels skip prescribed rows and read
     a direction as zero there. Where a T-vector is an L-vector (one rank, nothing that the section constrains, the same
     precision) the kernels read and write T-vectors as they stand: an action is the launch that prepares its result and the
-    kernel, which may do that itself (`Application.zeroes`), and one launch more where E-vectors are summed.
+    kernel, which may do that itself (`Application.zeroes`), and one launch more where E-vectors are summed. These sums need no
+    preparation where no dofs are prescribed.
 
     What changes between evaluations is the caller's to bring here: boundary values (`rows.evaluate`, `transfer.update_values`), the
     factor s (`transfer.scale`), coefficients, constants and coordinates (`local.update`), the state (`set_base`).
@@ -142,7 +143,8 @@ class DeviceOperator:
                 raise DataError("an action reads its direction while it writes its result; expected two buffers, got one")
             # Never next to prescribed entries, which the launch that prepares the result writes.
             zeroes = not prepared and self.local.prepare(target)[0].zeroes
-            found = [] if prepared or zeroes else [self._preparing(target).bound({4: t, 5: out})]
+            ready = prepared or zeroes or self.local.num_stored(target) == self.local.num_local
+            found = [] if ready else [self._preparing(target).bound({4: t, 5: out})]
             found += self.local.bind(target, t, out, dots, fresh=not prepared, zeroes=zeroes)
             buffers = (t, out) if dots is None else (t, out, dots)
             self._bound.put(key, found, tuple(map(self.runtime.holds, buffers)))
@@ -150,7 +152,7 @@ class DeviceOperator:
 
     def _preparing(self, target: str) -> Kernel:
         """What makes a result ready for the launches of a target."""
-        first = self.local.prepare(target)[0].num_stored
+        first = self.local.num_stored(target)
         if first not in self._prepare:
             self._prepare[first] = self.transfer.prepare_action(self.local.mask, first)
         return self._prepare[first]

@@ -463,9 +463,7 @@ MUTANTS = {
     "points and basis functions of a matrix instruction": of_plans(
         text("i / 4 * 32 + part % 8 * 4 + i % 4", "i / 4 * 32 + i % 4 * 8 + part % 8"), element=("tetrahedron", 2)
     ),
-    "gather_sum assigns": of_operators(
-        text("d_l[NODE(d_nodes[node]) + c] += (scalar)sum", "d_l[NODE(d_nodes[node]) + c] = (scalar)sum")
-    ),
+    "gather_sum assigns": of_operators(text("(adds ? *out : 0) + (scalar)sum", "(scalar)sum")),
     "gather_sum writes prescribed rows": of_operators(text("if (IS_PRESCRIBED(d_nodes[node], c)) return;", ""), num_comp=2),
     "missing zeroing": of_operators(no_zeroing),
     "launches leave their last zeros": of_operators(text("i < num_zeros; i += zeroing * items", "i < 0;"), **ZEROING),

@@ -4,14 +4,15 @@
 // left alone
 __kernel void gather_sum(const int num_nodes, const int num_comp, __global const int *d_nodes, __global const int *d_starts,
                          __global const int *d_entries, __global const uchar *d_prescribed, __global const scalar *d_e,
-                         __global scalar *d_l) {
+                         __global scalar *d_l, const int adds) {
   const int i = (int)get_global_id(0);
   if (i >= num_nodes * num_comp) return;
   const int node = i / num_comp, c = i - node * num_comp;
   if (IS_PRESCRIBED(d_nodes[node], c)) return;
   accum sum = 0;
   for (int k = d_starts[node]; k < d_starts[node + 1]; ++k) sum += d_e[(size_t)d_entries[k] + c];
-  d_l[NODE(d_nodes[node]) + c] += (scalar)sum;
+  __global scalar *out = d_l + NODE(d_nodes[node]) + c;
+  *out = (adds ? *out : 0) + (scalar)sum;
 }
 
 // y = s x on prescribed rows, zero elsewhere, from the first row on: what an action is added to where a T-vector is an L-vector; a
