@@ -31,13 +31,9 @@ def pack_tables(
         (num_facets or 1, plan.words_of(side)) float64.
     """
     count = 1 if normals is None else len(normals)
-    tiles = plan.tile_tables(side)
-    if tiles:
-        each = [
-            (weights[i] if normals is not None else weights, () if normals is None else normals[i], _facet(tabulations, i, count))
-            for i in range(count)
-        ]
-        return np.stack([tiles.pack(*given) for given in each])
+    if tiles := plan.tile_tables(side):
+        facets = zip(weights.reshape(count, -1), [()] if normals is None else normals, strict=True)
+        return np.stack([tiles.pack(*given, _facet(tabulations, i, count)) for i, given in enumerate(facets)])
     summed: list[np.ndarray] = []
     num_points = weights.shape[-1]
     if plan.work.products:

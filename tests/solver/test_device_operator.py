@@ -62,6 +62,23 @@ def test_launches_of_an_action(set_options, scatter, launches, robin, prescribed
         assert (cost.launches, cost.copies, cost.fills) == (launches + robin - own, 0, 0)
 
 
+@pytest.mark.parametrize("prescribed", [0, 1])
+def test_results_take_the_place_of_anything(set_options, rng, prescribed):
+    """Sums over E-vectors are stored where no entry is prescribed."""
+    found, values = [], None
+    for scatter in ("gather", "atomic"):
+        set_options(femgpu_scatter=scatter)
+        problem = poisson(robin=1, prescribed=prescribed)
+        device, runtime = problem.operator.device, problem.runtime
+        size = problem.u.vec.getLocalSize()
+        values = rng.standard_normal(size) if values is None else values
+        x, y = runtime.upload(values), runtime.upload(np.full(size, np.nan))
+        device.set_base(x)
+        device.action(x, y)
+        found.append(runtime.read(y, np.empty(size)))
+    np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-13 * np.abs(found[1]).max())
+
+
 def test_an_action_in_place_is_refused():
     problem = poisson()
     x = problem.runtime.upload(np.ones(problem.u.vec.getLocalSize()))

@@ -316,9 +316,12 @@ def test_tiled_is_taken_where_registers_do_not_hold_a_cell():
         (3, 14, 3, True),
     ):
         work = diffusion(degree, num_qpts, num_comp)
-        # Of facets where registers do not hold what both cells have.
         assert entry.volunteers(work, gpu) == taken
-        assert entry.volunteers(replace(work, facet=True), gpu) == (TiledPlan(work, geometry="recomputed").cell_numbers >= 160)
+        # Of facets where registers do not hold what both cells have, and gradients are wanted.
+        facets, held = replace(work, facet=True), TiledPlan(work, geometry="recomputed").cell_numbers
+        plain = tuple(replace(entry, value=True, gradient=False) for entry in work.fields)
+        assert entry.volunteers(facets, gpu) == (held >= 160)
+        assert not entry.volunteers(replace(facets, fields=plain), gpu) and not entry.volunteers(facets, Limits())
         default, *others = entry.plans(work, gpu, Wish("double", "recomputed", "atomic"))
         assert default.mma and default.items % 32 == 0 and default.cells % 8 == 0 and len(others) == 11
         assert [plan.mma for plan in others] == [16] * 7 + [0] * 4
@@ -330,6 +333,12 @@ def test_tiled_is_taken_where_registers_do_not_hold_a_cell():
     for degree, num_qpts, num_comp in ((2, 4, 3), (3, 14, 1), (4, 24, 1)):
         work = diffusion(degree, num_qpts, num_comp, target="diagonal", fields=(), writes=frozenset({"g3"}))
         assert entry.volunteers(work, gpu) == entry.volunteers(work, Limits()) == (degree > 2)
+        # Those of facets, and of other cells, were not timed on a GPU.
+        for other in (replace(work, facet=True), replace(work, cell="prism")):
+            assert not entry.volunteers(other, gpu) and entry.volunteers(other, Limits()) == (degree > 2)
+        # Coefficients of a higher degree count for nothing.
+        fine = replace(work, tables=(work.tables[0], Table(4), Table(84)))
+        assert entry.volunteers(fine, gpu) == (degree > 2)
     # An item that would hold more than its registers.
     assert cycles(TiledPlan(diffusion(8, 177), cells=8, lanes=2, parts=8, mma=8, points=20)) == math.inf
     asked = Wish(parameters=(("cells", 64), ("width", 4), ("parts", 3), ("points", 2), ("mma", 0)))

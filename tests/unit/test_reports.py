@@ -28,11 +28,16 @@ def commit_of(monkeypatch):
 
 
 def test_reports_name_the_commit(tmp_path, commit_of, monkeypatch):
-    """With a mark where files of the package differ; what stands beside it does not count, nor does a checkout without it."""
+    """With a mark where files of the package differ; what stands beside it does not count, nor does a checkout without it.
+
+    There, and where there is none, the environment counts.
+    """
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").write_text("")
     assert commit_of(package) == ""
+    monkeypatch.setenv("FEMGPU_COMMIT", "abc1234")
+    assert commit_of(package) == "abc1234"
 
     def git(*words):
         given = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words]
@@ -42,7 +47,7 @@ def test_reports_name_the_commit(tmp_path, commit_of, monkeypatch):
     (tmp_path / "other.csv").write_text("1")
     git("add", "other.csv")
     git("commit", "-q", "-m", "without the package")
-    assert commit_of(package) == ""
+    assert commit_of(package) == "abc1234"
     git("add", "package")
     git("commit", "-q", "-m", "with it")
     short = git("rev-parse", "--short", "HEAD")
@@ -50,8 +55,6 @@ def test_reports_name_the_commit(tmp_path, commit_of, monkeypatch):
     assert commit_of(package) == short
     (package / "new.py").write_text("")
     assert commit_of(package) == f"{short}+"
-    monkeypatch.setenv("FEMGPU_COMMIT", "abc1234")
-    assert commit_of(package) == "abc1234"
 
 
 def test_bench_of_qdata(capsys, tmp_path, monkeypatch):

@@ -123,5 +123,6 @@ def _no_sums(work: Work, wish: Wish) -> str:
         return ""
     return (
         "groups add their results atomically, and here each cell writes its own to an E-vector, by -femgpu_scatter gather, "
-        "-femgpu_deterministic or for want of atomic instructions on the device; use -femgpu_scatter atomic"
+        "-femgpu_deterministic or for want of atomic instructions on the device; use -femgpu_scatter atomic without "
+        "-femgpu_deterministic"
     )

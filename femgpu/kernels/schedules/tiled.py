@@ -62,11 +62,16 @@ class Tiled:
         if self.refuses(work, limits):
             return False
         held = TiledPlan(work, geometry="recomputed").cell_numbers
-        num_basis = max(table.num_basis for table in work.tables)
-        if work.target == "diagonal" or not limits.unroll:
-            return work.target == "diagonal" and num_basis >= _BASIS
+        # On a GPU where it was timed: diagonals over simplices, and facets of these with gradients.
+        timed = not limits.unroll or work.cell in ("triangle", "tetrahedron")
+        if work.target == "diagonal":
+            own = max(row.num_basis for row in work.rows)
+            return timed and own >= _BASIS and not (limits.unroll and work.facet)
+        if not limits.unroll:
+            return False
         if work.facet:
-            return held >= _REGISTERS
+            return timed and held >= _REGISTERS and any(field.gradient for field in work.fields)
+        num_basis = max(table.num_basis for table in work.tables)
         least = _NUMBERS if limits.mma else _NUMBERS_ALONE
         if num_basis < _BASIS or self._groups_add(work, limits):
             least = _REGISTERS

@@ -29,8 +29,6 @@ def ranked(work: Work, limits: Limits, wish: Wish) -> tuple[TiledPlan, ...]:
 def _drawn(work: Work, limits: Limits, wish: Wish) -> Iterator[TiledPlan]:
     """Plans with the parameters that are given, and all values of the others."""
     given = dict(wish.parameters)
-    # Each facet has tables of its own.
-    given |= {"width": 1} if work.facet else {}
     wanted = bool(given.get("mma", limits.mma and limits.unroll > 0)) and wish.precision == "double" and not work.facet
     # Kernels with PTX in them have the instructions written out; others multiply item by item.
     mma = (limits.mma or 8 * (limits.atomics != "ptx")) if wanted else 0
@@ -45,6 +43,10 @@ def _drawn(work: Work, limits: Limits, wish: Wish) -> Iterator[TiledPlan]:
         widths = (4, 6, 8, 12) if scalar else (2, 4, 6, 8)
     else:
         widths, points = (1, 2, 4), (1, 2, 3, 4, 6, 8)
+    if work.facet:
+        # Each has tables of its own.
+        widths = (1,)
+        given.pop("width", None)
     values = (
         ((given[name],) if name in given else legal) for name, legal in (("width", widths), ("parts", parts), ("points", points))
     )
