@@ -97,7 +97,7 @@ class TiledPlan(Plan):
         rebuilds = work.maps and self.geometry == "recomputed" and not work.affine
         for side in work.sides:
             value = "x" in work.reads and side.number == 0
-            found.append(self._tile("other_x" if side.number else "x", side.coord_table, work.dim, value, rebuilds, work.bends))
+            found.append(self._tile(side.name("x"), side.coord_table, work.dim, value, rebuilds, work.bends))
         return tuple(tile for tile in found if tile.kinds)
 
     @cached_property
