@@ -154,6 +154,9 @@ def result_arrays(plan: Layouts) -> list[Array]:
             arrays.append(Array("d_dots", "double", ("dots",), written=True))
         if plan.stores_inside:
             arrays.append(Array("d_stores", "uchar", ("stores",)))
+    elif work.sums and plan.lists:
+        # A sum for each node of a work-group, in the order of the lists.
+        arrays += [Array(f"d_out{entry.number}", "scalar", ("out", entry.number), written=True, chunk=True) for entry in plan.lists]
     elif work.sums:
         for i, row in enumerate(work.rows):
             own = replace(plan.node_layout, together=row.num_comp)

@@ -11,6 +11,8 @@ from femgpu.element.reference import TENSOR_CELLS
 from femgpu.kernels.array import Array, Layout
 from femgpu.kernels.work import Work
 
+# Most cells of a work-group whose sums are stored and not added: what E-vectors have room for behind the last cell.
+MOST_CELLS = 1024
 # Most results that are added up in one place: a node with more stands in its list more than once. A slot takes the lower bits of a
 # place's 16, which of the node's results it is the upper ones.
 MOST_RESULTS, MOST_SLOTS = 16, 4096
@@ -91,6 +93,8 @@ class NodeList:
         kept: whether the items that read nodes keep their numbers, and add to the same ones.
         gap: words behind each row: a node's results, and components, are in different banks.
         vector_widths: how many of a node's numbers, in single precision, stand in each of its vectors; empty: each kind by itself.
+        in_place: whether an item adds up a node's results one after the other, in its slot: places are slots, by their offsets, and
+            nothing is known of how many results a node has.
     """
 
     number: int
@@ -106,6 +110,7 @@ class NodeList:
     kept: bool = False
     gap: int = 0
     vector_widths: tuple[int, ...] = ()
+    in_place: bool = False
 
     @property
     def slot_bytes(self) -> int:
@@ -169,6 +174,11 @@ class NodeList:
         return self.slots or -(-self.num_entries // SLICE) * SLICE
 
     @property
+    def stored(self) -> bool:
+        """Whether an E-vector has room for the sums of all slots."""
+        return self.cells % SLICE == 0 and self.cells <= MOST_CELLS
+
+    @property
     def num_places(self) -> int:
         """Places of results that are enough for one component, whatever the mesh.
 
@@ -215,7 +225,9 @@ class NodeList:
         words = ("uint", role("places"), 1, layout) if self.packed else ("ushort", role("places"), self.place_words, where)
         found = [Array(f"d_places{self.number}", *words, chunk=True)]
         if not self.slots:
-            found += [Array(f"slices{self.number}", "int", role("slices")), Array(f"d_bases{self.number}", "ushort", role("bases"))]
+            found.append(Array(f"slices{self.number}", "int", role("slices")))
+        if not self.slots and not self.in_place:
+            found.append(Array(f"d_bases{self.number}", "ushort", role("bases")))
         parts = {"nodes": "int", "counts": "uchar"} | ({"vertices": "int"} if self.coords else {})
         return found + [Array(f"d_{part}{self.number}", ctype, role(part)) for part, ctype in parts.items()]
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from femgpu.forms import Pointwise
 from femgpu.kernels import Plan, Step, pack_tables, render
@@ -153,6 +154,20 @@ class Application:
         stop = max(int(offsets.max(initial=-1)) + comps for offsets, comps in found)
         whole = sum(offsets.size * comps for offsets, comps in found) == stop
         return stop if whole and (self._prescribed is None or not self._prescribed[:stop].any()) else 0
+
+    def listed_nodes(self, number: int) -> npt.NDArray[np.int32]:
+        """(num_groups * slots,) where the nodes of the work-groups' lists stand in an L-vector; -1 for slots without a node.
+
+        Args:
+            number: of the field of the rows.
+        """
+        if not self.count:
+            return np.empty(0, np.int32)
+        given = {role[1:3]: position for role, position in self._positions[0].items() if role[0] == "list"}
+        nodes, counts = (self.kernels[0].arguments[given[part, f"test{number}"]] for part in ("nodes", "counts"))
+        read = self._runtime.read
+        found, results = read(nodes, np.empty(counts.size, np.int32)), read(counts, np.empty(counts.size, np.uint8))
+        return np.where(results == 0, np.int32(-1), np.where(found < 0, ~found, found))
 
     def __call__(self) -> None:
         """Enqueues the launches."""

@@ -13,7 +13,7 @@ from femgpu.element import LagrangeElement
 from femgpu.errors import PlanError
 from femgpu.kernels import TYPES, Array, Layout, NodeList, Plan, list_bytes, pack_fragments, parity_lines
 from femgpu.operators.columns import node_parts
-from femgpu.operators.lists import node_lists, pack
+from femgpu.operators.lists import node_lists, pack, slot_lists
 from femgpu.operators.term import Term
 from femgpu.runtime import LocalMemory, Runtime
 from femgpu.spaces import Field
@@ -185,14 +185,17 @@ class CellArrays:
             vertices = term.subset(term.block.coord_dofs) if entry.coords else None
             if vertices is not None and _are_in_order(entry, offsets, vertices, term.dim):
                 vertices = None
-            made = node_lists(self.runtime, entry, plan.layout.block, offsets, cells, mask, vertices, term.dim)
+            if entry.in_place:
+                made = slot_lists(self.runtime, entry, offsets, cells, self.prescribed if masked else None)
+            else:
+                made = node_lists(self.runtime, entry, plan.layout.block, offsets, cells, mask, vertices, term.dim)
             self._kept |= {(part, *key[1:]): found for part, found in made.items()}
         return self._kept[key]
 
     def _list_key(self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], cells: tuple[int, int]) -> tuple:
         _, part, name, masked = array.role
         entry, whose = list_of(plan, array), id(term.block) if term.cells is None else id(term)
-        return (part, whose, id(fields[name]), masked, entry.cells, entry.coords, entry.slots, plan.layout, cells)
+        return (part, whose, id(fields[name]), masked, entry.cells, entry.coords, entry.slots, entry.in_place, plan.layout, cells)
 
     def _entry(
         self, term: Term, plan: Plan, array: Array, fields: dict[str, Field], tables: Sequence[np.ndarray]

@@ -153,6 +153,51 @@ def node_lists(
     return found
 
 
+def slot_lists(
+    runtime: Runtime,
+    entry: NodeList,
+    offsets: npt.NDArray[np.int32],
+    cells: tuple[int, int],
+    prescribed: npt.NDArray[np.uint8] | None = None,
+) -> dict[str, Any]:
+    """The same of lists whose results are added up in place; made by numpy, group by group.
+
+    Args:
+        runtime: the device.
+        entry: the lists.
+        offsets: (num_cells, num_basis) of component 0 in an L-vector.
+        cells: the first cell, and how many.
+        prescribed: (num_local,) the entries that are marked; None: none is.
+
+    Returns:
+        Device buffers by part: "places", uint16, cell by cell; "slices", the number of each list, as int32; by slot "nodes" int32,
+        0 where there is none, and "counts" uint8, whether there is one.
+    """
+    first, count = cells
+    groups, pairs = -(-count // entry.cells), entry.num_entries
+    # Cells past the last one have its nodes.
+    numbers = np.minimum(np.arange(first, first + groups * entry.cells), first + count - 1)
+    keys = offsets[numbers].reshape(groups, pairs).astype(np.int64) << 32
+    keys |= np.arange(pairs)
+    keys.sort(axis=1)
+    nodes, pair = (keys >> 32).astype(np.int32), keys & 0xFFFFFFFF
+    fresh = np.diff(nodes, axis=1, prepend=-1) > 0
+    slots = np.cumsum(fresh, axis=1) - 1
+    slices = np.int32(slots[:, -1].max(initial=0) // SLICE + 1)
+    places = np.zeros((groups * entry.cells, entry.place_words), np.uint16)
+    np.put_along_axis(own := np.empty((groups, pairs), np.uint16), pair, slots.astype(np.uint16), axis=1)
+    places[:, : entry.num_basis] = own.reshape(-1, entry.num_basis)
+    listed, counts = np.zeros((groups, slices * SLICE), np.int32), np.zeros((groups, slices * SLICE), np.uint8)
+    where = np.nonzero(fresh)[0], slots[fresh]
+    found = nodes[fresh]
+    if prescribed is not None:
+        found = np.where(sum(prescribed[found + c] for c in range(entry.num_comp)), ~found, found)
+    listed[where], counts[where] = found, 1
+    return {"slices": slices} | {
+        part: runtime.upload(array) for part, array in (("places", places[:count]), ("nodes", listed), ("counts", counts))
+    }
+
+
 def run(runtime: Runtime, name: str, items: int, *arguments: Any) -> None:
     """Launches a kernel of `cl/lists.cl` once."""
     Kernel(runtime, list_kernels(), name, list(arguments), items, _GROUP_SIZE)()

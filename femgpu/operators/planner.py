@@ -153,7 +153,12 @@ class Planner:
             if programs or any(is_packed(array, self._masked) for array in arrays):
                 programs.append((list_kernels(), "pack_words"))
             plans = dict.fromkeys(choice.plan for *_, choice in found)
-            programs += [(node_list_kernels(entry, plan.layout.block), "list_nodes") for plan in plans for entry in plan.lists]
+            programs += [
+                (node_list_kernels(entry, plan.layout.block), "list_nodes")
+                for plan in plans
+                for entry in plan.lists
+                if not entry.in_place
+            ]
             programs += [
                 (self.program(term, choice.plan, pointwise), label(term, choice.plan, choice.plan.steps()[0]))
                 for term, pointwise, choice in found

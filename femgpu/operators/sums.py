@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import lcm
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from femgpu.errors import PlanError
-from femgpu.kernels import Layout, vector_kernels
+from femgpu.kernels import vector_kernels
+from femgpu.kernels.node_lists import MOST_CELLS
 from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays, scalar_type
 from femgpu.operators.term import Term
@@ -46,13 +48,19 @@ def transpose(positions: npt.NDArray[np.int32]) -> tuple[np.ndarray, np.ndarray,
     return distinct, np.append(starts[distinct], starts[-1]).astype(np.int32, copy=False), order
 
 
+def segment_cells(count: int, block: int) -> int:
+    """How many cells a segment for so many has room for: whole blocks, and whole work-groups from any cell on."""
+    room = lcm(block, MOST_CELLS)
+    return (count // room + 1) * room if count else 0
+
+
 class Segments:
     """One E-vector for all terms of a form: a segment for each field of the rows of each term.
 
     Args:
         runtime: the device.
         terms: the terms.
-        block: cells that a layout may interleave: room is left for whole blocks.
+        block: cells that a layout may interleave, see `segment_cells`.
         precision: of the kernels.
 
     Attributes:
@@ -67,8 +75,7 @@ class Segments:
             for i, field in enumerate(term.rows):
                 self.starts[number, i] = size
                 words = term.element(field).num_basis * field.num_comp
-                count = 0 if term.use == "matrices" else term.num_cells
-                sizes[number, i] = -(-count // block) * block * words
+                sizes[number, i] = 0 if term.use == "matrices" else segment_cells(term.num_cells, block) * words
                 size += -(-sizes[number, i] // _ALIGNMENT) * _ALIGNMENT
         if size >= 2**31:
             raise PlanError(f"an E-vector of {size} entries exceeds 32-bit indices; use more ranks or -femgpu_scatter atomic")
@@ -98,7 +105,7 @@ class Sums:
 
     def __init__(self, terms: Sequence[Term], arrays: CellArrays, precision: str):
         self._terms, self._arrays, self._precision = terms, arrays, precision
-        self._known: dict[tuple[bool, tuple[tuple[int, Layout], ...]], GatherSum] = {}
+        self._known: dict[tuple[Any, ...], GatherSum] = {}
         self.segments: Segments | None = None
 
     def outputs(self, term: Term) -> dict[tuple, Any]:
@@ -107,12 +114,15 @@ class Sums:
 
     def gather(self, applications: Sequence[Application], alone: bool = False) -> GatherSum:
         """The sums over the segments of what applications have written; `alone`: nothing else is added to the result."""
-        chosen = tuple((self._terms.index(application.term), application.plan.node_layout) for application in applications)
-        if (alone, chosen) not in self._known:
-            arrays, made = self._arrays, self._made()
-            given = made, self._precision, arrays.prescribed, arrays.mask, alone
-            self._known[alone, chosen] = GatherSum(arrays.runtime, self._terms, chosen, *given)
-        return self._known[alone, chosen]
+        lists = [(entry.plan.lists, entry.chunks) if entry.plan.lists else () for entry in applications]
+        key = alone, *((entry.term, entry.plan.node_layout, listed) for entry, listed in zip(applications, lists, strict=True))
+        if key not in self._known:
+            starts = [
+                [self._made().starts[self._terms.index(entry.term), i] for i in range(len(entry.term.rows))]
+                for entry in applications
+            ]
+            self._known[key] = GatherSum(applications, starts, self._made().buffer, self._arrays, self._precision, alone)
+        return self._known[key]
 
     def zero(self) -> None:
         """Zeros everywhere."""
@@ -129,13 +139,11 @@ class GatherSum:
     """Adds an E-vector of several terms to an L-vector: one launch for all fields of equally many components.
 
     Args:
-        runtime: the device.
-        terms: the terms of the form.
-        chosen: numbers of those that take part, and where the words of a cell stand in their segments.
-        segments: the E-vector.
+        applications: what writes to the E-vector, all of one form.
+        starts: where the segments of each begin, by field of its rows.
+        segments: buffer of the E-vector.
+        arrays: over cells; some entries of the L-vector may be prescribed, and are left alone.
         precision: of the kernels.
-        prescribed: (num_local,) uint8, the entries that are left alone; None: none.
-        mask: device buffer of these.
         alone: whether nothing else is added to the L-vector.
 
     Attributes:
@@ -145,33 +153,27 @@ class GatherSum:
 
     def __init__(
         self,
-        runtime: Runtime,
-        terms: Sequence[Term],
-        chosen: tuple[tuple[int, Layout], ...],
-        segments: Segments,
+        applications: Sequence[Application],
+        starts: Sequence[Sequence[int]],
+        segments: Any,
+        arrays: CellArrays,
         precision: str,
-        prescribed: npt.NDArray[np.uint8] | None,
-        mask: Any,
         alone: bool,
     ):
-        self.kernels, num_sums, form = [], 0, terms[0].form
-        source, fields = vector_kernels(precision), form.space.fields
-        for num_comp in dict.fromkeys(field.num_comp for field in fields):
+        self.kernels, num_sums, form, runtime = [], 0, applications[0].term.form, arrays.runtime
+        source, prescribed = vector_kernels(precision), arrays.prescribed
+        for num_comp in dict.fromkeys(field.num_comp for field in form.space.fields):
             pieces = [
-                piece
-                for number, layout in chosen
-                for piece in _entries(
-                    terms[number], [segments.starts[number, i] for i in range(len(terms[number].rows))], layout, num_comp
-                )
+                piece for entry, begins in zip(applications, starts, strict=True) for piece in _entries(entry, begins, num_comp)
             ]
             dofs, places = (np.concatenate(part) if len(part) > 1 else part[0] for part in zip(*pieces, strict=True))
-            nodes, starts, order = transpose(dofs)
+            nodes, firsts, order = transpose(dofs)
             if prescribed is not None:
-                nodes, starts, order = _without(nodes, starts, order, prescribed, num_comp)
-            buffers = [runtime.upload(array) for array in (nodes, starts, places[order])]
+                nodes, firsts, order = _without(nodes, firsts, order, prescribed, num_comp)
+            buffers = [runtime.upload(array) for array in (nodes, firsts, places[order])]
             given = [np.int32(len(nodes)), np.int32(num_comp), *buffers]
             # Without prescribed entries no node is marked, and the mask is not read.
-            given += [buffers[0] if mask is None else mask, segments.buffer, segments.buffer, np.int32(1)]
+            given += [buffers[0] if arrays.mask is None else arrays.mask, segments, segments, np.int32(1)]
             self.kernels.append(Kernel(runtime, source, "gather_sum", given, len(nodes) * num_comp, 64))
             num_sums += len(nodes) * num_comp
         self.whole = alone and prescribed is None and num_sums == form.space.storage(form.wide).num_local
@@ -199,15 +201,23 @@ def _without(
     return nodes, starts, order[entries]
 
 
-def _entries(term: Term, starts: Sequence[int], layout: Layout, num_comp: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _entries(application: Application, starts: Sequence[int], num_comp: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """For each field with `num_comp` components: position of every node in the L-vector, and of its entry in the E-vector."""
-    for start, field in zip(starts, term.rows, strict=True):
-        if field.num_comp == num_comp:
-            element, offsets = term.element(field), term.offsets(field)
+    term, plan = application.term, application.plan
+    for i, (start, field) in enumerate(zip(starts, term.rows, strict=True)):
+        if field.num_comp != num_comp:
+            continue
+        if plan.lists:
+            # A group has a sum for each slot of its list.
+            nodes = application.listed_nodes(i)
+            places = np.flatnonzero(nodes >= 0).astype(np.int32)
+            offsets = nodes[places]
+        else:
+            element, offsets, layout = term.element(field), term.offsets(field), plan.node_layout
             if layout.lattice and element.product is not None:
                 offsets = offsets[:, element.product[1]]
             # The components of a node stand together: nodes are laid out like single words, but num_comp apart.
             places = layout.positions(*offsets.shape).astype(np.int32, copy=False).ravel()
-            if (num_comp, start) != (1, 0):
-                places = places * np.int32(num_comp) + np.int32(start)
-            yield offsets.ravel(), places
+        if (num_comp, start) != (1, 0):
+            places = places * np.int32(num_comp) + np.int32(start)
+        yield offsets.ravel(), places

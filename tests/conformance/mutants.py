@@ -61,6 +61,14 @@ def reread_first_node(setattr):
     return text(again.format("b"), again.format("0"))(setattr)
 
 
+def slots_before(setattr):
+    """In lists by numpy."""
+    from femgpu.operators import lists
+
+    right = lists.np.put_along_axis
+    setattr(lists.np, "put_along_axis", lambda array, where, slots, axis: right(array, where, np.maximum(slots, 1) - 1, axis))
+
+
 def stale_state(setattr):
     from femgpu.operators import FormOperator
 
@@ -276,6 +284,25 @@ MUTANTS = {
     "slots of the slice before": of_sums(text("rows += ROWS", "rows += i == 0 ? 0 : ROWS"), element=("triangle", 2)),
     "a group's last cell": of_sums(text("item, count - 1)", "item, max(count - 2, 0))")),
     "a row for two results": of_sums(text("s_words[slot] &= ~(0x10000u << row);", "")),
+    "stored sums of the node before": of_sums(
+        text("* group + i) * 1 + c] = ", "* group + max(i - 1, 0)) * 1 + c] = "), scatter="evector"
+    ),
+    "a group's first component is stored for all": of_sums(
+        text("* group + i) * 2 + c] = ", "* group + i) * 2] = "), num_comp=2, scatter="evector"
+    ),
+    "sums begin anywhere": of_sums(text("s_sums0[i * 1 + c] = 0;", ";"), places="lanes", scatter="evector"),
+    "cells of the next item, too": of_sums(text("min((group + 1) * CELLS, count)", "count"), places="lanes", scatter="evector"),
+    "places of an item's first cell": of_sums(
+        text("AT_d_places0(cell, 0)", "AT_d_places0(begin, 0)"), places="lanes", scatter="evector"
+    ),
+    "components of a node in one place": of_sums(
+        text("* 2 + c] += r_f0", "* 2] += r_f0"), num_comp=2, places="lanes", scatter="evector"
+    ),
+    "an item's sums are added where prescribed": of_sums(text("if (!(offset < 0)) ", ""), places="lanes", masked=True),
+    "an item's direction where prescribed": of_sums(
+        text("offset < 0 ? R(0) : (real)d_w", "(real)d_w"), places="lanes", masked=True
+    ),
+    "the slot before": of_sums(slots_before, places="lanes"),
     "a cell too many": of_plans(text("if (cell >= first + count) return;", "if (cell > first + count) return;")),
     "a cell too few": of_plans(text("if (cell >= first + count) return;", "if (cell >= first + count - 1) return;")),
     "blocks begin a cell late": of_plans(text("((uint)(cell) / 32)", "(max((cell) - 1, 0) / 32)"), limits="blocks"),

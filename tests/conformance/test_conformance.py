@@ -19,7 +19,7 @@ from petsc4py import PETSc
 from femgpu.element import tensor_factors
 from femgpu.kernels import SCHEDULES, Wish, schedule_named
 from femgpu.kernels.node_lists import SLICE
-from femgpu.kernels.schedules import CellSumsPlan, cell_plan, cell_sums
+from femgpu.kernels.schedules import CellLaneSumsPlan, CellSumsPlan, cell_plan, cell_sums
 from femgpu.operators import make_terms
 from femgpu.operators.work import make_work
 from femgpu.runtime import for_comm
@@ -55,11 +55,15 @@ SUMS_AXES = AXES | dict(
     kind=("residual", "action", "diagonal", "pulled", "stored", "stored pulled"),
     form=("all", "mass", "stiffness", "gradients", "fields", "second"),
     precision=("double", "single"),
-    scatter=("atomic",),
     source=("lvector",),
     places=("slices", "rows", "kept", "short"),
 )
-NUM_SUMS = 18
+NUM_SUMS = 24
+# Of cells side by side.
+LANE_SUMS_AXES = SUMS_AXES | dict(
+    element=[("tetrahedron", 4), *LOW], kind=("residual", "action", "pulled", "stored"), limits=("device",), places=("lanes",)
+)
+NUM_LANE_SUMS = 10
 UNROLLED_SUMS_AXES = SUMS_AXES | dict(element=SMALL, points=("few",), limits=("unrolled",))
 NUM_UNROLLED_SUMS = 9
 # In single precision, where a node has four numbers or more: coordinates of vertices and vectors there.
@@ -180,6 +184,13 @@ def test_sums_of_groups_are_right(seed, rng, runtime, number, monkeypatch):
     check_sums(runtime, draw(np.random.default_rng([seed, 8]), NUM_SUMS, **SUMS_AXES)[number], rng)
 
 
+@pytest.mark.parametrize("number", range(NUM_LANE_SUMS))
+def test_sums_of_cells_side_by_side_are_right(seed, rng, runtime, number):
+    """Of items that have many, as a CPU has them; where they write to an E-vector, and where they add."""
+    if runtime.device.limits.block == 1:
+        check_sums(runtime, draw(np.random.default_rng([seed, 17]), NUM_LANE_SUMS, **LANE_SUMS_AXES)[number], rng)
+
+
 @pytest.mark.parametrize("number", range(NUM_UNROLLED_SUMS))
 def test_sums_of_unrolled_points_are_right(seed, rng, runtime, number):
     """As a GPU has them."""
@@ -294,18 +305,31 @@ def check_sums(runtime, sample, rng):
     for task in make_tasks(runtime, [cell], sample, term, problem, rng):
         work = make_work(term, task.target, task.pointwise, task.prescribed is not None, rounded=task.rounded, shift=task.shift)
         if work.sums and not cell.refuses(work, limits):
-            asked = [("turns", int(rng.integers(1, 4))), ("sums", int(rng.integers(1, rng.choice([12, 150]))))]
-            if sample.places == "once":
+            sums = int(rng.integers(1, rng.choice([12, 150])))
+            # Whole slices where they are not added.
+            asked = [
+                ("turns", int(rng.integers(1, 4))),
+                ("sums", sums if sample.scatter == "atomic" else -(-sums // SLICE) * SLICE),
+            ]
+            if sample.places == "lanes":
+                asked = [("lanes", int(rng.choice([2, 4, 8]))), ("sums", SLICE * int(rng.integers(1, 5)))]
+            elif sample.places == "once":
                 asked.append(("turns", 1))
             elif sample.places != "slices":
                 # As many slots as most groups need, or fewer; items keep nodes where they have equally many.
                 most = 8 // sum(row.num_comp for row in work.rows)
                 asked.append(("slots", SLICE * int(rng.integers(1, max(most, 1) + 1))))
-                asked += [("sums", 1 << int(rng.integers(1, 6)))] * (sample.places == "kept")
+                asked += [("sums", 1 << int(rng.integers(1, 6) if sample.scatter == "atomic" else 5))] * (sample.places == "kept")
                 # Groups as large as the mesh, with more nodes.
                 asked += [("sums", 64), ("slots", SLICE)] * (sample.places == "short")
-            plan, *others = cell.plans(work, limits, make_wish(sample, dict(asked).items()))
-            assert isinstance(plan, CellSumsPlan) and not others
+            wish = make_wish(sample, dict(asked).items())
+            plan, *others = cell.plans(work, limits, wish)
+            kind, least = CellSumsPlan, {"group_size": SLICE} | {key: n for key, n in asked if key in ("turns", "slots")}
+            if sample.places == "lanes":
+                kind, least = CellLaneSumsPlan, {"cells": SLICE}
+            if not isinstance(plan, kind) and not kind.wished(work, limits, wish, **least).fits(limits):
+                continue
+            assert isinstance(plan, kind) and not others
             check_plan(runtime, task, plan, rng)
             tried(plan, sample, f"{task.target} {sample.kind}")
             found.append(plan)

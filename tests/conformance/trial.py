@@ -11,6 +11,7 @@ from femgpu.operators.application import Application
 from femgpu.operators.arrays import CellArrays
 from femgpu.operators.modes import modal_transform
 from femgpu.operators.splits import on_cells
+from femgpu.operators.sums import segment_cells
 from femgpu.operators.work import make_work
 
 _NUMPY = {"double": np.float64, "float": np.float32}
@@ -165,6 +166,7 @@ class Trial:
             if self.arrays[role].chunk:
                 self.runtime.write(self._buffers[role], contents)
         given, before = self.application(first, count), self.runtime.num_launches
+        self._last = given
         given()
         return self.runtime.num_launches - before
 
@@ -177,10 +179,14 @@ class Trial:
         done = np.arange(len(self.entries))[begin:end]
         for role in self._before:
             got = self.runtime.read(self._buffers[role], np.empty_like(self._before[role]))
+            if role in self._grouped:
+                continue
             if self.arrays[role].layout is None:
                 self._check_vector(got, self._before[role], done)
             else:
                 self._check_cells(role, got, done)
+        if self._grouped:
+            self._check_groups(done[done >= self._first])
         self.runtime.check_guards()
 
     def results(self):
@@ -189,6 +195,15 @@ class Trial:
             role: self.arrays[role].layout.unpack(self.runtime.read(self._buffers[role], np.empty_like(before)), *self._shape(role))
             for role, before in self._before.items()
         }
+
+    @property
+    def _grouped(self):
+        """Roles of the sums of work-groups that are not added to a vector."""
+        return [role for role, array in self.arrays.items() if role[0] == "out" and len(role) == 2 and array.layout is None]
+
+    def _room(self, role):
+        """Numbers that an E-vector has for these."""
+        return segment_cells(len(self.entries), self.plan.layout.block) * self.plan.work.rows[role[1]].size
 
     def _shape(self, role):
         return len(self.entries), self.arrays[role].words
@@ -208,12 +223,12 @@ class Trial:
             return array.layout.pack(values, self._lattice(data.field)).astype(self._dtype(array))
         if kind == "constants":
             return np.concatenate([task.constants, np.full(1, np.nan)]).astype(self._dtype(array))
-        if kind == "out" and array.layout is None:
+        if role == ("out",) and array.layout is None:
             alone = np.zeros(len(task.vectors["u"])) if task.prescribed is None else task.prescribed
             # A sum with NaN would not show.
             return (7.0 * alone).astype(self._dtype(array))
         if array.written and kind not in ("work", "dots", "zeros"):
-            size = array.layout.size(*self._shape(role))
+            size = self._room(role) if role in self._grouped else array.layout.size(*self._shape(role))
             return np.full(size * np.dtype(self._dtype(array)).itemsize, POISON, np.uint8).view(self._dtype(array))
         if kind in ("state", "cell_state"):
             return array.layout.pack(task.stored[role][self.entries]).astype(self._dtype(array))
@@ -230,6 +245,18 @@ class Trial:
         rows = task.expected["rows",][self.entries[done]]
         wanted = local_vector(self.term.form.space, [(task.term.part(self.entries[done]), rows)], self.arithmetic)
         _assert_near(wanted[free], got[free], self.plan)
+
+    def _check_groups(self, done):
+        """Sums of the last launch's work-groups, a number for each of their nodes; behind them nothing is written."""
+        vector = np.zeros(len(self.task.vectors["u"]))
+        for role in self._grouped:
+            got = self.runtime.read(self._buffers[role], np.empty_like(self._before[role]))
+            nodes, comps = self._last.listed_nodes(role[1]), self.plan.work.rows[role[1]].num_comp
+            sums, rest = got[: len(nodes) * comps].reshape(-1, comps), got[len(nodes) * comps :]
+            np.add.at(vector, nodes[nodes >= 0][:, None] + np.arange(comps), sums[nodes >= 0])
+            assert (rest.view(np.uint8) == POISON).all(), f"{role}: numbers behind the last group's are written by {self.plan}"
+        before = np.zeros(len(vector)) if self.task.prescribed is None else self.task.prescribed.astype(float)
+        self._check_vector(np.where(before == 0, vector, before), before, done)
 
     def _check_cells(self, role, got, done):
         """Words of cells; all other words are left alone. Arrays with room for a launch hold the cells of the last one."""

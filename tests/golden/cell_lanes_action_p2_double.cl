@@ -12,7 +12,9 @@
 #define AT_d_geometry(cell, i) ((size_t)(cell) * 5 + (i))
 #define AT_d_test0_offsets(cell, i) ((size_t)(cell) * 6 + (i))
 #define AT_d_cell_state(cell, i) ((size_t)(cell) * 1 + (i))
+#define UNROLLED
 #define ATOMIC_CAS64
+#define KNOWN_TABLES
 // Types. REAL, SCALAR and ACCUM are set by the plan: arithmetic, storage of vectors, sums over points.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef REAL real;
@@ -90,7 +92,8 @@ inline void add_dot(__global double *d_slots, double share) {
   atomic_add_scalar(d_slots + item / 32 % DOT_SLOTS, share);
 }
 
-#define TABLE __global
+#define TABLE __constant
+__constant real d_tables[57] = {R(0x0.0p+0), R(0x1.0000000000000p-6), R(0x1.0000000000000p-5), R(0x1.8000000000000p-5), R(0x1.0000000000000p-4), R(0x1.4000000000000p-4), R(0x1.8000000000000p-4), R(0x1.c000000000000p-4), R(0x1.0000000000000p-3), R(0x1.2000000000000p-3), R(0x1.4000000000000p-3), R(0x1.6000000000000p-3), R(0x1.8000000000000p-3), R(0x1.a000000000000p-3), R(0x1.c000000000000p-3), R(0x1.e000000000000p-3), R(0x1.0000000000000p-2), R(0x1.1000000000000p-2), R(0x1.2000000000000p-2), R(0x1.3000000000000p-2), R(0x1.4000000000000p-2), R(0x1.5000000000000p-2), R(0x1.6000000000000p-2), R(0x1.7000000000000p-2), R(0x1.8000000000000p-2), R(0x1.9000000000000p-2), R(0x1.a000000000000p-2), R(0x1.b000000000000p-2), R(0x1.c000000000000p-2), R(0x1.d000000000000p-2), R(0x1.e000000000000p-2), R(0x1.f000000000000p-2), R(0x1.0000000000000p-1), R(0x1.0800000000000p-1), R(0x1.1000000000000p-1), R(0x1.1800000000000p-1), R(0x1.2000000000000p-1), R(0x1.2800000000000p-1), R(0x1.3000000000000p-1), R(0x1.3800000000000p-1), R(0x1.4000000000000p-1), R(0x1.4800000000000p-1), R(0x1.5000000000000p-1), R(0x1.5800000000000p-1), R(0x1.6000000000000p-1), R(0x1.6800000000000p-1), R(0x1.7000000000000p-1), R(0x1.7800000000000p-1), R(0x1.8000000000000p-1), R(0x1.8800000000000p-1), R(0x1.9000000000000p-1), R(0x1.9800000000000p-1), R(0x1.a000000000000p-1), R(0x1.a800000000000p-1), R(0x1.b000000000000p-1), R(0x1.b800000000000p-1), R(0x1.c000000000000p-1)};
 #define TABLE_W(q) d_tables[q]
 #define TABLE_B0(q) (d_tables + 3 + (q) * 6)
 #define TABLE_D0(q) (d_tables + 21 + (q) * 12)
@@ -208,7 +211,7 @@ inline void push_hessian(const double4 *J_inv, const double4 *h, double4 *out) {
 // value[c] = sum_b B[b] e[b, c]
 inline void interpolate_value(const int num_basis, const int num_comp, TABLE const real *B, const double4 *e, double4 *value) {
   _Pragma("clang loop unroll(full)") for (int c = 0; c < num_comp; ++c) value[c] = 0;
-  _Pragma("unroll 1") for (int b = 0; b < num_basis; ++b)
+  _Pragma("clang loop unroll(full)") for (int b = 0; b < num_basis; ++b)
     _Pragma("clang loop unroll(full)") for (int c = 0; c < num_comp; ++c) ADD_PRODUCT(value[c], B[b], e[b * num_comp + c])
 }
 
@@ -216,7 +219,7 @@ inline void interpolate_value(const int num_basis, const int num_comp, TABLE con
 inline void interpolate_reference_gradient(const int num_basis, const int num_comp, TABLE const real *D, const double4 *e,
                                            double4 *gradient) {
   _Pragma("clang loop unroll(full)") for (int i = 0; i < num_comp * DIM; ++i) gradient[i] = 0;
-  _Pragma("unroll 1") for (int b = 0; b < num_basis; ++b)
+  _Pragma("clang loop unroll(full)") for (int b = 0; b < num_basis; ++b)
     _Pragma("clang loop unroll(full)") for (int c = 0; c < num_comp; ++c)
       _Pragma("clang loop unroll(full)") for (int k = 0; k < DIM; ++k) ADD_PRODUCT(gradient[c * DIM + k], D[b * DIM + k], e[b * num_comp + c])
 }
@@ -227,7 +230,7 @@ inline void interpolate_gradient(const int num_basis, const int num_comp, TABLE 
   _Pragma("clang loop unroll(full)") for (int c = 0; c < num_comp; ++c) {
     double4 reference[DIM];
     _Pragma("clang loop unroll(full)") for (int k = 0; k < DIM; ++k) reference[k] = 0;
-    _Pragma("unroll 1") for (int b = 0; b < num_basis; ++b)
+    _Pragma("clang loop unroll(full)") for (int b = 0; b < num_basis; ++b)
       _Pragma("clang loop unroll(full)") for (int k = 0; k < DIM; ++k) ADD_PRODUCT(reference[k], D[b * DIM + k], e[b * num_comp + c])
     _Pragma("clang loop unroll(full)") for (int d = 0; d < DIM; ++d) {
       gradient[c * DIM + d] = 0;
@@ -239,14 +242,14 @@ inline void interpolate_gradient(const int num_basis, const int num_comp, TABLE 
 // e[b, c] += weight B[b] f0[c]
 inline void integrate_value(const int num_basis, const int num_comp, TABLE const real *B, const double4 weight, const double4 *f0,
                             double4 *e) {
-  _Pragma("unroll 1") for (int b = 0; b < num_basis; ++b)
+  _Pragma("clang loop unroll(full)") for (int b = 0; b < num_basis; ++b)
     _Pragma("clang loop unroll(full)") for (int c = 0; c < num_comp; ++c) e[b * num_comp + c] += (double4)(B[b] * (weight * f0[c]));
 }
 
 // e[b, c] += sum_k D[b, k] f1[c, k], the flux in reference coordinates
 inline void integrate_reference_gradient(const int num_basis, const int num_comp, TABLE const real *D, const double4 *f1, double4 *e) {
   _Pragma("clang loop unroll(full)") for (int c = 0; c < num_comp; ++c) {
-    _Pragma("unroll 1") for (int b = 0; b < num_basis; ++b) {
+    _Pragma("clang loop unroll(full)") for (int b = 0; b < num_basis; ++b) {
       double4 sum = 0;
       _Pragma("clang loop unroll(full)") for (int k = 0; k < DIM; ++k) ADD_PRODUCT(sum, D[b * DIM + k], f1[c * DIM + k])
       e[b * num_comp + c] += (double4)sum;
@@ -260,7 +263,7 @@ inline void integrate_gradient(const int num_basis, const int num_comp, TABLE co
   _Pragma("clang loop unroll(full)") for (int c = 0; c < num_comp; ++c) {
     double4 flux[DIM];
     pull_back_flux(J_inv, weight, f1 + c * DIM, flux);
-    _Pragma("unroll 1") for (int b = 0; b < num_basis; ++b) {
+    _Pragma("clang loop unroll(full)") for (int b = 0; b < num_basis; ++b) {
       double4 sum = 0;
       _Pragma("clang loop unroll(full)") for (int k = 0; k < DIM; ++k) ADD_PRODUCT(sum, D[b * DIM + k], flux[k])
       e[b * num_comp + c] += (double4)sum;
@@ -271,7 +274,7 @@ inline void integrate_gradient(const int num_basis, const int num_comp, TABLE co
 // e[b, c] += sum_kl H[b, k, l] f2[c, k, l], what multiplies second derivatives in reference coordinates
 inline void integrate_reference_hessian(const int num_basis, const int num_comp, TABLE const real *H, const double4 *f2, double4 *e) {
   _Pragma("clang loop unroll(full)") for (int c = 0; c < num_comp; ++c)
-    _Pragma("unroll 1") for (int b = 0; b < num_basis; ++b) {
+    _Pragma("clang loop unroll(full)") for (int b = 0; b < num_basis; ++b) {
       double4 sum = 0;
       _Pragma("clang loop unroll(full)") for (int i = 0; i < DIM * DIM; ++i) sum += H[b * DIM * DIM + i] * f2[c * DIM * DIM + i];
       e[b * num_comp + c] += (double4)sum;
@@ -289,7 +292,7 @@ inline void basis_gradient(TABLE const real *D, const int b, const double4 *J_in
 // reference second derivatives out[c, k, l] = sum_b H[b, k, l] e[b, c]
 inline void reference_hessian(const int num_basis, const int num_comp, TABLE const real *H, const double4 *e, double4 *out) {
   _Pragma("clang loop unroll(full)") for (int i = 0; i < num_comp * DIM * DIM; ++i) out[i] = 0;
-  _Pragma("unroll 1") for (int b = 0; b < num_basis; ++b)
+  _Pragma("clang loop unroll(full)") for (int b = 0; b < num_basis; ++b)
     _Pragma("clang loop unroll(full)") for (int c = 0; c < num_comp; ++c)
       _Pragma("clang loop unroll(full)") for (int i = 0; i < DIM * DIM; ++i) out[c * DIM * DIM + i] += H[b * DIM * DIM + i] * e[b * num_comp + c];
 }
@@ -307,7 +310,7 @@ inline void basis_hessian(TABLE const real *H, const int b, const double4 *J_inv
 inline double4 rebuild(const int num_basis, TABLE const real *D, const double4 *x_e, double4 *J_inv) {
   double4 J[DIM * DIM];
   _Pragma("clang loop unroll(full)") for (int i = 0; i < DIM * DIM; ++i) J[i] = 0;
-  _Pragma("unroll 1") for (int b = 0; b < num_basis; ++b)
+  _Pragma("clang loop unroll(full)") for (int b = 0; b < num_basis; ++b)
     _Pragma("clang loop unroll(full)") for (int d = 0; d < DIM; ++d)
       _Pragma("clang loop unroll(full)") for (int k = 0; k < DIM; ++k) ADD_PRODUCT(J[d * DIM + k], D[b * DIM + k], x_e[b * DIM + d])
   return invert(J, J_inv);
@@ -323,7 +326,8 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 
 #define GROUP_SIZE 4
 #define LANES 4
-#define POINTS_UNROLL
+#define UNROLL_POINTS 1
+#define POINTS_UNROLL _Pragma("unroll")
 // Schedule cell with LANES cells per work-item, side by side in vectors, everything private, no barrier.
 // Index space: global id = (cell - first) / LANES, rounded up to the work-group. Lanes past the last cell repeat it and write nothing.
 // The pointwise function of each of them.
@@ -364,7 +368,7 @@ inline void pointwise_lanes(const double4 *v_u, const double4 *v_u_x, const doub
 }
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
-void action(const int first, const int count, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const real *restrict d_tables, __global const int *restrict d_test0_offsets, __global const uchar *restrict d_prescribed, __global const real *restrict d_cell_state, __global scalar *restrict d_out, __global double *restrict d_dots) {
+void action(const int first, const int count, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global const uchar *restrict d_prescribed, __global const real *restrict d_cell_state, __global scalar *restrict d_out, __global double *restrict d_dots) {
   const int begin = first + (int)get_global_id(0) * LANES, last = first + count - 1;
   if (begin > last) return;
   const int cell0 = min(begin + 0, last);
@@ -378,7 +382,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
   for (int lane = 0; lane < LANES; ++lane) {
     const int cell = min(begin + lane, last);
     real *r_w_e = (real *)v_w_e + lane;
-  _Pragma("unroll 1") for (int b = 0; b < 6; ++b) {
+  _Pragma("clang loop unroll(full)") for (int b = 0; b < 6; ++b) {
     const int offset = d_w_offsets[AT_d_w_offsets(cell, b)];
     _Pragma("clang loop unroll(full)") for (int c = 0; c < 2; ++c)
       r_w_e[(b * 2 + c) * LANES] = IS_PRESCRIBED(offset, c) ? R(0) : (real)d_w[NODE(offset) + c];
@@ -389,13 +393,13 @@ void action(const int first, const int count, __global const scalar *restrict d_
   {
     const double4 *r_w_e = v_w_e;
     double4 *r_f0_e = v_f0_e;
-    _Pragma("unroll 1") for (int i = 0; i < 12; ++i) r_f0_e[i] = 0;
+    _Pragma("clang loop unroll(full)") for (int i = 0; i < 12; ++i) r_f0_e[i] = 0;
     double4 r_c[NUM_CELL_STATE];
     _Pragma("clang loop unroll(full)") for (int i = 0; i < NUM_CELL_STATE; ++i) r_c[i] = (double4)(d_cell_state[AT_d_cell_state(cell0, i)], d_cell_state[AT_d_cell_state(cell1, i)], d_cell_state[AT_d_cell_state(cell2, i)], d_cell_state[AT_d_cell_state(cell3, i)]);
     double4 J_inv[DIM * DIM], det_J;
     _Pragma("clang loop unroll(full)") for (int i = 0; i < DIM * DIM; ++i) J_inv[i] = (double4)(d_geometry[AT_d_geometry(cell0, i)], d_geometry[AT_d_geometry(cell1, i)], d_geometry[AT_d_geometry(cell2, i)], d_geometry[AT_d_geometry(cell3, i)]);
     det_J = (double4)(d_geometry[AT_d_geometry(cell0, DIM * DIM)], d_geometry[AT_d_geometry(cell1, DIM * DIM)], d_geometry[AT_d_geometry(cell2, DIM * DIM)], d_geometry[AT_d_geometry(cell3, DIM * DIM)]);
-  for (int q = 0; q < 3; ++q) {
+  _Pragma("clang loop unroll(full)") for (int q = 0; q < 3; ++q) {
     // tabulate
 
     double4 r_u[1];
@@ -434,14 +438,14 @@ void action(const int first, const int count, __global const scalar *restrict d_
     const accum *r_f0_e = (const accum *)v_f0_e + lane;
   // scatter
   const double r_scale = d_dots ? dot_scale(d_dots) : 1.0;
-  _Pragma("unroll 1") for (int b = 0; b < 6; ++b) {
+  _Pragma("clang loop unroll(full)") for (int b = 0; b < 6; ++b) {
     const int offset = d_test0_offsets[AT_d_test0_offsets(cell, b)];
     _Pragma("clang loop unroll(full)") for (int c = 0; c < 2; ++c)
       if (!IS_PRESCRIBED(offset, c)) atomic_add_scalar(d_out + NODE(offset) + c, (scalar)r_f0_e[(b * 2 + c) * LANES] * r_scale);
   }
   if (d_dots) {
     double r_dot = 0;
-    _Pragma("unroll 1") for (int b = 0; b < 6; ++b)
+    _Pragma("clang loop unroll(full)") for (int b = 0; b < 6; ++b)
       _Pragma("clang loop unroll(full)") for (int c = 0; c < 2; ++c)
         r_dot += (double)r_f0_e[(b * 2 + c) * LANES] * (r_w_e[(b * 2 + c) * LANES]);
     add_dot(d_dots, r_dot);

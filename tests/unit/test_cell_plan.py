@@ -8,8 +8,8 @@ from plan_works import cell, diffusion, field, residual
 from femgpu.element import LagrangeElement, mirror_of, mirrored_derivatives, mirrored_polynomials
 from femgpu.errors import PlanError
 from femgpu.kernels import RowsWork, Symmetry, Table, Wish, schedule_named
-from femgpu.kernels.node_lists import MOST_SLOTS
-from femgpu.kernels.schedules import CellLanesPlan, CellPlan, CellSumsPlan, TiledPlan
+from femgpu.kernels.node_lists import MOST_SLOTS, SLICE
+from femgpu.kernels.schedules import CellLanesPlan, CellLaneSumsPlan, CellPlan, CellSumsPlan, TiledPlan
 from femgpu.model import Limits
 
 GPU = Limits(native_atomics=True, unroll=2048, block=32, group=128, local_bytes=200 << 10)
@@ -24,7 +24,12 @@ def test_cells_stand_side_by_side_on_cpus():
 
     plan = first(residual())
     assert isinstance(plan, CellLanesPlan) and plan.steps()[0].group_cells == 4 * plan.group_size
-    assert plan.group_size * plan.private_bytes <= 32768 and plan.table_space == "__global"
+    assert plan.group_size * plan.private_bytes <= 32768
+    # Points are unrolled, with literals for tables, while there are few operations and the function at a point is short.
+    works = [diffusion(2, points, pointwise_size=size) for points, size in ((14, 0), (24, 0), (14, 50))]
+    plans = [CellLanesPlan.wished(work, cpu, Wish(), lanes=4) for work in works]
+    assert [plan.unrolls_points for plan in plans] == [True, False, False]
+    assert [plan.table_space for plan in plans] == ["__constant", "__global", "__global"]
     assert first(residual(), parameters=(("lanes", 8), ("group_size", 3))).steps()[0].group_cells == 24
     others = [
         first(residual(), parameters=(("lanes", 1),)),
@@ -36,6 +41,32 @@ def test_cells_stand_side_by_side_on_cpus():
     assert [type(other) for other in others] == [CellPlan] * 5
     with pytest.raises(PlanError, match="cell:lanes=3: expected one of 1, 2, 4, 8"):
         first(residual(), parameters=(("lanes", 3),))
+
+
+def test_items_of_cpus_add_up_their_cells():
+    """Of continuous functions with several nodes, and where they are asked for, as many cells as have room."""
+    schedule, cpu = schedule_named("cell"), Limits(lanes=4, stack_bytes=1 << 20)
+
+    def plans(work, limits=cpu, **parameters):
+        return list(schedule.plans(work, limits, Wish(parameters=tuple(parameters.items()))))
+
+    work = diffusion(2, 14)
+    work = replace(work, rows=(replace(work.rows[0], nodes=0),), fields=(replace(work.fields[0], nodes=0),))
+    first, second, *_ = plans(work)
+    assert (type(first), first.cells, first.lanes, type(second)) == (CellLaneSumsPlan, 128, 4, CellLanesPlan)
+    assert first.steps()[0].global_size(129) == 2 and first.bytes < second.bytes
+    assert isinstance(plans(diffusion(1, 1, 3))[0], CellLaneSumsPlan)
+    apart = replace(diffusion(2, 14), rows=(replace(diffusion(2, 14).rows[0], continuous=False),))
+    others = [plans(apart), plans(diffusion(1, 1)), plans(diffusion(2, 14), lanes=4), plans(diffusion(2, 14), group_size=2)]
+    assert {type(found[0]) for found in others} == {CellLanesPlan}
+    (asked,) = plans(diffusion(1, 1), lanes=2, sums=64)
+    assert (type(asked), asked.cells, asked.lanes) == (CellLaneSumsPlan, 64, 2)
+    assert plans(diffusion(2, 14), replace(cpu, local_bytes=8192), lanes=4, sums=128)[0].cells == 64
+    for wrong in (48, 2048):
+        with pytest.raises(PlanError, match=f"lanes=4,sums={wrong}: expected cells of an item, a multiple of 32 up to 1024"):
+            plans(diffusion(2, 14), lanes=4, sums=wrong)
+    with pytest.raises(PlanError, match="cells side by side add up their results on CPUs only; use cell:sums=32"):
+        plans(diffusion(2, 14), GPU, lanes=4, sums=32)
 
 
 def test_points_are_unrolled_as_long_as_instructions_stay_at_hand():
@@ -57,7 +88,6 @@ def test_points_are_unrolled_as_long_as_instructions_stay_at_hand():
         plan(replace(diffusion(1, 4), rows=(), target="functional")),
         plan(work, Limits()),
         plan(work, replace(GPU, unroll=work.point_size - 1)),
-        CellLanesPlan.wished(diffusion(2, 14), GPU, Wish("double", scatter="atomic"), lanes=4),
     ]
     assert not any(other.unrolls_points for other in others)
     assert plan(replace(diffusion(2, 24), pointwise_size=160)).unrolls_points
@@ -131,6 +161,9 @@ def test_groups_add_up_where_that_was_faster():
     assert first.local_bytes == 8 * 33 * 31 + 7 * 512
     (asked,) = plans(linear(), Limits(), sums=100)
     assert asked.steps()[0].group_cells == asked.group_size == 100
+    # Where results are not added: whole slices of nodes, and no zeros are needed.
+    stored = plans(linear(), scatter="evector")[0]
+    assert isinstance(stored, CellSumsPlan) and not stored.zeroes and stored.group_size % SLICE == 0
     # As many as fit, and none where there is no room.
     assert plans(linear(), Limits(local_bytes=8192), sums=128)[0].group_size == 64
     assert not isinstance(plans(linear(), Limits(local_bytes=128), sums=128)[0], CellSumsPlan)
@@ -141,7 +174,6 @@ def test_groups_add_up_where_that_was_faster():
     others = [
         plans(linear(), Limits())[0],
         plans(linear(), sums=0)[0],
-        plans(linear(), scatter="evector")[0],
         plans(linear(), precision="mixed")[0],
         plans(linear(source="evector"), scatter="evector", sums=128)[0],
         plans(linear(facet=True), scatter="evector", sums=128)[0],
@@ -192,9 +224,13 @@ def test_groups_add_up_where_that_was_faster():
     for wrong in (-1, 1025):
         with pytest.raises(PlanError, match=f"cell:sums={wrong}: the device allows work-groups of 1 to 1024 items"):
             plans(linear(), sums=wrong)
-    for said, given in (("-femgpu_scatter gather", {"scatter": "evector"}), ("-femgpu_precision mixed", {"precision": "mixed"})):
-        with pytest.raises(PlanError, match=f"cell:sums=48: groups add .*{said}.*; use .*, or schedule cell without sums"):
-            plans(linear(), sums=48, **given)
+    with pytest.raises(
+        PlanError, match="cell:sums=48: groups add .*-femgpu_precision mixed.*; use .*, or schedule cell without sums"
+    ):
+        plans(linear(), sums=48, precision="mixed")
+    for wrong in ({"sums": 48}, {"sums": 512, "turns": 3}):
+        with pytest.raises(PlanError, match=r"write their sums to an E-vector have a multiple of 32 items, and up to 1024 cells"):
+            plans(linear(), scatter="evector", **wrong)
 
 
 def test_numbers_of_a_node_stand_in_vectors():
@@ -223,8 +259,10 @@ def test_functions_of_a_cell_become_those_of_vectors():
     gathered = "(float2)(d_geometry[AT_d_geometry(cell0, (q) + 1)], d_geometry[AT_d_geometry(cell1, (q) + 1)])"
     assert plan.word("d_geometry", "(q) + 1") == gathered
     assert plan.adapted("for (int c = 0;") == '_Pragma("clang loop unroll(full)") for (int c = 0;'
-    assert plan.adapted("UNROLL\n  for (int b = 0;") == '_Pragma("unroll 1") for (int b = 0;'
-    assert plan.adapted("for (int q = 0;") == "for (int q = 0;"
+    whole, rolled = '_Pragma("clang loop unroll(full)") ', '_Pragma("unroll 1") '
+    for text, marked in (("UNROLL\n  for (int b = 0;", "for (int b = 0;"), ("for (int q = 0;", "for (int q = 0;")):
+        assert plan.adapted(text) == whole + marked
+        assert replace(plan, work=diffusion(2, 24)).adapted(text) == rolled + marked
 
 
 def test_a_mass_on_tetrahedra_of_degree_4_has_its_tables_in_constant_memory():

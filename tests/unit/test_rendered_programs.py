@@ -18,6 +18,7 @@ from femgpu.element import LagrangeElement, mirror_of
 from femgpu.kernels import RowsWork, Symmetry, Table, render, vector_kernels
 from femgpu.kernels.schedules import (
     CellLanesPlan,
+    CellLaneSumsPlan,
     CellSumsPlan,
     GemmPlan,
     SumfactGroupPlan,
@@ -294,6 +295,19 @@ CASES = {
             group_size=4,
         ),
         "f0[0] = c[0] * w[0];\nfor (int i = 0; i < 4; ++i) f1[i] = w_x[i];",
+    ),
+    "cell_lane_sums_residual_p2_double": (
+        cell(
+            6,
+            1,
+            3,
+            plan=CellLaneSumsPlan,
+            scatter="evector",
+            geometry="recomputed",
+            fields=(replace(field("u", "u", 6), nodes=0),),
+            rows=(RowsWork(0, 0, 6, 1, nodes=0),),
+        ),
+        "f0[0] = u[0];\nfor (int i = 0; i < 2; ++i) f1[i] = u_x[i];",
     ),
     "sumfact_action_q2_lanes_double": (
         sumfact(

@@ -290,7 +290,11 @@ ${mirrors.unfold(plan)}\
 % if not entry.slots:
     ${'_Pragma("unroll 4") for' if plan.unrolls_results else "FEW"} (int result = ${plan.results_ahead(entry)}; result < results; ++result) sum += ${result(entry)};
 % endif
+% if plan.scatter == "evector":
+    d_out${n}[((size_t)slots${n} * group + i) * ${comps} + c] = (scalar)sum;
+% else:
     atomic_add_scalar(d_out + ${"NODE(offset)" if entry.masked else "offset"} + c, (scalar)sum${" * r_scale" * plan.sums_dots});
+% endif
 % if plan.sums_dots:
     if (d_dots) r_dot += (double)sum * d_w[${"NODE(offset)" if entry.masked else "offset"} + c];
 % endif

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from femgpu.errors import PlanError
 from femgpu.kernels.schedules.cell import Cell
-from femgpu.kernels.schedules.cell_plan import CellLanesPlan, CellPlan
+from femgpu.kernels.schedules.cell_lanes import CellLanesPlan, CellLaneSumsPlan
+from femgpu.kernels.schedules.cell_plan import CellPlan
 from femgpu.kernels.schedules.cell_sums import CellSumsPlan
 from femgpu.kernels.schedules.gemm import Gemm
 from femgpu.kernels.schedules.gemm_plan import GemmPlan
@@ -39,6 +40,7 @@ def schedule_named(name: str) -> Schedule:
 __all__ = [
     "SCHEDULES",
     "Cell",
+    "CellLaneSumsPlan",
     "CellLanesPlan",
     "CellPlan",
     "CellSumsPlan",

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from femgpu.errors import PlanError
-from femgpu.kernels.node_lists import MOST_SLOTS, SLICE
-from femgpu.kernels.schedules.cell_plan import CellLanesPlan, CellPlan
+from femgpu.kernels.node_lists import MOST_CELLS, MOST_SLOTS, SLICE
+from femgpu.kernels.schedules.cell_lanes import CellLanesPlan, CellLaneSumsPlan
+from femgpu.kernels.schedules.cell_plan import CellPlan
 from femgpu.kernels.schedules.cell_sums import CellSumsPlan
 from femgpu.kernels.step import Wish
 from femgpu.kernels.work import Work
@@ -19,6 +20,8 @@ LANES = (1, 2, 4, 8)
 _CACHE_BYTES = 32768
 # Items of work-groups that have several cells each.
 _TURNS_GROUP = 128
+# Cells of an item that adds up their results: as many as stand in a block where dofs are numbered for locality.
+_LANE_CELLS = 128
 # Cells of an item where a group's nodes have equally many places.
 _SLOTS_TURNS = 3
 
@@ -53,14 +56,19 @@ class Cell:
             raise PlanError(f"-femgpu_schedule cell:group_size={asked}: the device allows 1 to {limits.items} work-items")
         if lanes not in (0, *LANES):
             raise PlanError(f"-femgpu_schedule cell:lanes={lanes}: expected one of {', '.join(map(str, LANES))}")
+        served = work.target in ("residual", "action") and not work.facet and wish.precision != "mixed"
+        abreast = (lanes or limits.lanes) if served else 1
+        if abreast > 1 and (together := self._lane_sums(work, limits, wish, abreast)) is not None:
+            yield together
+            if wish.parameters:
+                return
         sums = list(self._sums(work, limits, wish))
         first = sums[:1] if sums and (sums[0].beats_cells or wish.parameter("sums", 0)) else []
         yield from first
         if wish.parameter("sums", 0) and first:
             return
-        served = work.target in ("residual", "action") and not work.facet and wish.precision != "mixed"
-        if served and (lanes or limits.lanes) > 1:
-            side = CellLanesPlan.wished(work, limits, wish, lanes=lanes or limits.lanes)
+        if abreast > 1:
+            side = CellLanesPlan.wished(work, limits, wish, lanes=abreast)
             size = asked or min(_CACHE_BYTES // side.private_bytes, limits.group)
             yield replace(side, group_size=max(1, min(size, limits.abreast(side.private_bytes))))
             if lanes:
@@ -74,6 +82,25 @@ class Cell:
         if plan.unrolls_basis:
             yield replace(plan, group_size=legal[0], unroll=1)
         yield from sums[len(first) :]
+
+    def _lane_sums(self, work: Work, limits: Limits, wish: Wish, lanes: int) -> CellLaneSumsPlan | None:
+        """Items that add up the results of as many cells as are asked for along with lanes, or of so many where nobody asks."""
+        sums = wish.parameter("sums", 0) if wish.parameter("lanes", 0) else 0
+        plan = CellLaneSumsPlan.wished(work, limits, wish, lanes=lanes, cells=sums or _LANE_CELLS)
+        if sums and limits.block > 1:
+            raise PlanError(
+                f"-femgpu_schedule cell:lanes={lanes},sums={sums}: cells side by side add up their results on CPUs only; use"
+                f" cell:sums={sums}"
+            )
+        if sums % SLICE or not 0 <= sums <= MOST_CELLS:
+            raise PlanError(
+                f"-femgpu_schedule cell:lanes={lanes},sums={sums}: expected cells of an item, a multiple of {SLICE} up to"
+                f" {MOST_CELLS}"
+            )
+        while plan.cells > SLICE and not plan.fits(limits):
+            plan = replace(plan, cells=plan.cells // (2 * SLICE) * SLICE)
+        wanted = sums or (not wish.parameters and plan.beats_cells)
+        return plan if wanted and plan.serves and plan.fits(limits) else None
 
     def _sums(self, work: Work, limits: Limits, wish: Wish) -> Iterator[CellSumsPlan]:
         """Plans with sums, of as many items as are asked for, or fewer; where nobody asks, where adding to memory is fast."""
@@ -93,8 +120,15 @@ class Cell:
                 f"-femgpu_schedule cell:slots={slots}: expected slots for the nodes of a group, a multiple of {SLICE} up to"
                 f" {MOST_SLOTS}, as in cell:sums=128,turns=3,slots=256"
             )
-        plan = CellSumsPlan.wished(work, limits, wish, zeroes=limits.in_order, turns=max(turns, 1), slots=slots)
-        if plan.serves and (sums or (limits.native_atomics and not wish.parameters)):
+        adds = wish.scatter == "atomic"
+        if not adds and (sums % SLICE or sums * max(turns, 1) > MOST_CELLS):
+            raise PlanError(
+                f"-femgpu_schedule cell:sums={sums}: groups that write their sums to an E-vector have a multiple of {SLICE} items,"
+                f" and up to {MOST_CELLS} cells"
+            )
+        plan = CellSumsPlan.wished(work, limits, wish, zeroes=limits.in_order and adds, turns=max(turns, 1), slots=slots)
+        able = limits.native_atomics if adds else limits.unroll > 0
+        if plan.serves and (sums or (able and not wish.parameters)):
             usual = plan.usual_size
             wanted = [replace(plan, group_size=size) for size in ((sums,) if sums else (usual, usual // 2, 2 * usual))]
             small = replace(plan, group_size=_TURNS_GROUP)
@@ -107,9 +141,10 @@ class Cell:
             yield from (plan for plan in found if plan is not None)
 
     def _largest(self, plan: CellSumsPlan, limits: Limits) -> CellSumsPlan | None:
-        """A plan with as many items as fit; None where not even one does."""
-        while plan.group_size > 1 and not plan.fits(limits):
-            plan = replace(plan, group_size=plan.group_size // 2)
+        """A plan with as many items as fit; None where not even one does, or one slice of them where sums are stored."""
+        least = 1 if plan.scatter == "atomic" else SLICE
+        while plan.group_size > least and not plan.fits(limits):
+            plan = replace(plan, group_size=max(plan.group_size // (2 * least), 1) * least)
         return plan if plan.fits(limits) else None
 
 
@@ -119,10 +154,4 @@ def _no_sums(work: Work, wish: Wish) -> str:
         return ""
     if wish.precision == "mixed":
         return "groups add up results in the type of the arithmetic, with -femgpu_precision mixed vectors have another; use double"
-    if wish.scatter == "atomic":
-        return ""
-    return (
-        "groups add their results atomically, and here each cell writes its own to an E-vector, by -femgpu_scatter gather, "
-        "-femgpu_deterministic or for want of atomic instructions on the device; use -femgpu_scatter atomic without "
-        "-femgpu_deterministic"
-    )
+    return ""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
+from femgpu.kernels.node_lists import NodeList
 from femgpu.kernels.plan import Plan
 from femgpu.kernels.step import Step
 from femgpu.kernels.work_fields import FieldWork, RowsWork
@@ -153,89 +154,13 @@ class CellPlan(Plan):
         return "__constant" if fits and self.unroll > 0 and not work.facet else "__global"
 
 
-@dataclass(frozen=True)
-class CellLanesPlan(CellPlan):
-    """A plan of schedule cell for the vector units of CPUs.
-
-    Attributes:
-        group_size: work-items per work-group.
-        lanes: cells of an item, side by side in vectors.
-    """
-
-    pointwise: ClassVar[str] = "pointwise_lanes"
-
-    lanes: int = 4
-
-    @property
-    def unrolls_points(self) -> bool:
-        """Never."""
-        return False
-
-    @property
-    def mirrored(self) -> bool:
-        """Wherever there are combinations: loops have the bounds of a class."""
-        return self.work.symmetry is not None
-
-    def steps(self) -> tuple[Step, ...]:
-        """One launch."""
-        return (
-            Step(
-                name=self.work.target,
-                shell="cell_lanes",
-                arrays=self.arguments(),
-                items=self.group_size,
-                group_cells=self.group_size * self.lanes,
-                macros=(("LANES", self.lanes),),
-            ),
-        )
-
-    @property
-    def shape(self) -> str:
-        """The size of a work-group, and what an item does."""
-        return f"{self.group_size} items x {self.lanes} cells"
-
-    @property
-    def private_bytes(self) -> int:
-        """Of all cells of an item."""
-        return self.lanes * super().private_bytes
-
-    @property
-    def table_space(self) -> str:
-        """An argument."""
-        return "__global"
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Without warnings of what `unrolled` asks for too early."""
-        return ("quiet.cl", *super().sources)
-
-    def place(self, num_basis: int, num_comp: int, b: str, c: str) -> str:
-        """Cells side by side."""
-        return f"({super().place(num_basis, num_comp, b, c)}) * LANES"
-
-    def word(self, array: str, i: str) -> str:
-        """Of all cells of the item, `cell0`, `cell1`, ..."""
-        words = ", ".join(f"{array}[AT_{array}(cell{lane}, {i})]" for lane in range(self.lanes))
-        return f"({self.vector('real')})({words})"
-
-    def vector(self, kind: str) -> str:
-        """The type of numbers side by side."""
-        return f"{self.ctype(kind)}{self.lanes}"
-
-    def adapted(self, text: str) -> str:
-        """Numbers but those of tables become vectors: `real` and `accum` are types in one place and vectors in the next."""
-        text = re.sub(r"(?<!TABLE const )\b(real|accum)\b", lambda found: self.vector(found[1]), text)
-        return self.unrolled(text)
-
-    def unrolled(self, text: str) -> str:
-        """Loops over components and directions are unrolled once their lengths are known, over basis functions as `unroll` says.
-
-        PoCL unrolls none by itself, and only in part those that it is asked to before functions stand in place of their calls.
-        """
-
-        def marked(found: re.Match[str]) -> str:
-            mark, index = found.groups()
-            rolled = (mark or index == "b") and not self.unrolls_basis
-            return f'_Pragma("{"unroll 1" if rolled else "clang loop unroll(full)"}") for (int {index} '
-
-        return re.sub(r"(\bUNROLL\s+)?\bfor \(int (?!q|lane)(\w+) ", marked, text)
+def shared_nodes(plan: CellPlan, cells: int, coords: bool) -> Iterator[NodeList]:
+    """Lists of the nodes of each field's rows in so many cells, with what is read there: with `coords` coordinates, too."""
+    work, joined = plan.work, not (coords and plan.needs_coords)
+    for number, row in enumerate(work.rows):
+        same = [field for field in work.fields if 0 <= row.nodes == field.nodes]
+        # Where a field has the element of the coordinates, its nodes are theirs, one by one.
+        first = row.table == work.coord_table and not joined
+        joined |= first
+        names, words = tuple(field.name for field in same), sum(field.num_comp for field in same) + work.dim * first
+        yield NodeList(number, cells, row.num_basis, row.num_comp, row.masked, names, first, words)

@@ -9,7 +9,7 @@ from math import ceil
 
 from femgpu.kernels.array import Array
 from femgpu.kernels.node_lists import LISTING_ITEMS, MOST_SLOTS, SLICE, NodeList, list_bytes
-from femgpu.kernels.schedules.cell_plan import CellPlan
+from femgpu.kernels.schedules.cell_plan import CellPlan, shared_nodes
 from femgpu.kernels.step import Step
 from femgpu.kernels.work_fields import FieldWork
 from femgpu.model import Ceiling, Limits
@@ -102,7 +102,7 @@ class CellSumsPlan(CellPlan):
     def serves(self) -> bool:
         """Whether the results are added, in the type of the arithmetic, at nodes of cells."""
         work = self.work
-        return work.sums and self.scatter == "atomic" and not work.facet and self.precision != "mixed"
+        return work.sums and work.source == "lvector" and not work.facet and self.precision != "mixed"
 
     def fits(self, limits: Limits) -> bool:
         """Whether a device's work-group holds the sums, and the lists that they need, of any mesh."""
@@ -113,6 +113,7 @@ class CellSumsPlan(CellPlan):
         most = max(max(entry.num_slots, entry.num_entries) for entry in entries)
         listed = most <= MOST_SLOTS and LISTING_ITEMS <= limits.items
         items = max(self.group_size, other.group_size)
+        listed &= self.scatter == "atomic" or all(entry.stored for entry in entries)
         return listed and local <= limits.local_bytes and items <= limits.abreast(self.private_bytes)
 
     @property
@@ -153,18 +154,12 @@ class CellSumsPlan(CellPlan):
     @cached_property
     def lists(self) -> tuple[NodeList, ...]:
         """One for the rows of each field, with what is read at the same nodes."""
-        work, found = self.work, list[NodeList]()
-        for number, row in enumerate(work.rows):
-            same = [field for field in work.fields if 0 <= row.nodes == field.nodes]
-            # Where a field has the element of the coordinates, its nodes are theirs, one by one.
-            coords = self.needs_coords and row.table == work.coord_table and not any(entry.coords for entry in found)
+        found, gap = list[NodeList](), _GAP_BYTES // self.itemsize("real") * (self.slots > 0)
+        for entry in shared_nodes(self, self.group_cells, coords=True):
             # Where items have the same nodes to read and to add to.
-            kept = row.num_comp == 1 and self.slots in range(self.group_size, _READS * self.group_size + 1, self.group_size)
-            names, words = tuple(field.name for field in same), sum(field.num_comp for field in same) + work.dim * coords
-            gap = _GAP_BYTES // self.itemsize("real") * (self.slots > 0)
-            given = (number, self.group_cells, row.num_basis, row.num_comp, row.masked)
-            widths = self._vector_widths(words, coords)
-            found.append(NodeList(*given, names, coords, words, self.turns > 1, self.slots, kept, gap, widths))
+            kept = entry.num_comp == 1 and self.slots in range(self.group_size, _READS * self.group_size + 1, self.group_size)
+            widths = self._vector_widths(entry.num_values, entry.coords)
+            found.append(replace(entry, apart=self.turns > 1, slots=self.slots, kept=kept, gap=gap, vector_widths=widths))
         return tuple(found)
 
     def _vector_widths(self, words: int, coords: bool) -> tuple[int, ...]:
@@ -233,8 +228,10 @@ class CellSumsPlan(CellPlan):
 
     @property
     def usual_size(self) -> int:
-        """Items of a work-group, where each has one cell, as measured: on triangles of degree 1 and 2, and elsewhere."""
-        return 256 if self.work.cell == "triangle" and max(row.num_basis for row in self.work.rows) <= 6 else 128
+        """Items of a work-group, where each has one cell, as measured: more on simplices of low degree."""
+        work, num_basis = self.work, max(row.num_basis for row in self.work.rows)
+        small = 6 if work.cell == "triangle" else 4 if work.num_comp > 1 and self.precision == "single" else 0
+        return 256 if num_basis <= small and work.cell in ("triangle", "tetrahedron") else 128
 
     def sliced(self) -> CellSumsPlan:
         """The same for meshes that need more slots, with no more cells of a group, nor more of an item than are worth it there."""
