@@ -130,7 +130,9 @@ def _timing(operator: FormOperator, asked: Asked, mode: str, error: float) -> Ti
         raise DataError(f"{asked}, -femgpu_qdata {mode} differs by {error:.1e}; this is a bug, please report it")
     (application,) = operator.prepare("action")
     state = [launch for entry in operator.prepare("state") for launch in entry.bind({})]
-    timed = application.bind({}), runtime.zeroing(operator.out, operator.vector_bytes), state
+    stored = operator.num_stored("action") * operator.scalar.itemsize
+    launches = operator.bind("action", operator.w, operator.out, fresh=True)
+    timed = launches, runtime.zeroing(operator.out, operator.vector_bytes, stored), state
     us, zero_us, state_us = (1e6 * float(np.median(launch_seconds(runtime, each, 0.1))) for each in timed)
     work, dofs = application.plan.work.whole, operator.num_local
     return Timing(

@@ -48,8 +48,8 @@ class Timing(Asked):
         points: per cell.
         flops: of the pointwise function.
         plan: the plan in words.
-        us: median time of the kernel in microseconds.
-        zero_us: of zeroing its result before.
+        us: median time of the kernel in microseconds, with sums over an E-vector if it writes one.
+        zero_us: of zeroing before what it adds to.
         state_us: of the kernel that stores, once per Newton step.
         GDOFs: dofs over the time of kernel and zeroing, in 1e9 per second.
         error: largest difference to recompute, relative; of a few cells to the numpy twin where that is larger and a mode is timed.
