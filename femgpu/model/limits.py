@@ -24,7 +24,7 @@ class Limits:
         registers: of a work-group, where compilers can be held to a number for each item; 0: they cannot.
         tile: numbers of a result that an item accumulates in registers.
         block: cells whose words are interleaved in arrays that neighbouring items read; 1: each cell's words together.
-        lanes: cells that an item has side by side in vectors.
+        lanes: cells that an item has side by side in vectors, in double precision.
         group: items that a work-group has where nothing else rules.
         ceiling: what the device reaches at most.
     """

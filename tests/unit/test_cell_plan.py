@@ -31,6 +31,7 @@ def test_cells_stand_side_by_side_on_cpus():
     assert [plan.unrolls_points for plan in plans] == [True, False, False]
     assert [plan.table_space for plan in plans] == ["__constant", "__global", "__global"]
     assert first(residual(), parameters=(("lanes", 8), ("group_size", 3))).steps()[0].group_cells == 24
+    assert first(residual(), precision="single").lanes == 8
     others = [
         first(residual(), parameters=(("lanes", 1),)),
         first(residual(), Limits()),

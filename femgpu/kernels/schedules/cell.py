@@ -57,7 +57,9 @@ class Cell:
         if lanes not in (0, *LANES):
             raise PlanError(f"-femgpu_schedule cell:lanes={lanes}: expected one of {', '.join(map(str, LANES))}")
         served = work.target in ("residual", "action") and not work.facet and wish.precision != "mixed"
-        abreast = (lanes or limits.lanes) if served else 1
+        # Vectors of single precision hold twice as many numbers.
+        usual = min(limits.lanes * (2 if wish.precision == "single" and limits.lanes > 1 else 1), LANES[-1])
+        abreast = (lanes or usual) if served else 1
         if abreast > 1 and (together := self._lane_sums(work, limits, wish, abreast)) is not None:
             yield together
             if wish.parameters:
