@@ -12,7 +12,7 @@ from femgpu.kernels.array import Array, Layout
 from femgpu.kernels.work import Work
 
 # Most cells of a work-group whose sums are stored and not added: what E-vectors have room for behind the last cell.
-MOST_CELLS = 1024
+MOST_CELLS = 512
 # Most results that are added up in one place: a node with more stands in its list more than once. A slot takes the lower bits of a
 # place's 16, which of the node's results it is the upper ones.
 MOST_RESULTS, MOST_SLOTS = 16, 4096
@@ -72,7 +72,7 @@ class VectorArray:
 
 @dataclass(frozen=True)
 class NodeList:
-    """The nodes of the rows of one field in the cells of a work-group, by falling number of the cells that have them.
+    """The nodes of the rows of one field in the cells of a work-group, by falling number of cells that have them (or `in_place`).
 
     Those of equally many stand by their offsets. Each stands in a slot, `SLICE` of which are a slice; all lists have as many as
     the longest, filled up by slots of no node. A node's results stand in its slice in steps of `SLICE_ROW`, so that neighbouring
@@ -175,8 +175,8 @@ class NodeList:
 
     @property
     def stored(self) -> bool:
-        """Whether an E-vector has room for the sums of all slots."""
-        return self.cells % SLICE == 0 and self.cells <= MOST_CELLS
+        """Whether an E-vector has room for a sum for each slot: no more than these cells have entries, and behind the last cell."""
+        return self.cells % SLICE == 0 and self.cells <= MOST_CELLS and self.num_slots <= self.num_entries
 
     @property
     def num_places(self) -> int:

@@ -231,10 +231,10 @@ class FormOperator:
                 if gathering := [application for application in found if ("out", 0) in application.roles]:
                     self._gathers[target] = self._sums.gather(gathering, len(gathering) == len(found))
             self.applications[target] = found
-            if target in STATES or self.settings.tune != "off":
-                # Of ways that were compared and not chosen nothing stays.
-                kernels = (kernel for used in self.applications.values() for entry in used for kernel in entry.kernels)
-                self.arrays.keep(argument for kernel in kernels for argument in kernel.arguments)
+            if target in STATES or self.settings.tune != "off":  # of what was compared and not chosen nothing stays
+                kept = (entry for used in self.applications.values() for entry in used)
+                self.arrays.keep(argument for entry in kept for kernel in entry.kernels for argument in kernel.arguments)
+                self._sums.keep(self._gathers.values())
         return self.applications[target]
 
     def _apply(self, target: str, source: Any, out: Any) -> None:

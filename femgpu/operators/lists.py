@@ -160,7 +160,7 @@ def slot_lists(
     cells: tuple[int, int],
     prescribed: npt.NDArray[np.uint8] | None = None,
 ) -> dict[str, Any]:
-    """The same of lists whose results are added up in place; made by numpy, group by group.
+    """Device buffers of the lists of all work-groups where results are added up in place (`NodeList.in_place`); made by numpy.
 
     Args:
         runtime: the device.
@@ -170,8 +170,8 @@ def slot_lists(
         prescribed: (num_local,) the entries that are marked; None: none is.
 
     Returns:
-        Device buffers by part: "places", uint16, cell by cell; "slices", the number of each list, as int32; by slot "nodes" int32,
-        0 where there is none, and "counts" uint8, whether there is one.
+        Those of `NodeList.arrays`, by part: "places", uint16, cell by cell; "slices", the number of each list, as int32; by slot
+        "nodes" int32, 0 where there is none, and "counts" uint8, whether there is one.
     """
     first, count = cells
     groups, pairs = -(-count // entry.cells), entry.num_entries

@@ -10,6 +10,7 @@ import numpy as np
 from femgpu.forms import Pointwise
 from femgpu.operators.application import field_names
 from femgpu.operators.arrays import CellArrays, scalar_type
+from femgpu.operators.sums import segment_cells
 from femgpu.operators.term import Term
 from femgpu.operators.ways import Choice
 from femgpu.options import Settings
@@ -40,7 +41,8 @@ def least_bytes(
         cells |= arrays.missing(term, choice.plan, field_names(term, pointwise))
     total += sum(cells.values())
     if any(choice.plan.scatter == "evector" for _, _, choice in residual):
-        total += scalar * sum(term.num_cells * term.num_rows for term in terms if term.use != "matrices")
+        block = arrays.runtime.device.limits.block
+        total += scalar * sum(segment_cells(term, block) * term.num_rows for term in terms)
     return total
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from math import lcm
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,10 +47,11 @@ def transpose(positions: npt.NDArray[np.int32]) -> tuple[np.ndarray, np.ndarray,
     return distinct, np.append(starts[distinct], starts[-1]).astype(np.int32, copy=False), order
 
 
-def segment_cells(count: int, block: int) -> int:
-    """How many cells a segment for so many has room for: whole blocks, and whole work-groups from any cell on."""
-    room = lcm(block, MOST_CELLS)
-    return (count // room + 1) * room if count else 0
+def segment_cells(term: Term, block: int) -> int:
+    """How many cells the segments of a term have room for: whole blocks and, of terms over cells, a whole work-group at the end."""
+    count = 0 if term.use == "matrices" else term.num_cells
+    beyond = MOST_CELLS - 1 if count and term.facets is None else 0
+    return -(-(count + beyond) // block) * block
 
 
 class Segments:
@@ -75,7 +75,7 @@ class Segments:
             for i, field in enumerate(term.rows):
                 self.starts[number, i] = size
                 words = term.element(field).num_basis * field.num_comp
-                sizes[number, i] = 0 if term.use == "matrices" else segment_cells(term.num_cells, block) * words
+                sizes[number, i] = segment_cells(term, block) * words
                 size += -(-sizes[number, i] // _ALIGNMENT) * _ALIGNMENT
         if size >= 2**31:
             raise PlanError(f"an E-vector of {size} entries exceeds 32-bit indices; use more ranks or -femgpu_scatter atomic")
@@ -123,6 +123,11 @@ class Sums:
             ]
             self._known[key] = GatherSum(applications, starts, self._made().buffer, self._arrays, self._precision, alone)
         return self._known[key]
+
+    def keep(self, gathers: Iterable[GatherSum]) -> None:
+        """Forgets all sums but some: those of plans that were compared and not chosen."""
+        kept = set(map(id, gathers))
+        self._known = {key: found for key, found in self._known.items() if id(found) in kept}
 
     def zero(self) -> None:
         """Zeros everywhere."""

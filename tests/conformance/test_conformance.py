@@ -187,8 +187,9 @@ def test_sums_of_groups_are_right(seed, rng, runtime, number, monkeypatch):
 @pytest.mark.parametrize("number", range(NUM_LANE_SUMS))
 def test_sums_of_cells_side_by_side_are_right(seed, rng, runtime, number):
     """Of items that have many, as a CPU has them; where they write to an E-vector, and where they add."""
-    if runtime.device.limits.block == 1:
-        check_sums(runtime, draw(np.random.default_rng([seed, 17]), NUM_LANE_SUMS, **LANE_SUMS_AXES)[number], rng)
+    if runtime.device.limits.block > 1:
+        pytest.skip("for CPUs")
+    check_sums(runtime, draw(np.random.default_rng([seed, 17]), NUM_LANE_SUMS, **LANE_SUMS_AXES)[number], rng)
 
 
 @pytest.mark.parametrize("number", range(NUM_UNROLLED_SUMS))

@@ -203,7 +203,7 @@ class Trial:
 
     def _room(self, role):
         """Numbers that an E-vector has for these."""
-        return segment_cells(len(self.entries), self.plan.layout.block) * self.plan.work.rows[role[1]].size
+        return segment_cells(self.term, self.plan.layout.block) * self.plan.work.rows[role[1]].size
 
     def _shape(self, role):
         return len(self.entries), self.arrays[role].words

@@ -1,6 +1,7 @@
 """Plans of schedule cell: cells side by side, points that are unrolled, groups that add up."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from plan_works import cell, diffusion, field, residual
@@ -11,6 +12,7 @@ from femgpu.kernels import RowsWork, Symmetry, Table, Wish, schedule_named
 from femgpu.kernels.node_lists import MOST_SLOTS, SLICE
 from femgpu.kernels.schedules import CellLanesPlan, CellLaneSumsPlan, CellPlan, CellSumsPlan, TiledPlan
 from femgpu.model import Limits
+from femgpu.operators.sums import segment_cells
 
 GPU = Limits(native_atomics=True, unroll=2048, block=32, group=128, local_bytes=200 << 10)
 
@@ -63,11 +65,38 @@ def test_items_of_cpus_add_up_their_cells():
     (asked,) = plans(diffusion(1, 1), lanes=2, sums=64)
     assert (type(asked), asked.cells, asked.lanes) == (CellLaneSumsPlan, 64, 2)
     assert plans(diffusion(2, 14), replace(cpu, local_bytes=8192), lanes=4, sums=128)[0].cells == 64
-    for wrong in (48, 2048):
-        with pytest.raises(PlanError, match=f"lanes=4,sums={wrong}: expected cells of an item, a multiple of 32 up to 1024"):
+    for wrong in (48, 1024):
+        with pytest.raises(PlanError, match=f"lanes=4,sums={wrong}: expected for sums .*, a multiple of 32 up to 512"):
             plans(diffusion(2, 14), lanes=4, sums=wrong)
-    with pytest.raises(PlanError, match="cells side by side add up their results on CPUs only; use cell:sums=32"):
-        plans(diffusion(2, 14), GPU, lanes=4, sums=32)
+    for limits, more in ((GPU, {}), (cpu, {"turns": 2}), (cpu, {"group_size": 4})):
+        with pytest.raises(PlanError, match=r"cell:lanes=4,sums=32.*on CPUs only, and have no other parameters"):
+            plans(diffusion(2, 14), limits, lanes=4, sums=32, **more)
+    # Without room for a slice of cells they stand side by side all the same.
+    assert type(plans(diffusion(2, 14), replace(cpu, local_bytes=512), lanes=4, sums=128)[0]) is CellLanesPlan
+
+
+def test_e_vectors_have_room_for_sums():
+    """Whatever the number of cells, of groups that may be asked for; others are an error, of works that add up."""
+    schedule, limits = schedule_named("cell"), replace(GPU, items=1024)
+
+    def plans(work, scatter="evector", **parameters):
+        return list(schedule.plans(work, limits, Wish(scatter=scatter, parameters=tuple(parameters.items()))))
+
+    for asked in ({"sums": 96}, {"sums": 160, "turns": 3}, {"sums": 64, "slots": 256}):
+        plan = plans(diffusion(1, 1), **asked)[0]
+        (entry,) = plan.lists
+        for count in (1, 95, 96, 511, 512, 1000, 1024, 1025):
+            term = SimpleNamespace(use="", facets=None, num_cells=count)
+            groups = -(-count // plan.group_cells)
+            assert groups * entry.num_slots <= segment_cells(term, 32) * entry.num_basis
+    for wrong in ({"sums": 48}, {"sums": 512, "turns": 3}, {"sums": 32, "slots": 256}):
+        with pytest.raises(PlanError, match=r"a multiple of 32 items, up to 512 cells, and no more slots than these have nodes"):
+            plans(diffusion(1, 1), **wrong)
+        assert isinstance(plans(diffusion(1, 1), scatter="atomic", **wrong)[0], CellSumsPlan)
+        for work in (diffusion(1, 1, facet=True), diffusion(1, 1, rows=(), target="state")):
+            assert type(plans(work, **wrong)[0]) is CellPlan
+    assert segment_cells(SimpleNamespace(use="", facets=object(), num_cells=33), 32) == 64
+    assert segment_cells(SimpleNamespace(use="matrices", facets=None, num_cells=33), 32) == 0
 
 
 def test_points_are_unrolled_as_long_as_instructions_stay_at_hand():
@@ -229,9 +258,6 @@ def test_groups_add_up_where_that_was_faster():
         PlanError, match="cell:sums=48: groups add .*-femgpu_precision mixed.*; use .*, or schedule cell without sums"
     ):
         plans(linear(), sums=48, precision="mixed")
-    for wrong in ({"sums": 48}, {"sums": 512, "turns": 3}):
-        with pytest.raises(PlanError, match=r"write their sums to an E-vector have a multiple of 32 items, and up to 1024 cells"):
-            plans(linear(), scatter="evector", **wrong)
 
 
 def test_numbers_of_a_node_stand_in_vectors():

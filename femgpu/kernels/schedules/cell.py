@@ -8,7 +8,7 @@ from dataclasses import replace
 from femgpu.errors import PlanError
 from femgpu.kernels.node_lists import MOST_CELLS, MOST_SLOTS, SLICE
 from femgpu.kernels.schedules.cell_lanes import CellLanesPlan, CellLaneSumsPlan
-from femgpu.kernels.schedules.cell_plan import CellPlan
+from femgpu.kernels.schedules.cell_plan import CellPlan, has_room
 from femgpu.kernels.schedules.cell_sums import CellSumsPlan
 from femgpu.kernels.step import Wish
 from femgpu.kernels.work import Work
@@ -47,7 +47,7 @@ class Cell:
         return True
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[CellPlan]:
-        """Sums of work-groups where they are faster; cells side by side, if any; a cell for each item; other sums.
+        """Sums of items or work-groups where they are faster; cells side by side, if any; a cell for each item; other sums.
 
         Those with a cell for each item have work-groups as large as the device likes them, half and twice that, ...; last rolled.
         """
@@ -64,7 +64,7 @@ class Cell:
             yield together
             if wish.parameters:
                 return
-        sums = list(self._sums(work, limits, wish))
+        sums = [] if abreast > 1 and lanes else list(self._sums(work, limits, wish))
         first = sums[:1] if sums and (sums[0].beats_cells or wish.parameter("sums", 0)) else []
         yield from first
         if wish.parameter("sums", 0) and first:
@@ -86,26 +86,26 @@ class Cell:
         yield from sums[len(first) :]
 
     def _lane_sums(self, work: Work, limits: Limits, wish: Wish, lanes: int) -> CellLaneSumsPlan | None:
-        """Items that add up the results of as many cells as are asked for along with lanes, or of so many where nobody asks."""
-        sums = wish.parameter("sums", 0) if wish.parameter("lanes", 0) else 0
-        plan = CellLaneSumsPlan.wished(work, limits, wish, lanes=lanes, cells=sums or _LANE_CELLS)
-        if sums and limits.block > 1:
+        """Items that add up as many cells as are asked for along with lanes or, where nothing is asked for, a block of them."""
+        given = dict(wish.parameters)
+        sums, asked = given.pop("sums", 0), _asked(wish)
+        if not given.pop("lanes", 0) and (sums or given):
+            return None
+        if sums and (given or limits.block > 1):
             raise PlanError(
-                f"-femgpu_schedule cell:lanes={lanes},sums={sums}: cells side by side add up their results on CPUs only; use"
-                f" cell:sums={sums}"
+                f"{asked}: cells side by side add up their results on CPUs only, and have no other parameters; expected"
+                f" cell:lanes={lanes},sums=N on a CPU, or no lanes"
             )
         if sums % SLICE or not 0 <= sums <= MOST_CELLS:
-            raise PlanError(
-                f"-femgpu_schedule cell:lanes={lanes},sums={sums}: expected cells of an item, a multiple of {SLICE} up to"
-                f" {MOST_CELLS}"
-            )
+            raise PlanError(f"{asked}: expected for sums the cells of an item, a multiple of {SLICE} up to {MOST_CELLS}")
+        plan = CellLaneSumsPlan.wished(work, limits, wish, lanes=lanes, cells=sums or _LANE_CELLS)
         while plan.cells > SLICE and not plan.fits(limits):
             plan = replace(plan, cells=plan.cells // (2 * SLICE) * SLICE)
         wanted = sums or (not wish.parameters and plan.beats_cells)
         return plan if wanted and plan.serves and plan.fits(limits) else None
 
     def _sums(self, work: Work, limits: Limits, wish: Wish) -> Iterator[CellSumsPlan]:
-        """Plans with sums, of as many items as are asked for, or fewer; where nobody asks, where adding to memory is fast."""
+        """Plans with sums, of as many items as are asked for, or fewer; where nobody asks, on GPUs that add fast, or do not add."""
         sums = wish.parameter("sums", 0)
         if not 0 <= sums <= limits.items:
             raise PlanError(f"-femgpu_schedule cell:sums={sums}: the device allows work-groups of 1 to {limits.items} items")
@@ -123,12 +123,12 @@ class Cell:
                 f" {MOST_SLOTS}, as in cell:sums=128,turns=3,slots=256"
             )
         adds = wish.scatter == "atomic"
-        if not adds and (sums % SLICE or sums * max(turns, 1) > MOST_CELLS):
-            raise PlanError(
-                f"-femgpu_schedule cell:sums={sums}: groups that write their sums to an E-vector have a multiple of {SLICE} items,"
-                f" and up to {MOST_CELLS} cells"
-            )
         plan = CellSumsPlan.wished(work, limits, wish, zeroes=limits.in_order and adds, turns=max(turns, 1), slots=slots)
+        if sums and plan.serves and not has_room(replace(plan, group_size=sums)):
+            raise PlanError(
+                f"{_asked(wish)}: groups that write their sums to an E-vector have a multiple of {SLICE} items, up to"
+                f" {MOST_CELLS} cells, and no more slots than these have nodes"
+            )
         able = limits.native_atomics if adds else limits.unroll > 0
         if plan.serves and (sums or (able and not wish.parameters)):
             usual = plan.usual_size
@@ -148,6 +148,11 @@ class Cell:
         while plan.group_size > least and not plan.fits(limits):
             plan = replace(plan, group_size=max(plan.group_size // (2 * least), 1) * least)
         return plan if plan.fits(limits) else None
+
+
+def _asked(wish: Wish) -> str:
+    """The option as it was given, for messages."""
+    return "-femgpu_schedule cell:" + ",".join(f"{name}={value}" for name, value in wish.parameters)
 
 
 def _no_sums(work: Work, wish: Wish) -> str:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from femgpu.kernels.array import Array
 from femgpu.kernels.node_lists import NodeList
-from femgpu.kernels.schedules.cell_plan import CellPlan, shared_nodes
+from femgpu.kernels.schedules.cell_plan import CellPlan, adds_at_nodes, has_room, shared_nodes
 from femgpu.kernels.step import Step
 from femgpu.model import Limits
 
@@ -139,13 +139,12 @@ class CellLaneSumsPlan(CellLanesPlan):
     @cached_property
     def lists(self) -> tuple[NodeList, ...]:
         """One for the rows of each field, with the fields that are read at the same nodes; coordinates are read by cell."""
-        return tuple(replace(entry, apart=True, in_place=True) for entry in shared_nodes(self, self.cells, coords=False))
+        return tuple(replace(entry, in_place=True) for entry in shared_nodes(self, self.cells, coords=False))
 
     @property
     def serves(self) -> bool:
-        """Whether results are added at nodes of cells whose words follow each other, in the type of the arithmetic."""
-        work = self.work
-        return work.sums and work.source == "lvector" and not work.facet and self.precision != "mixed" and self.block == 1
+        """Whether there is something to add up, and words of a cell follow each other."""
+        return adds_at_nodes(self) and self.block == 1
 
     @property
     def beats_cells(self) -> bool:
@@ -155,9 +154,8 @@ class CellLaneSumsPlan(CellLanesPlan):
 
     def fits(self, limits: Limits) -> bool:
         """Whether an item has room for the nodes of its cells, of any mesh, and places have numbers for them."""
-        stored = self.scatter == "atomic" or all(entry.stored for entry in self.lists)
         named = all(entry.num_slots <= _MOST_SLOTS for entry in self.lists)
-        return stored and named and self.local_bytes <= limits.local_bytes
+        return has_room(self) and named and self.local_bytes <= limits.local_bytes
 
     @property
     def sums_dots(self) -> bool:
@@ -171,7 +169,7 @@ class CellLaneSumsPlan(CellLanesPlan):
 
     @property
     def shared_bytes(self) -> int:
-        """Values and coordinates at the nodes, their offsets, and their sums, which are added or written and read."""
+        """Values at the nodes, their offsets twice, to read and to add to, and their sums, which are added or written and read."""
         total = 0.0
         for entry in self.lists:
             total += (8 + self.itemsize("real") * (entry.num_values + 2 * entry.num_comp)) * entry.nodes_per_cell(self.work)

@@ -156,11 +156,21 @@ class CellPlan(Plan):
 
 def shared_nodes(plan: CellPlan, cells: int, coords: bool) -> Iterator[NodeList]:
     """Lists of the nodes of each field's rows in so many cells, with what is read there: with `coords` coordinates, too."""
-    work, joined = plan.work, not (coords and plan.needs_coords)
+    work, wanted = plan.work, coords and plan.needs_coords
     for number, row in enumerate(work.rows):
         same = [field for field in work.fields if 0 <= row.nodes == field.nodes]
         # Where a field has the element of the coordinates, its nodes are theirs, one by one.
-        first = row.table == work.coord_table and not joined
-        joined |= first
-        names, words = tuple(field.name for field in same), sum(field.num_comp for field in same) + work.dim * first
-        yield NodeList(number, cells, row.num_basis, row.num_comp, row.masked, names, first, words)
+        joined = wanted and row.table == work.coord_table
+        wanted = wanted and not joined
+        names, words = tuple(field.name for field in same), sum(field.num_comp for field in same) + work.dim * joined
+        yield NodeList(number, cells, row.num_basis, row.num_comp, row.masked, names, joined, words)
+
+
+def adds_at_nodes(plan: CellPlan) -> bool:
+    """Whether results are sums at the nodes of cells, in the type of the arithmetic, that a work-group may add up."""
+    return plan.work.sums and plan.work.source == "lvector" and not plan.work.facet and plan.precision != "mixed"
+
+
+def has_room(plan: CellPlan) -> bool:
+    """Whether sums of a work-group's nodes are added, or an E-vector has room for them."""
+    return plan.scatter == "atomic" or all(entry.stored for entry in plan.lists)

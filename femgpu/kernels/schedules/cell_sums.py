@@ -9,7 +9,7 @@ from math import ceil
 
 from femgpu.kernels.array import Array
 from femgpu.kernels.node_lists import LISTING_ITEMS, MOST_SLOTS, SLICE, NodeList, list_bytes
-from femgpu.kernels.schedules.cell_plan import CellPlan, shared_nodes
+from femgpu.kernels.schedules.cell_plan import CellPlan, adds_at_nodes, has_room, shared_nodes
 from femgpu.kernels.step import Step
 from femgpu.kernels.work_fields import FieldWork
 from femgpu.model import Ceiling, Limits
@@ -100,9 +100,8 @@ class CellSumsPlan(CellPlan):
 
     @property
     def serves(self) -> bool:
-        """Whether the results are added, in the type of the arithmetic, at nodes of cells."""
-        work = self.work
-        return work.sums and work.source == "lvector" and not work.facet and self.precision != "mixed"
+        """Whether there is something to add up."""
+        return adds_at_nodes(self)
 
     def fits(self, limits: Limits) -> bool:
         """Whether a device's work-group holds the sums, and the lists that they need, of any mesh."""
@@ -112,9 +111,8 @@ class CellSumsPlan(CellPlan):
         # Who makes lists numbers their entries by as many bits as slots.
         most = max(max(entry.num_slots, entry.num_entries) for entry in entries)
         listed = most <= MOST_SLOTS and LISTING_ITEMS <= limits.items
-        items = max(self.group_size, other.group_size)
-        listed &= self.scatter == "atomic" or all(entry.stored for entry in entries)
-        return listed and local <= limits.local_bytes and items <= limits.abreast(self.private_bytes)
+        held = max(self.group_size, other.group_size) <= limits.abreast(self.private_bytes)
+        return has_room(self) and has_room(other) and listed and held and local <= limits.local_bytes
 
     @property
     def beats_cells(self) -> bool:
