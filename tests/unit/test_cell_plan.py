@@ -50,8 +50,8 @@ def test_items_of_cpus_add_up_their_cells():
     """Of continuous functions with several nodes, and where they are asked for, as many cells as have room."""
     schedule, cpu = schedule_named("cell"), Limits(lanes=4, stack_bytes=1 << 20)
 
-    def plans(work, limits=cpu, **parameters):
-        return list(schedule.plans(work, limits, Wish(parameters=tuple(parameters.items()))))
+    def plans(work, limits=cpu, scatter="evector", **parameters):
+        return list(schedule.plans(work, limits, Wish(scatter=scatter, parameters=tuple(parameters.items()))))
 
     work = diffusion(2, 14)
     work = replace(work, rows=(replace(work.rows[0], nodes=0),), fields=(replace(work.fields[0], nodes=0),))
@@ -61,6 +61,7 @@ def test_items_of_cpus_add_up_their_cells():
     assert isinstance(plans(diffusion(1, 1, 3))[0], CellLaneSumsPlan)
     apart = replace(diffusion(2, 14), rows=(replace(diffusion(2, 14).rows[0], continuous=False),))
     others = [plans(apart), plans(diffusion(1, 1)), plans(diffusion(2, 14), lanes=4), plans(diffusion(2, 14), group_size=2)]
+    others.append(plans(diffusion(2, 14), scatter="atomic"))
     assert {type(found[0]) for found in others} == {CellLanesPlan}
     (asked,) = plans(diffusion(1, 1), lanes=2, sums=64)
     assert (type(asked), asked.cells, asked.lanes) == (CellLaneSumsPlan, 64, 2)

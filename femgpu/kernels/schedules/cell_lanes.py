@@ -148,9 +148,10 @@ class CellLaneSumsPlan(CellLanesPlan):
 
     @property
     def beats_cells(self) -> bool:
-        """Whether that was measured to take less time: nodes of several cells, and more than a simplex' vertices have numbers."""
+        """Whether that was measured to take less time: stored sums of cells that share nodes, and more than a simplex' vertices."""
         rows = self.work.rows
-        return all(row.continuous for row in rows) and sum(row.size for row in rows) >= _LEAST_ROWS
+        shared = all(row.continuous for row in rows) and sum(row.size for row in rows) >= _LEAST_ROWS
+        return shared and self.scatter == "evector"
 
     def fits(self, limits: Limits) -> bool:
         """Whether an item has room for the nodes of its cells, of any mesh, and places have numbers for them."""
@@ -159,7 +160,7 @@ class CellLaneSumsPlan(CellLanesPlan):
 
     @property
     def sums_dots(self) -> bool:
-        """Never."""
+        """Never: there is nobody who adds and wants them by default."""
         return False
 
     @property
