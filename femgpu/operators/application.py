@@ -167,8 +167,8 @@ class Application:
         given = {role[1:3]: position for role, position in self._positions[0].items() if role[0] == "list"}
         nodes, counts = (self.kernels[0].arguments[given[part, f"test{number}"]] for part in ("nodes", "counts"))
         read = self._runtime.read
-        found, results = read(nodes, np.empty(counts.size, np.int32)), read(counts, np.empty(counts.size, np.uint8))
-        return np.where(results == 0, np.int32(-1), np.where(found < 0, ~found, found))
+        offsets, used = read(nodes, np.empty(counts.size, np.int32)), read(counts, np.empty(counts.size, np.uint8))
+        return np.where(used == 0, np.int32(-1), np.where(offsets < 0, ~offsets, offsets))
 
     def __call__(self) -> None:
         """Enqueues the launches."""

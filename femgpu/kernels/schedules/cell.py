@@ -157,8 +157,6 @@ def _asked(wish: Wish) -> str:
 
 def _no_sums(work: Work, wish: Wish) -> str:
     """Why nothing can be added up in groups, and what to ask for; of facets, say, where it is for other terms, empty."""
-    if not work.sums or work.facet or work.source != "lvector":
+    if not work.sums or work.facet or work.source != "lvector" or wish.precision != "mixed":
         return ""
-    if wish.precision == "mixed":
-        return "groups add up results in the type of the arithmetic, with -femgpu_precision mixed vectors have another; use double"
-    return ""
+    return "groups add up results in the type of the arithmetic, with -femgpu_precision mixed vectors have another; use double"

@@ -160,7 +160,7 @@ class CellLaneSumsPlan(CellLanesPlan):
 
     @property
     def sums_dots(self) -> bool:
-        """Never: there is nobody who adds and wants them by default."""
+        """Never; where sums are added, and not stored, plans that have dots are the default."""
         return False
 
     @property
