@@ -13,8 +13,8 @@ from femgpu.kernels.schedules.cell_plan import CellPlan, adds_at_nodes, has_room
 from femgpu.kernels.step import Step
 from femgpu.model import Limits
 
-# How long all points may be, unrolled, and their pointwise functions: compilers then take up to 2.5 seconds. Actions of a mass take
-# a third to a half of the time, other works 0.6 to 0.9 of it; what is longer gains a tenth, or loses (docs/benchmarks).
+# How long all points may be, unrolled, and their pointwise functions: works take 0.6 to 1.0 of the time, and compilers up to 2.5
+# seconds, or 3.5; what is longer gains a tenth, or loses (docs/benchmarks).
 _UNROLL, _POINTWISE_UNROLL = 2800, 600
 # Slots that a place, of 16 bits, can name.
 _MOST_SLOTS = 1 << 16
