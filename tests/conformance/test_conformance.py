@@ -323,6 +323,11 @@ def check_sums(runtime, sample, rng):
                 asked += [("sums", 1 << int(rng.integers(1, 6) if sample.scatter == "atomic" else 5))] * (sample.places == "kept")
                 # Groups as large as the mesh, with more nodes.
                 asked += [("sums", 64), ("slots", SLICE)] * (sample.places == "short")
+                if sample.scatter == "evector":
+                    # A sum for each slot has a place in the E-vector.
+                    named = dict(asked)
+                    entries = named["turns"] * named["sums"] * min(row.num_basis for row in work.rows)
+                    asked.append(("slots", min(named["slots"], entries // SLICE * SLICE)))
             wish = make_wish(sample, dict(asked).items())
             plan, *others = cell.plans(work, limits, wish)
             kind, least = CellSumsPlan, {"group_size": SLICE} | {key: n for key, n in asked if key in ("turns", "slots")}
