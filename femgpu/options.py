@@ -62,7 +62,7 @@ OPTIONS = (
            ("auto", "sumfact", "gemm", "tiled", "cell", "transposed", "matrix"),
            parameters=(("sumfact", ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "copies", "derivatives",
                                     "registers")),
-                       ("gemm", ("cells", "items", "tile", "mma")),
+                       ("gemm", ("cells", "items", "tile", "mma", "registers")),
                        ("tiled", ("cells", "width", "parts", "points", "mma")),
                        ("cell", ("group_size", "lanes", "sums", "turns", "slots")), ("transposed", ("blocks", "batches")),
                        ("matrix", ("rows", "columns", "cells", "points")))),

@@ -96,10 +96,10 @@ MUST = {
         ("quadrilateral", "hexahedron"),
         False,
         15,
-        {"cells": range(1, 9), "items": range(1, 65), "tile": (1, 2, 4, 8), "mma": (1,)},
+        {"cells": range(1, 9), "items": range(1, 65), "tile": (1, 2, 4, 8), "mma": (1,), "registers": range(64, 256)},
         lines=True,
         second=False,
-        instead=(("tile",), ("mma",)),
+        instead=(("tile",), ("mma", "registers")),
     ),
     "cell": Serves(
         tuple(target for target in TARGETS if target != "matrix"),

@@ -75,6 +75,7 @@ GRIDS = [
     ("bp3", 3, "gemm", "unrolled"),
     ("bp4", 2, "gemm:cells=4,items=8,mma=1", "unrolled"),
     ("bp5", 7, "gemm:cells=2,items=16,mma=1", "unrolled"),
+    ("bp2", 5, "gemm:cells=1,items=64,mma=1", "unrolled", "store"),
 ]
 # What takes the place of forms with integrals over facets.
 WITHOUT_FACETS = {

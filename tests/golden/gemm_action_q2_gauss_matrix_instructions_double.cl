@@ -204,9 +204,9 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define CELLS 4
 #define ITEMS 32
 #define TILE 2
-#define SLAB 52
-#define CELL 156
-#define STRIDE0 13
+#define SLAB 48
+#define CELL 144
+#define STRIDE0 12
 #define STRIDE1 3
 #define STRIDE2 1
 #define POINTS_UNROLL
@@ -225,6 +225,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 // Four items have a line; 32 have eight, or sixteen, which they multiply together.
 #define NUMBER(j) (4 * (j) + quarter)
+#define PLACE(j) (4 * (j)) // from the item's first number on
 #define LINE(turn, i) ((((turn) * (GROUP_SIZE / 32u) + id / 32u) * TILE + (i)) * 8u + id % 32u / 4u)
 #define MULTIPLY(sums, numbers, entry)   {     double s0 = (sums)[0], s1 = (sums)[1], s2 = (sums)[2], s3 = (sums)[3];     asm volatile("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"                  : "+d"(s0), "+d"(s2), "+d"(s1), "+d"(s3) : "d"((numbers)[0]), "d"((numbers)[1]), "d"(entry));     (sums)[0] = s0; (sums)[1] = s1; (sums)[2] = s2; (sums)[3] = s3;   }
 // What `basis.cl` computes from tables at a point is read and written here as sums over the lattice: word `slot` of place p of one cell
@@ -318,9 +319,9 @@ inline void integrate_reference_hessian(const int num_basis, const int num_comp,
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void action(const int first, const int count, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out, __global double *restrict d_dots, __global const uchar *restrict d_stores, __global const real *restrict d_fragments) {
   const int id = (int)get_local_id(0), item = id % ITEMS, own = id / ITEMS;
-  const int quarter = id % 4;
+  const int quarter = id & 3;
   const int base = (int)get_group_id(0) * CELLS, cell = first + min(base + own, count - 1);
-  __local accum s_lattices[624]; // 4992 bytes
+  __local accum s_lattices[576]; // 4608 bytes
   __local real s_x[96]; // 768 bytes
   __local real *l_x = s_x + own * (NUM_COORD_BASIS * DIM);
   int x_offsets[1];
@@ -336,31 +337,34 @@ void action(const int first, const int count, __global const scalar *restrict d_
   // gather, and tabulate along the first direction
   {
   double B0[1];
-  SHORT for (int k = 0; k < 1; ++k) B0[k] = d_fragments[0 + k * 32 + id % 32];
+  SHORT for (int k = 0; k < 1; ++k) B0[k] = d_fragments[(size_t)(id & 31) + 0 + k * 32];
   double D0[1];
-  SHORT for (int k = 0; k < 1; ++k) D0[k] = d_fragments[32 + k * 32 + id % 32];
+  SHORT for (int k = 0; k < 1; ++k) D0[k] = d_fragments[(size_t)(id & 31) + 32 + k * 32];
   for (int turn = 0; turn < 1; ++turn) {
     if (LINE(turn, 0) / 8 * 8 >= CELLS * 9) break; // no line for any of 32 items
-    int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
+    int owner[TILE], g[TILE], h[TILE], inside[TILE];
+    size_t at[TILE], origin[TILE]; // 64 bits, from which the places of a line are constants apart
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = min(LINE(turn, i), (uint)(CELLS * 9 - 1));
       inside[i] = LINE(turn, i) < CELLS * 9;
-      owner[i] = line % CELLS;
-      g[i] = QUOTIENT(line / CELLS, 3), h[i] = line / CELLS - g[i] * 3;
-      at[i] = owner[i] * CELL + g[i] * STRIDE1 + h[i] * STRIDE2;
+      const uint own_line = line % 9;
+      owner[i] = line / 9;
+      h[i] = QUOTIENT(own_line, 3), g[i] = own_line - h[i] * 3;
+      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE1 + h[i] * STRIDE2 + NUMBER(0) * STRIDE0);
+      origin[i] = (uint)(g[i] * 3 + h[i] * 9 + NUMBER(0) * 1);
     }
     int offsets[1 * TILE];
     SHORT for (int j = 0; j < 1; ++j)
       SHORT for (int i = 0; i < TILE; ++i) {
-        const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
-        offsets[j * TILE + i] = number < 3 ? d_w_offsets[AT_d_w_offsets(cell, number * 1 + g[i] * 3 + h[i] * 9)] : 0;
+        const int cell = first + min(base + owner[i], count - 1);
+        offsets[j * TILE + i] = NUMBER(j) < 3 ? d_w_offsets[AT_d_w_offsets(cell, origin[i] + PLACE(j))] : 0;
       }
     SHORT for (int c = 0; c < 1; ++c) {
       real numbers[2 * TILE];
       SHORT for (int j = 0; j < 1; ++j)
         SHORT for (int i = 0; i < TILE; ++i) {
-          const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
-          numbers[j * TILE + i] = number < 3 ? (real)d_w[offsets[j * TILE + i] + c] : R(0);
+          const int cell = first + min(base + owner[i], count - 1);
+          numbers[j * TILE + i] = NUMBER(j) < 3 ? (real)d_w[offsets[j * TILE + i] + c] : R(0);
         }
         {
           real products[2 * TILE];
@@ -370,7 +374,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
             MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + NUMBER(j) * STRIDE0] = (accum)products[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + PLACE(j) * STRIDE0] = (accum)products[j * TILE + i];
         }
         {
           real products[2 * TILE];
@@ -380,7 +384,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
             MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, D0[n * 1 + s])
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + NUMBER(j) * STRIDE0] = (accum)products[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + PLACE(j) * STRIDE0] = (accum)products[j * TILE + i];
         }
     }
   }
@@ -390,25 +394,27 @@ void action(const int first, const int count, __global const scalar *restrict d_
   // tabulate along the others
   {
   double B0[1];
-  SHORT for (int k = 0; k < 1; ++k) B0[k] = d_fragments[0 + k * 32 + id % 32];
+  SHORT for (int k = 0; k < 1; ++k) B0[k] = d_fragments[(size_t)(id & 31) + 0 + k * 32];
   double D0[1];
-  SHORT for (int k = 0; k < 1; ++k) D0[k] = d_fragments[32 + k * 32 + id % 32];
+  SHORT for (int k = 0; k < 1; ++k) D0[k] = d_fragments[(size_t)(id & 31) + 32 + k * 32];
   for (int turn = 0; turn < 1; ++turn) {
     if (LINE(turn, 0) / 8 * 8 >= CELLS * 12) break; // no line for any of 32 items
-    int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
+    int owner[TILE], g[TILE], h[TILE], inside[TILE];
+    size_t at[TILE]; // 64 bits, from which the places of a line are constants apart
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = min(LINE(turn, i), (uint)(CELLS * 12 - 1));
       inside[i] = LINE(turn, i) < CELLS * 12;
-      owner[i] = line % CELLS;
-      g[i] = QUOTIENT(line / CELLS, 3), h[i] = line / CELLS - g[i] * 3;
-      at[i] = owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE2;
+      const uint own_line = line % 12;
+      owner[i] = line / 12;
+      h[i] = QUOTIENT(own_line, 4), g[i] = own_line - h[i] * 4;
+      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE2 + NUMBER(0) * STRIDE1);
     }
     SHORT for (int c = 0; c < 1; ++c) {
       {
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + NUMBER(j) * STRIDE1] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + PLACE(j) * STRIDE1] : (real)0;
         {
           real products[2 * TILE];
           SHORT for (int j = 0; j < 2 * TILE; ++j) products[j] = 0;
@@ -417,7 +423,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
             MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + NUMBER(j) * STRIDE1] = (accum)products[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + PLACE(j) * STRIDE1] = (accum)products[j * TILE + i];
         }
         {
           real products[2 * TILE];
@@ -427,14 +433,14 @@ void action(const int first, const int count, __global const scalar *restrict d_
             MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, D0[n * 1 + s])
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + NUMBER(j) * STRIDE1] = (accum)products[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + PLACE(j) * STRIDE1] = (accum)products[j * TILE + i];
         }
       }
       {
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + NUMBER(j) * STRIDE1] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + PLACE(j) * STRIDE1] : (real)0;
         {
           real products[2 * TILE];
           SHORT for (int j = 0; j < 2 * TILE; ++j) products[j] = 0;
@@ -443,7 +449,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
             MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + NUMBER(j) * STRIDE1] = (accum)products[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + PLACE(j) * STRIDE1] = (accum)products[j * TILE + i];
         }
       }
     }
@@ -452,21 +458,24 @@ void action(const int first, const int count, __global const scalar *restrict d_
   barrier(CLK_LOCAL_MEM_FENCE);
   {
   double B0[1];
-  SHORT for (int k = 0; k < 1; ++k) B0[k] = d_fragments[0 + k * 32 + id % 32];
+  SHORT for (int k = 0; k < 1; ++k) B0[k] = d_fragments[(size_t)(id & 31) + 0 + k * 32];
   double D0[1];
-  SHORT for (int k = 0; k < 1; ++k) D0[k] = d_fragments[32 + k * 32 + id % 32];
+  SHORT for (int k = 0; k < 1; ++k) D0[k] = d_fragments[(size_t)(id & 31) + 32 + k * 32];
   double B0_back[1];
-  SHORT for (int k = 0; k < 1; ++k) B0_back[k] = d_fragments[64 + k * 32 + id % 32];
+  SHORT for (int k = 0; k < 1; ++k) B0_back[k] = d_fragments[(size_t)(id & 31) + 64 + k * 32];
   double D0_back[1];
-  SHORT for (int k = 0; k < 1; ++k) D0_back[k] = d_fragments[96 + k * 32 + id % 32];
+  SHORT for (int k = 0; k < 1; ++k) D0_back[k] = d_fragments[(size_t)(id & 31) + 96 + k * 32];
   for (int turn = 0; turn < 1; ++turn) {
-    int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
+    int owner[TILE], g[TILE], h[TILE], inside[TILE];
+    size_t at[TILE], origin[TILE]; // 64 bits, from which the places of a line are constants apart
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = LINE(turn, i);
       inside[i] = 1;
-      owner[i] = line % CELLS;
-      g[i] = QUOTIENT(line / CELLS, 4), h[i] = line / CELLS - g[i] * 4;
-      at[i] = owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE1;
+      const uint own_line = line % 16;
+      owner[i] = line / 16;
+      h[i] = QUOTIENT(own_line, 4), g[i] = own_line - h[i] * 4;
+      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE1 + NUMBER(0) * STRIDE2);
+      origin[i] = (uint)(g[i] * 1 + h[i] * 4 + NUMBER(0) * 16);
     }
     real r_w_q[4 * 2 * TILE];
     SHORT for (int j = 0; j < 4 * 2 * TILE; ++j) r_w_q[j] = 0;
@@ -475,7 +484,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + NUMBER(j) * STRIDE2] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + PLACE(j) * STRIDE2] : (real)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(r_w_q + c * 2 * TILE + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
@@ -487,7 +496,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + NUMBER(j) * STRIDE2] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + PLACE(j) * STRIDE2] : (real)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(r_w_q + (2 + c * DIM) * 2 * TILE + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
@@ -496,7 +505,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + NUMBER(j) * STRIDE2] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + PLACE(j) * STRIDE2] : (real)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(r_w_q + (1 + c * DIM) * 2 * TILE + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
@@ -532,7 +541,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
       SHORT for (int j = 0; j < 1; ++j)
         if (inside[i] && NUMBER(j) < 4) {
       const int n = NUMBER(j);
-      const int place = (g * 1 + h * 4) + (n) * 16, q = place;
+      const size_t place = origin[i] + PLACE(j) * 16, q = place;
       real r_w_e[4];
       SHORT for (int k = 0; k < 4; ++k) r_w_e[k] = r_w_q[(k * 2 + j) * TILE + i];
       real r_x_e[DIM * (1 + DIM)];
@@ -610,7 +619,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         }
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + NUMBER(j) * STRIDE2] = (accum)sums[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + PLACE(j) * STRIDE2] = (accum)sums[j * TILE + i];
       }
       {
         accum sums[2 * TILE];
@@ -623,7 +632,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         }
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + NUMBER(j) * STRIDE2] = (accum)sums[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + PLACE(j) * STRIDE2] = (accum)sums[j * TILE + i];
       }
       {
         accum sums[2 * TILE];
@@ -636,7 +645,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         }
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + NUMBER(j) * STRIDE2] = (accum)sums[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + PLACE(j) * STRIDE2] = (accum)sums[j * TILE + i];
       }
     }
   }
@@ -646,18 +655,20 @@ void action(const int first, const int count, __global const scalar *restrict d_
   // integrate along the others
   {
   double B0_back[1];
-  SHORT for (int k = 0; k < 1; ++k) B0_back[k] = d_fragments[64 + k * 32 + id % 32];
+  SHORT for (int k = 0; k < 1; ++k) B0_back[k] = d_fragments[(size_t)(id & 31) + 64 + k * 32];
   double D0_back[1];
-  SHORT for (int k = 0; k < 1; ++k) D0_back[k] = d_fragments[96 + k * 32 + id % 32];
+  SHORT for (int k = 0; k < 1; ++k) D0_back[k] = d_fragments[(size_t)(id & 31) + 96 + k * 32];
   for (int turn = 0; turn < 1; ++turn) {
     if (LINE(turn, 0) / 8 * 8 >= CELLS * 12) break; // no line for any of 32 items
-    int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
+    int owner[TILE], g[TILE], h[TILE], inside[TILE];
+    size_t at[TILE]; // 64 bits, from which the places of a line are constants apart
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = min(LINE(turn, i), (uint)(CELLS * 12 - 1));
       inside[i] = LINE(turn, i) < CELLS * 12;
-      owner[i] = line % CELLS;
-      g[i] = QUOTIENT(line / CELLS, 3), h[i] = line / CELLS - g[i] * 3;
-      at[i] = owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE2;
+      const uint own_line = line % 12;
+      owner[i] = line / 12;
+      h[i] = QUOTIENT(own_line, 4), g[i] = own_line - h[i] * 4;
+      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE2 + NUMBER(0) * STRIDE1);
     }
     SHORT for (int c = 0; c < 1; ++c) {
       {
@@ -667,7 +678,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + NUMBER(j) * STRIDE1] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + PLACE(j) * STRIDE1] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[n * 1 + s])
@@ -676,14 +687,14 @@ void action(const int first, const int count, __global const scalar *restrict d_
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + NUMBER(j) * STRIDE1] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + PLACE(j) * STRIDE1] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, D0_back[n * 1 + s])
         }
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + NUMBER(j) * STRIDE1] = (accum)sums[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + PLACE(j) * STRIDE1] = (accum)sums[j * TILE + i];
       }
       {
         accum sums[2 * TILE];
@@ -692,14 +703,14 @@ void action(const int first, const int count, __global const scalar *restrict d_
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + NUMBER(j) * STRIDE1] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + PLACE(j) * STRIDE1] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[n * 1 + s])
         }
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + NUMBER(j) * STRIDE1] = (accum)sums[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + PLACE(j) * STRIDE1] = (accum)sums[j * TILE + i];
       }
     }
   }
@@ -711,24 +722,27 @@ void action(const int first, const int count, __global const scalar *restrict d_
   double r_dot = 0;
   {
   double B0_back[1];
-  SHORT for (int k = 0; k < 1; ++k) B0_back[k] = d_fragments[64 + k * 32 + id % 32];
+  SHORT for (int k = 0; k < 1; ++k) B0_back[k] = d_fragments[(size_t)(id & 31) + 64 + k * 32];
   double D0_back[1];
-  SHORT for (int k = 0; k < 1; ++k) D0_back[k] = d_fragments[96 + k * 32 + id % 32];
+  SHORT for (int k = 0; k < 1; ++k) D0_back[k] = d_fragments[(size_t)(id & 31) + 96 + k * 32];
   for (int turn = 0; turn < 1; ++turn) {
     if (LINE(turn, 0) / 8 * 8 >= CELLS * 9) break; // no line for any of 32 items
-    int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
+    int owner[TILE], g[TILE], h[TILE], inside[TILE];
+    size_t at[TILE], origin[TILE]; // 64 bits, from which the places of a line are constants apart
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = min(LINE(turn, i), (uint)(CELLS * 9 - 1));
       inside[i] = LINE(turn, i) < CELLS * 9;
-      owner[i] = line % CELLS;
-      g[i] = QUOTIENT(line / CELLS, 3), h[i] = line / CELLS - g[i] * 3;
-      at[i] = owner[i] * CELL + g[i] * STRIDE1 + h[i] * STRIDE2;
+      const uint own_line = line % 9;
+      owner[i] = line / 9;
+      h[i] = QUOTIENT(own_line, 3), g[i] = own_line - h[i] * 3;
+      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE1 + h[i] * STRIDE2 + NUMBER(0) * STRIDE0);
+      origin[i] = (uint)(g[i] * 3 + h[i] * 9 + NUMBER(0) * 1);
     }
     int offsets[1 * TILE];
     SHORT for (int j = 0; j < 1; ++j)
       SHORT for (int i = 0; i < TILE; ++i) {
-        const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
-        offsets[j * TILE + i] = number < 3 ? d_test0_offsets[AT_d_test0_offsets(cell, number * 1 + g[i] * 3 + h[i] * 9)] : 0;
+        const int cell = first + min(base + owner[i], count - 1);
+        offsets[j * TILE + i] = NUMBER(j) < 3 ? d_test0_offsets[AT_d_test0_offsets(cell, origin[i] + PLACE(j))] : 0;
       }
     SHORT for (int c = 0; c < 1; ++c) {
         accum sums[2 * TILE];
@@ -737,7 +751,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + NUMBER(j) * STRIDE0] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + PLACE(j) * STRIDE0] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[n * 1 + s])
@@ -746,7 +760,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + NUMBER(j) * STRIDE0] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + PLACE(j) * STRIDE0] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, D0_back[n * 1 + s])
@@ -756,8 +770,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
           const int cell = first + base + owner[i];
           if (d_dots)
             SHORT for (int j = 0; j < 1; ++j) {
-              const int number = NUMBER(j);
-              if (number < 3) r_dot += (double)sums[j * TILE + i] * ((real)d_w[offsets[j * TILE + i] + c]);
+              if (NUMBER(j) < 3) r_dot += (double)sums[j * TILE + i] * ((real)d_w[offsets[j * TILE + i] + c]);
             }
           const int stores = d_stores && g[i] > 0 && g[i] < 2 && h[i] > 0 && h[i] < 2;
           SHORT for (int j = 0; j < 1; ++j) {

@@ -171,9 +171,9 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define CELLS 4
 #define ITEMS 2
 #define TILE 4
-#define SLAB 6
-#define CELL 28
-#define STRIDE0 3
+#define SLAB 8
+#define CELL 32
+#define STRIDE0 4
 #define STRIDE1 1
 #define POINTS_UNROLL
 // Schedule gemm: the lines of the lattices of CELLS cells along one direction are the columns of a matrix, which all items of the work-group
@@ -190,6 +190,7 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define QUOTIENT(a, n) ((a) * (65536u / (n) + 1) >> 16)
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 #define NUMBER(j) (j)
+#define PLACE(j) (j)
 #define LINE(turn, i) (((turn) * TILE + (i)) * (uint)GROUP_SIZE + id)
 // What `basis.cl` computes from tables at a point is read and written here as sums over the lattice: word `slot` of place p of one cell
 // is e[(slot * NUM_QPTS + p) * LANES]; slots as in `contractions.py`.
@@ -283,32 +284,35 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void residual(const int first, const int count, __global const scalar *restrict d_u, __global const int *restrict d_u_offsets, __global const real *restrict d_geometry, __global const real *restrict d_constants, __global scalar *restrict d_out0) {
   const int id = (int)get_local_id(0), item = id % ITEMS, own = id / ITEMS;
   const int base = (int)get_group_id(0) * CELLS, cell = first + min(base + own, count - 1);
-  __local accum s_lattices[112]; // 896 bytes
+  __local accum s_lattices[128]; // 1024 bytes
 
   // gather, and tabulate along the first direction
   {
   for (int turn = 0; turn < 1; ++turn) {
     if (LINE(turn, 0) >= CELLS * 2) break;
-    int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
+    int owner[TILE], g[TILE], h[TILE], inside[TILE];
+    size_t at[TILE], origin[TILE]; // 64 bits, from which the places of a line are constants apart
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = min(LINE(turn, i), (uint)(CELLS * 2 - 1));
       inside[i] = LINE(turn, i) < CELLS * 2;
-      owner[i] = line % CELLS;
-      g[i] = line / CELLS, h[i] = 0;
-      at[i] = owner[i] * CELL + g[i] * STRIDE1;
+      const uint own_line = line % 2;
+      owner[i] = line / 2;
+      g[i] = own_line, h[i] = 0;
+      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE1);
+      origin[i] = (uint)(g[i] * 2);
     }
     int offsets[2 * TILE];
     SHORT for (int j = 0; j < 2; ++j)
       SHORT for (int i = 0; i < TILE; ++i) {
-        const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
-        offsets[j * TILE + i] = number < 2 ? d_u_offsets[AT_d_u_offsets(cell, number * 1 + g[i] * 2)] : 0;
+        const int cell = first + min(base + owner[i], count - 1);
+        offsets[j * TILE + i] = NUMBER(j) < 2 ? d_u_offsets[AT_d_u_offsets(cell, origin[i] + PLACE(j))] : 0;
       }
     SHORT for (int c = 0; c < 2; ++c) {
       real numbers[2 * TILE];
       SHORT for (int j = 0; j < 2; ++j)
         SHORT for (int i = 0; i < TILE; ++i) {
-          const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
-          numbers[j * TILE + i] = number < 2 ? (real)d_u[offsets[j * TILE + i] + c] : R(0);
+          const int cell = first + min(base + owner[i], count - 1);
+          numbers[j * TILE + i] = NUMBER(j) < 2 ? (real)d_u[offsets[j * TILE + i] + c] : R(0);
         }
         {
           real products[2 * TILE];
@@ -319,7 +323,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
               (products)[r * TILE + i] += (real)LINE_B0[r * 2 + m] * numbers[m * TILE + i];
           SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 2) s_lattices[at[i] + (0 + c * 2 + 0) * SLAB + NUMBER(j) * STRIDE0] = (accum)products[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 2) s_lattices[at[i] + (0 + c * 2 + 0) * SLAB + PLACE(j) * STRIDE0] = (accum)products[j * TILE + i];
         }
         {
           real products[2 * TILE];
@@ -330,7 +334,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
               (products)[r * TILE + i] += (real)LINE_D0[r * 2 + m] * numbers[m * TILE + i];
           SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 2) s_lattices[at[i] + (0 + c * 2 + 1) * SLAB + NUMBER(j) * STRIDE0] = (accum)products[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 2) s_lattices[at[i] + (0 + c * 2 + 1) * SLAB + PLACE(j) * STRIDE0] = (accum)products[j * TILE + i];
         }
     }
   }
@@ -341,13 +345,16 @@ void residual(const int first, const int count, __global const scalar *restrict 
   {
   for (int turn = 0; turn < 1; ++turn) {
     if (LINE(turn, 0) >= CELLS * 2) break;
-    int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
+    int owner[TILE], g[TILE], h[TILE], inside[TILE];
+    size_t at[TILE], origin[TILE]; // 64 bits, from which the places of a line are constants apart
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = min(LINE(turn, i), (uint)(CELLS * 2 - 1));
       inside[i] = LINE(turn, i) < CELLS * 2;
-      owner[i] = line % CELLS;
-      g[i] = line / CELLS, h[i] = 0;
-      at[i] = owner[i] * CELL + g[i] * STRIDE0;
+      const uint own_line = line % 2;
+      owner[i] = line / 2;
+      g[i] = own_line, h[i] = 0;
+      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE0);
+      origin[i] = (uint)(g[i] * 1);
     }
     real r_u_q[6 * 2 * TILE];
     SHORT for (int j = 0; j < 6 * 2 * TILE; ++j) r_u_q[j] = 0;
@@ -356,7 +363,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 2 ? (real)s_lattices[at[i] + (0 + c * 2 + 0) * SLAB + NUMBER(j) * STRIDE1] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 2 ? (real)s_lattices[at[i] + (0 + c * 2 + 0) * SLAB + PLACE(j) * STRIDE1] : (real)0;
         SHORT for (int r = 0; r < 2; ++r)
           SHORT for (int m = 0; m < 2; ++m)
             SHORT for (int i = 0; i < TILE; ++i)
@@ -370,7 +377,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 2 ? (real)s_lattices[at[i] + (0 + c * 2 + 1) * SLAB + NUMBER(j) * STRIDE1] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 2 ? (real)s_lattices[at[i] + (0 + c * 2 + 1) * SLAB + PLACE(j) * STRIDE1] : (real)0;
         SHORT for (int r = 0; r < 2; ++r)
           SHORT for (int m = 0; m < 2; ++m)
             SHORT for (int i = 0; i < TILE; ++i)
@@ -386,7 +393,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
       SHORT for (int j = 0; j < 2; ++j)
         if (inside[i] && NUMBER(j) < 2) {
       const int n = NUMBER(j);
-      const int place = (g * 1) + (n) * 2, q = place;
+      const size_t place = origin[i] + PLACE(j) * 2, q = place;
       real r_u_e[6];
       SHORT for (int k = 0; k < 6; ++k) r_u_e[k] = r_u_q[(k * 2 + j) * TILE + i];
       accum r_f0_e[6];
@@ -447,7 +454,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
         }
         SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 2) s_lattices[at[i] + (0 + c * 2 + 0) * SLAB + NUMBER(j) * STRIDE1] = (accum)sums[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 2) s_lattices[at[i] + (0 + c * 2 + 0) * SLAB + PLACE(j) * STRIDE1] = (accum)sums[j * TILE + i];
       }
       {
         accum sums[2 * TILE];
@@ -461,7 +468,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
         }
         SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 2) s_lattices[at[i] + (0 + c * 2 + 1) * SLAB + NUMBER(j) * STRIDE1] = (accum)sums[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 2) s_lattices[at[i] + (0 + c * 2 + 1) * SLAB + PLACE(j) * STRIDE1] = (accum)sums[j * TILE + i];
       }
     }
   }
@@ -474,13 +481,16 @@ void residual(const int first, const int count, __global const scalar *restrict 
   {
   for (int turn = 0; turn < 1; ++turn) {
     if (LINE(turn, 0) >= CELLS * 2) break;
-    int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
+    int owner[TILE], g[TILE], h[TILE], inside[TILE];
+    size_t at[TILE], origin[TILE]; // 64 bits, from which the places of a line are constants apart
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = min(LINE(turn, i), (uint)(CELLS * 2 - 1));
       inside[i] = LINE(turn, i) < CELLS * 2;
-      owner[i] = line % CELLS;
-      g[i] = line / CELLS, h[i] = 0;
-      at[i] = owner[i] * CELL + g[i] * STRIDE1;
+      const uint own_line = line % 2;
+      owner[i] = line / 2;
+      g[i] = own_line, h[i] = 0;
+      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE1);
+      origin[i] = (uint)(g[i] * 2);
     }
     SHORT for (int c = 0; c < 2; ++c) {
         accum sums[2 * TILE];
@@ -489,7 +499,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 2 ? (accum)s_lattices[at[i] + (0 + c * 2 + 0) * SLAB + NUMBER(j) * STRIDE0] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 2 ? (accum)s_lattices[at[i] + (0 + c * 2 + 0) * SLAB + PLACE(j) * STRIDE0] : (accum)0;
         SHORT for (int r = 0; r < 2; ++r)
           SHORT for (int m = 0; m < 2; ++m)
             SHORT for (int i = 0; i < TILE; ++i)
@@ -499,7 +509,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 2 ? (accum)s_lattices[at[i] + (0 + c * 2 + 1) * SLAB + NUMBER(j) * STRIDE0] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 2 ? (accum)s_lattices[at[i] + (0 + c * 2 + 1) * SLAB + PLACE(j) * STRIDE0] : (accum)0;
         SHORT for (int r = 0; r < 2; ++r)
           SHORT for (int m = 0; m < 2; ++m)
             SHORT for (int i = 0; i < TILE; ++i)
@@ -511,7 +521,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
           SHORT for (int j = 0; j < 2; ++j) {
             const int number = NUMBER(j);
             if (number < 2) {
-              d_out0[AT_d_out0(cell, (number * 1 + g[i] * 2) * 2 + c)] = (scalar)sums[j * TILE + i];
+              d_out0[AT_d_out0(cell, (origin[i] + PLACE(j)) * 2 + c)] = (scalar)sums[j * TILE + i];
             }
           }
         }

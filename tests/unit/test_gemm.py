@@ -91,9 +91,10 @@ def test_four_lines_come_from_different_banks(dim, p1d, q1d):
     plan = diffusion(q1d, p1d, dim, mma=16, tile=2, cells=4, items=8)
     *strides, cell = plan.strides
     numbers, lines = np.meshgrid(np.arange(4), np.arange(4))
-    assert strides[-1] == 1 and cell >= plan.num_lattices * plan.slab and plan.slab >= strides[0] * q1d
-    for stride in strides:
-        assert len(set((numbers * stride + lines * cell).ravel() % 16)) == 16
+    assert strides[-1] == 1 and cell == plan.num_lattices * plan.slab and plan.slab >= strides[0] * q1d
+    for axis, stride in enumerate(strides):
+        # Neighbouring lines are neighbours along the first of the other directions.
+        assert len(set((numbers * stride + lines * strides[axis == 0]).ravel() % 16)) == 16
     # No two numbers of a lattice in one place.
     counts = (q1d, max(p1d, q1d), p1d)[:dim] if dim == 3 else (q1d, p1d)
     places = sum(np.multiply(index, stride) for index, stride in zip(np.indices(counts), strides, strict=True))
@@ -118,10 +119,10 @@ def test_plans_of_a_device():
     work = diffusion(6, 5).work
     assert not entry.volunteers(work, GPU)
     found = list(entry.plans(work, GPU, Wish("double", "recomputed", "atomic")))
-    assert found[0].mma == 16 and (found[0].cells, found[0].items * found[0].cells) == (4, 128)
+    assert found[0].mma == 16 and (found[0].cells, found[0].items * found[0].cells) == (2, 128)
     # Those that leave room for another group come first.
     large = next(entry.plans(diffusion(10, 9).work, GPU, Wish("double", "recomputed", "atomic")))
-    assert (large.cells, large.mma) == (4, 16) and 2 * large.local_bytes <= GPU.local_bytes
+    assert (large.cells, large.mma) == (1, 16) and 2 * large.local_bytes <= GPU.local_bytes
     assert {plan.mma for plan in found} == {0, 16} and len(found) == len(set(found))
     assert all(plan.local_bytes <= GPU.local_bytes and plan.items * plan.cells <= GPU.items for plan in found)
     assert not any(plan.mma for plan in entry.plans(work, GPU, Wish("single")))
@@ -129,6 +130,13 @@ def test_plans_of_a_device():
     assert (asked.cells, asked.items, asked.mma) == (3, 32, 16)
     alone = next(entry.plans(work, GPU, Wish(parameters=(("tile", 4), ("items", 9), ("cells", 2)))))
     assert (alone.cells, alone.items, alone.tile, alone.mma) == (2, 9, 4, 0)
+    # A bound on registers holds where compilers can be held to one, and a group has that many.
+    bound, held = Wish(parameters=(("registers", 128),)), replace(GPU, registers=32 << 10)
+    plans = list(entry.plans(work, held, bound))
+    assert {plan.registers for plan in plans} == {128} and all(plan.items * plan.cells <= 256 for plan in plans)
+    assert {plan.registers for plan in entry.plans(work, GPU, bound)} == {0}
+    with pytest.raises(PlanError, match="gemm:registers=16: expected a bound from 32 to 255"):
+        next(entry.plans(work, held, Wish(parameters=(("registers", 16),))))
     # Without matrix instructions numbers go from item to item; on a GPU whose kernels have them written out they are not asked for.
     cpu = next(entry.plans(work, Limits(), Wish(parameters=(("mma", 1),))))
     assert cpu.mma == 8 and cpu.exchanges and not replace(cpu, atomics="ptx").exchanges

@@ -19,9 +19,11 @@ fields = [(sums, field) for sums, field in zip(plan.lattices, work.fields) if su
 % if plan.mma:
 // Four items have a line; 32 have eight, or sixteen, which they multiply together.
 #define NUMBER(j) (4 * (j) + quarter)
+#define PLACE(j) (4 * (j)) // from the item's first number on
 #define LINE(turn, i) ((((turn) * (GROUP_SIZE / 32u) + id / 32u) * TILE + (i)) * 8u + id % 32u / 4u)
 % else:
 #define NUMBER(j) (j)
+#define PLACE(j) (j)
 #define LINE(turn, i) (((turn) * TILE + (i)) * (uint)GROUP_SIZE + id)
 % endif
 % if plan.mma and not plan.exchanges:
@@ -41,18 +43,22 @@ fields = [(sums, field) for sums, field in zip(plan.lattices, work.fields) if su
   }
 % endif
 ## The head of a loop in which all items take lines along a direction, `ends` of them in the directions across: cells, places there and
-## where the lines begin. Lines side by side belong to neighbouring cells.
-<%def name="lines(axis, ends)">\
+## where an item's numbers begin, in the lattices and, with `width`, among the cell's nodes or points, so many per direction. Lines side
+## by side belong to one cell, and are neighbours along the first direction across.
+<%def name="lines(axis, ends, width=0)">\
 <%
 count = ends[0] * (ends[1] if last == 2 else 1)
-across = [(name, other) for name, other in zip("gh", (other for other in range(work.dim) if other != axis))]
-start = " + ".join(f"{name}[i] * STRIDE{other}" for name, other in across)
+across = (other for other in range(work.dim) if other != axis)
+places = [*zip(("g[i]", "h[i]"), across), *[("NUMBER(0)", axis)] * (plan.mma > 0)]
+start = " + ".join(f"{place} * STRIDE{other}" for place, other in places)
+origin = " + ".join(f"{place} * {width**other}" for place, other in places)
 %>\
   for (int turn = 0; turn < ${plan.turns(count)}; ++turn) {
 % if not (plan.fills(count) or plan.exchanges):
     if (LINE(turn, 0)${" / 8 * 8" if plan.mma else ""} >= CELLS * ${count}) break;${" // no line for any of 32 items" if plan.mma else ""}
 % endif
-    int owner[TILE], g[TILE], h[TILE], at[TILE], inside[TILE];
+    int owner[TILE], g[TILE], h[TILE], inside[TILE];
+    size_t at[TILE]${", origin[TILE]" if width else ""}; // 64 bits, from which the places of a line are constants apart
     SHORT for (int i = 0; i < TILE; ++i) {
 % if plan.fills(count):
       const uint line = LINE(turn, i);
@@ -61,25 +67,34 @@ start = " + ".join(f"{name}[i] * STRIDE{other}" for name, other in across)
       const uint line = min(LINE(turn, i), (uint)(CELLS * ${count} - 1));
       inside[i] = LINE(turn, i) < CELLS * ${count};
 % endif
-      owner[i] = line % CELLS;
-% if last == 2:
-      g[i] = QUOTIENT(line / CELLS, ${ends[1]}), h[i] = line / CELLS - g[i] * ${ends[1]};
+% if plan.cells == 1:
+      const uint own_line = line;
+      owner[i] = 0;
 % else:
-      g[i] = line / CELLS, h[i] = 0;
+      const uint own_line = line % ${count};
+      owner[i] = line / ${count};
 % endif
-      at[i] = owner[i] * CELL + ${start};
+% if last == 2:
+      h[i] = QUOTIENT(own_line, ${ends[0]}), g[i] = own_line - h[i] * ${ends[0]};
+% else:
+      g[i] = own_line, h[i] = 0;
+% endif
+      at[i] = (uint)(owner[i] * CELL + ${start});
+% if width:
+      origin[i] = (uint)(${origin});
+% endif
     }
 </%def>\
 ## Numbers of lines between registers and a lattice; zeros past the last line and the last number.
 <%def name="read(n, axis, lattice, numbers, type)">\
 SHORT for (int j = 0; j < ${plan.own(n)}; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            ${numbers}[j * TILE + i] = inside[i] && NUMBER(j) < ${n} ? (${type})s_lattices[at[i] + ${lattice} * SLAB + NUMBER(j) * STRIDE${axis}] : (${type})0;
+            ${numbers}[j * TILE + i] = inside[i] && NUMBER(j) < ${n} ? (${type})s_lattices[at[i] + ${lattice} * SLAB + PLACE(j) * STRIDE${axis}] : (${type})0;
 </%def>\
 <%def name="write(n, axis, numbers, lattice)">\
 SHORT for (int j = 0; j < ${plan.own(n)}; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < ${n}) s_lattices[at[i] + ${lattice} * SLAB + NUMBER(j) * STRIDE${axis}] = (accum)${numbers}[j * TILE + i];
+            if (inside[i] && NUMBER(j) < ${n}) s_lattices[at[i] + ${lattice} * SLAB + PLACE(j) * STRIDE${axis}] = (accum)${numbers}[j * TILE + i];
 </%def>\
 <%def name="clear(numbers, count)">SHORT for (int j = 0; j < ${count} * TILE; ++j) ${numbers}[j] = 0;</%def>\
 ## An item's numbers of the matrices that lines are multiplied by along a direction.
@@ -88,7 +103,7 @@ SHORT for (int j = 0; j < ${plan.own(n)}; ++j)
 % for product in dict.fromkeys(plan.product(sums, order[axis], back) for sums in group for order in sums.orders):
 % if product:
   double ${product.name}[${product.instructions}];
-  SHORT for (int k = 0; k < ${product.instructions}; ++k) ${product.name}[k] = d_fragments[${plan.start(product)} + k * 32 + id % 32];
+  SHORT for (int k = 0; k < ${product.instructions}; ++k) ${product.name}[k] = d_fragments[(size_t)(id & 31) + ${plan.start(product)} + k * 32];
 % endif
 % endfor
 % endif
@@ -148,11 +163,11 @@ ${multiply(plan.product(sums, times, True), q, "sums", "numbers", "accum")}\
 <%include file="map_along.mako"/>\
 #undef TABLE_W
 #define TABLE_W(q) (plane_weight * LINE_W[n])
-__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+__kernel${sized}
 void ${step.name}(${arguments}) {
   const int id = (int)get_local_id(0), item = id % ITEMS, own = id / ITEMS;
 % if plan.mma:
-  const int quarter = id % 4;
+  const int quarter = id & 3;
 % endif
   const int base = (int)get_group_id(0) * CELLS, cell = first + min(base + own, count - 1);
 % for array in step.local:
@@ -167,24 +182,24 @@ ${nodes.keep_coords(plan)}\
 
   // gather, and tabulate along the first direction
 % for sums, field in fields:
-<% p = sums.sizes.p1d; place = "NUMBER(j)", "g[i]", "h[i]"; node = " + ".join(f"{name} * {p**axis}" for axis, name in enumerate(("number", "g[i]", "h[i]")[: work.dim])) %>\
+<% p, node = sums.sizes.p1d, "origin[i] + PLACE(j)" %>\
   {
 ${fragments([sums], 0, False)}\
-${lines(0, plan.ends(0, sums))}\
+${lines(0, plan.ends(0, sums), p)}\
 % if work.source != "evector":
     int offsets[${plan.own(p)} * TILE];
     SHORT for (int j = 0; j < ${plan.own(p)}; ++j)
       SHORT for (int i = 0; i < TILE; ++i) {
-        const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
-        offsets[j * TILE + i] = number < ${p} ? ${nodes.offset(work, field.name, node)} : 0;
+        const int cell = first + min(base + owner[i], count - 1);
+        offsets[j * TILE + i] = NUMBER(j) < ${p} ? ${nodes.offset(work, field.name, node)} : 0;
       }
 % endif
     SHORT for (int c = 0; c < ${field.num_comp}; ++c) {
       real numbers[${plan.held(p)} * TILE];
       SHORT for (int j = 0; j < ${plan.own(p)}; ++j)
         SHORT for (int i = 0; i < TILE; ++i) {
-          const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
-          numbers[j * TILE + i] = number < ${p} ? ${nodes.value(work, field, "offsets[j * TILE + i]", node)} : R(0);
+          const int cell = first + min(base + owner[i], count - 1);
+          numbers[j * TILE + i] = NUMBER(j) < ${p} ? ${nodes.value(work, field, "offsets[j * TILE + i]", node)} : R(0);
         }
 % for _, branch in plan.branches(sums, 0):
 ${spread(sums, 0, None, branch)}\
@@ -237,7 +252,18 @@ ${spread(sums, 1, place, branch)}\
   {
 ${fragments([sums for sums, _ in fields], last, False)}\
 ${fragments(plan.rows, last, True)}\
-${lines(last, (q, q))}\
+${lines(last, (q, q), q)}\
+% if plan.loads_ahead:
+    // What is stored at the points arrives while these are on their way.
+    real ahead[${plan.own(q)} * TILE * NUM_STATE];
+    SHORT for (int j = 0; j < ${plan.own(q)}; ++j)
+      SHORT for (int i = 0; i < TILE; ++i)
+        if (NUMBER(j) < ${q}) {
+          const int cell = first + min(base + owner[i], count - 1);
+          const size_t q = origin[i] + PLACE(j) * ${q**last};
+          SHORT for (int k = 0; k < NUM_STATE; ++k) ahead[(j * TILE + i) * NUM_STATE + k] = ${plan.word("d_state", plan.state_word("k"))};
+        }
+% endif
 % for sums, field in fields:
     real r_${sums.name}_q[${plan.slots(sums)} * ${plan.held(q)} * TILE];
     ${clear(f"r_{sums.name}_q", f"{plan.slots(sums)} * {plan.held(q)}")}
@@ -271,7 +297,10 @@ ${multiply(plan.product(sums, times, False), q, f"r_{sums.name}_q + {number} * {
       SHORT for (int j = 0; j < ${plan.own(q)}; ++j)
         if (inside[i] && NUMBER(j) < ${q}) {
       const int n = NUMBER(j);
-      const int place = ${plan.place_of(last, q)}, q = place;
+      const size_t place = origin[i] + PLACE(j) * ${q**last}, q = place;
+% if plan.loads_ahead:
+      const real *stored = ahead + (j * TILE + i) * NUM_STATE;
+% endif
 % for sums in plan.lattices:
       real r_${sums.name}_e[${plan.slots(sums)}];
 % if sums.orders:
@@ -353,16 +382,16 @@ ${collect(sums, 1, branch)}\
   double r_dot = 0;
 % endif
 % for k, (sums, row) in enumerate(zip(plan.rows, work.rows)):
-<% p = sums.sizes.p1d; node = " + ".join(f"{name} * {p**axis}" for axis, name in enumerate(("number", "g[i]", "h[i]")[: work.dim])) %>\
+<% p, node = sums.sizes.p1d, "origin[i] + PLACE(j)" %>\
   {
 ${fragments([sums], 0, True)}\
-${lines(0, plan.ends(0, sums))}\
+${lines(0, plan.ends(0, sums), p)}\
 % if plan.scatter == "atomic":
     int offsets[${plan.own(p)} * TILE];
     SHORT for (int j = 0; j < ${plan.own(p)}; ++j)
       SHORT for (int i = 0; i < TILE; ++i) {
-        const int cell = first + min(base + owner[i], count - 1), number = NUMBER(j);
-        offsets[j * TILE + i] = number < ${p} ? ${nodes.offset(work, f"test{k}", node)} : 0;
+        const int cell = first + min(base + owner[i], count - 1);
+        offsets[j * TILE + i] = NUMBER(j) < ${p} ? ${nodes.offset(work, f"test{k}", node)} : 0;
       }
 % endif
     SHORT for (int c = 0; c < ${row.num_comp}; ++c) {
@@ -375,8 +404,7 @@ ${collect(sums, 0, branch)}\
 % if plan.sums_dots:
           if (d_dots)
             SHORT for (int j = 0; j < ${plan.own(p)}; ++j) {
-              const int number = NUMBER(j);
-              if (number < ${p}) r_dot += (double)sums[j * TILE + i] * (${nodes.value(work, row.direction(k), "offsets[j * TILE + i]", node)});
+              if (NUMBER(j) < ${p}) r_dot += (double)sums[j * TILE + i] * (${nodes.value(work, row.direction(k), "offsets[j * TILE + i]", node)});
             }
 % endif
 % if plan.stores_inside:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,8 +12,8 @@ from femgpu.kernels.step import Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
 
-# Cells and warps of a work-group where matrix instructions are, first those that took least time on an H200.
-_CELLS, _WARPS = (4, 8, 16), (4, 2, 8)
+# Where matrix instructions are: lines of a work-group along a direction at least, how many times as many cells, and warps.
+_LINES, _TIMES, _WARPS = 64, (1, 2, 4), (4, 2, 8)
 # Lines of an item without them, where loops are unrolled and where not.
 _TILES = ((2, 1, 4), (4, 8, 1))
 
@@ -23,7 +24,7 @@ class Gemm:
     name = "gemm"
     targets = ("residual", "action")
     facets = False
-    parameters = ("cells", "items", "tile", "mma")
+    parameters = ("cells", "items", "tile", "mma", "registers")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Facets, other targets, cells and rules, second derivatives, and cells that do not fit local memory."""
@@ -60,27 +61,30 @@ class Gemm:
         lines = limits.mma or EIGHT * (limits.atomics != "ptx")
         legal: list[GemmPlan | None] = []
         if ("mma" in given or (limits.mma and limits.unroll and "tile" not in given)) and lines and wish.precision == "double":
-            legal += [self._together(work, limits, wish, lines, cells, warps) for cells in _CELLS for warps in _WARPS]
+            legal += [self._together(work, limits, wish, lines, times, warps) for times in _TIMES for warps in _WARPS]
         if "mma" not in given or not any(legal):
             legal += [self._alone(work, limits, wish, tile) for tile in _TILES[not limits.unroll]]
         found = [plan for plan in dict.fromkeys(legal) if plan is not None]
         # Two groups at a time fill each other's waits at barriers.
         yield from sorted(found, key=lambda plan: plan.mma > 0 and 2 * plan.local_bytes > limits.local_bytes)
 
-    def _together(self, work: Work, limits: Limits, wish: Wish, lines: int, cells: int, warps: int) -> GemmPlan | None:
+    def _plan(self, work: Work, limits: Limits, wish: Wish, **sizes: int) -> GemmPlan:
+        """For one cell in a work-group."""
+        return GemmPlan.wished(work, limits, wish, block=1, registers=wish.registers(self.name, limits), **sizes)
+
+    def _together(self, work: Work, limits: Limits, wish: Wish, lines: int, times: int, warps: int) -> GemmPlan | None:
         """By matrix instructions; None where a group does not fit. Items are rounded to whole warps."""
-        cells = wish.parameter("cells", cells)
+        plan = self._plan(work, limits, wish, items=WARP, mma=lines, tile=lines // EIGHT)
+        cells = wish.parameter("cells", times << max(0, math.ceil(math.log2(_LINES / plan.q1d ** (work.dim - 1)))))
         items = wish.parameter("items", max(1, WARP * warps // cells))
         while items * cells % WARP:
             items += 1
-        if items * cells > limits.items:
-            return None
-        plan = GemmPlan.wished(work, limits, wish, block=1, cells=cells, items=items, mma=lines, tile=lines // EIGHT)
-        return plan if _fits(plan, limits) else None
+        plan = replace(plan, cells=cells, items=items)
+        return plan if items * cells <= limits.items and _fits(plan, limits) else None
 
     def _alone(self, work: Work, limits: Limits, wish: Wish, tile: int) -> GemmPlan:
         """Each item by itself, with as much less of everything as the device allows."""
-        plan = GemmPlan.wished(work, limits, wish, block=1, tile=wish.parameter("tile", tile))
+        plan = self._plan(work, limits, wish, tile=wish.parameter("tile", tile))
         items = wish.parameter("items", max(1, plan.q1d ** (work.dim - 1) // plan.tile) if limits.unroll else 1)
         cells = wish.parameter("cells", max(1, limits.group // items) if limits.unroll else 4)
         plan = replace(plan, items=items, cells=cells)
@@ -97,4 +101,6 @@ class Gemm:
 
 
 def _fits(plan: GemmPlan, limits: Limits) -> bool:
-    return plan.local_bytes <= limits.local_bytes and plan.items * plan.cells <= limits.abreast(plan.private_bytes)
+    items = plan.items * plan.cells
+    held = items <= limits.abreast(plan.private_bytes) and items * plan.registers <= limits.registers
+    return held and plan.local_bytes <= limits.local_bytes

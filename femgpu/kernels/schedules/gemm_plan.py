@@ -22,6 +22,8 @@ WARP, EIGHT = 32, 8
 # A GPU's local memory hands out about a byte for each operation in double precision (H200: 32.8 TB/s, 33 Tflop/s); a matrix
 # instruction takes as long as so many operations, of eight lines or of sixteen.
 _BYTES_PER_FLOP, _INSTRUCTION = 1.0, 512
+# Numbers stored at the points that an item loads ahead of these, at most.
+_AHEAD_NUMBERS = 16
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class GemmPlan(SumfactLatticePlan):
     def steps(self) -> tuple[Step, ...]:
         """One launch."""
         sizes = {"CELLS": self.cells, "ITEMS": self.items, "TILE": self.tile, "SLAB": self.slab, "CELL": self.strides[-1]}
+        sizes |= {"MAX_REGISTERS": self.registers} if self.registers else {}
         return (
             Step(
                 name=self.work.target,
@@ -89,7 +92,7 @@ class GemmPlan(SumfactLatticePlan):
     def shape(self) -> str:
         """Cells, items, lines and local memory."""
         lines = f"instructions of {self.mma} lines" if self.mma else f"{self.tile} lines per item"
-        return f"{self.cells} cells of {self.items} items, {lines}, {self.local_bytes} B local"
+        return f"{self.cells} cells of {self.items} items, {lines}, {self.local_bytes} B local{self.limited}"
 
     @property
     def serves(self) -> bool:
@@ -109,6 +112,15 @@ class GemmPlan(SumfactLatticePlan):
     def own(self, count: int) -> int:
         """Numbers of a line of so many that an item has."""
         return -(-count // 4) if self.mma else count
+
+    @property
+    def loads_ahead(self) -> bool:
+        """Whether items load what is stored at the points of their lines before they multiply these."""
+        return bool(self.unroll) and 0 < self.own(self.q1d) * self.tile * self.work.num_state <= _AHEAD_NUMBERS
+
+    def state(self, i: str) -> str:
+        """As it was loaded before."""
+        return f"stored[{i}]" if self.loads_ahead else super().state(i)
 
     @property
     def abreast(self) -> int:
@@ -195,12 +207,13 @@ class GemmPlan(SumfactLatticePlan):
     def strides(self) -> tuple[int, ...]:
         """Numbers between neighbours along each direction, and between cells.
 
-        Of a matrix instruction four lines are read together, of four cells, and four neighbouring numbers of each. They are in
-        different banks where numbers are an odd distance apart, and cells four times an odd one.
+        Of a matrix instruction four lines are read together, neighbours along the first direction, or along the second where they
+        lie along the first, and four neighbouring numbers of each. They are in different banks where one of both is an odd
+        distance apart, and the other four times an odd one.
         """
-        nodes = max(sums.sizes.p1d for sums in (*self.lattices, *self.rows))
-        inner = ((nodes | 1) * self.width | 1, nodes | 1, 1) if self.work.dim == 3 else (nodes | 1, 1)
-        return (*inner, _odd_four(self.num_lattices * inner[0] * self.q1d))
+        nodes = max(sums.sizes.p1d for sums in (*self.lattices, *self.rows)) | 1
+        inner = (_odd_four(nodes * self.width), nodes, 1) if self.work.dim == 3 else (_odd_four(nodes), 1)
+        return (*inner, self.num_lattices * inner[0] * self.q1d)
 
     @property
     def slab(self) -> int:

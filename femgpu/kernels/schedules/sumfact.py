@@ -33,8 +33,6 @@ _RESIDENT, _RESIDENT_POWER = 24, 0.2
 # Groups that should fit into a multiprocessor's local memory: while one waits at a barrier others work (three components with two
 # groups took 10 to 20 % longer on an H200).
 _GROUPS = 4
-# Bounds on an item's registers that are worth a name: NVIDIA's have 255.
-_LEAST_REGISTERS, _MOST_REGISTERS = 32, 255
 # Kinds of plans, with the parameters that may be given together.
 _KINDS = {
     "alone": {"group_size", "lanes"},
@@ -158,7 +156,7 @@ class Sumfact:
         plan = _plan(kind, work, limits, wish)
         if not plan.serves:
             return
-        bound = _registers(plan, limits, wish)
+        bound = wish.registers(self.name, limits) or (plan.fast_registers if limits.registers else 0)
         most = min(limits.abreast(plan.private_bytes) // plan.items, limits.local_bytes // plan.needed_bytes)
         if bound and wish.parameter("registers", 0):
             most = min(most, limits.registers // (bound * plan.items))
@@ -191,15 +189,6 @@ def _side_by_side(plan: SumfactPencilPlan, limits: Limits, wish: Wish) -> tuple[
     # NVIDIA's instructions that copy came with those that multiply matrices.
     able = plan.work.num_state > 0 and (limits.mma > 0 or plan.atomics != "ptx")
     return 1 if cells % plan.fast_block else plan.fast_block, able and asked == 1
-
-
-def _registers(plan: SumfactLatticePlan, limits: Limits, wish: Wish) -> int:
-    """The bound that is asked for, or the one with which the plan takes less time, where compilers can be held to any."""
-    asked = wish.parameter("registers", 0)
-    if asked and not _LEAST_REGISTERS <= asked <= _MOST_REGISTERS:
-        expected = f"a bound from {_LEAST_REGISTERS} to {_MOST_REGISTERS}"
-        raise PlanError(f"-femgpu_schedule sumfact:registers={asked}: expected {expected}")
-    return (asked or plan.fast_registers) if limits.registers else 0
 
 
 def _about(count: int, most: int, asked: bool = False) -> list[int]:
