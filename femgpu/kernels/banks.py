@@ -68,3 +68,8 @@ def _turns(
     starts = (np.moveaxis(starts, 1, -1) if cells_first else starts).reshape(len(cell), -1)
     groups = [starts[:, first : first + words] % words for first in range(0, starts.shape[1], words)]
     return np.mean([(group[..., None] == np.arange(words)).sum(axis=1).max(axis=1) for group in groups], axis=0)
+
+
+def odd_four(least: int) -> int:
+    """The smallest number from `least` on that is four times an odd one."""
+    return (least + 3) // 8 * 8 + 4

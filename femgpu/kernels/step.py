@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from femgpu.errors import PlanError
 from femgpu.kernels.array import Array
-from femgpu.model import Limits
-
-# Bounds on an item's registers that are worth a name: NVIDIA's have 255.
-_LEAST_REGISTERS, _MOST_REGISTERS = 32, 255
 
 
 @dataclass(frozen=True)
@@ -33,18 +28,6 @@ class Wish:
     def parameter(self, name: str, default: int) -> int:
         """The value asked for, or the default."""
         return dict(self.parameters).get(name, default)
-
-    def registers(self, schedule: str, limits: Limits) -> int:
-        """The bound on an item's registers that is asked for, where compilers can be held to any; else 0.
-
-        Raises:
-            PlanError: a bound that items do not have.
-        """
-        asked = self.parameter("registers", 0)
-        if asked and not _LEAST_REGISTERS <= asked <= _MOST_REGISTERS:
-            expected = f"a bound from {_LEAST_REGISTERS} to {_MOST_REGISTERS}"
-            raise PlanError(f"-femgpu_schedule {schedule}:registers={asked}: expected {expected}")
-        return asked if limits.registers else 0
 
 
 @dataclass(frozen=True)

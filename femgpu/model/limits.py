@@ -51,3 +51,12 @@ class Limits:
             private_bytes: of an item.
         """
         return max(1, min(self.items, self.stack_bytes // private_bytes)) if self.stack_bytes else self.items
+
+    def holds(self, items: int, registers: int) -> bool:
+        """Whether a work-group has that many registers for each of its items, which get them in eights, 32 at a time.
+
+        Args:
+            items: of a work-group.
+            registers: of an item at most; 0: as many as compilers like, who see to it.
+        """
+        return -(-items // 32) * 32 * -(-registers // 8) * 8 <= self.registers

@@ -75,8 +75,8 @@ def bounded(offer: Offer, limits: Limits) -> list[Offer]:
     plan = offer.plan
     if not (limits.registers and hasattr(plan, "registers")):
         return []
-    most = limits.registers // max(step.items for step in plan.steps())
-    others = [bound for bound in _BOUNDS if bound != plan.registers and bound <= most]
+    items = max(step.items for step in plan.steps())
+    others = [bound for bound in _BOUNDS if bound != plan.registers and limits.holds(items, bound)]
     held = [replace(plan, registers=bound) for bound in others]  # type: ignore[call-arg]
     return [replace(offer, plan=other, base=offer.name) for other in held]
 

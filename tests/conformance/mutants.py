@@ -476,10 +476,10 @@ MUTANTS = {
         text("(2 * quarter + j % 2) * 4", "(quarter + 4 * (j % 2)) * 4"), "gemm:mma=1", "bp5", "unrolled"
     ),
     "derivatives in the place of values": of_grids(
-        text("* SLAB + PLACE(j) * STRIDE1] = (accum)", "* 0 + PLACE(j) * STRIDE1] = (accum)"), "gemm"
+        text("* SLAB + STEP(j) * STRIDE1] = (accum)", "* 0 + STEP(j) * STRIDE1] = (accum)"), "gemm"
     ),
     "numbers stored at the points of another line": of_grids(
-        text("const size_t q = origin[i] + PLACE", "const size_t q = PLACE"), "gemm:mma=1", "bp1", "unrolled", qdata="store"
+        text("const size_t q = origin[i] + STEP", "const size_t q = STEP"), "gemm:mma=1", "bp1", "unrolled", qdata="store"
     ),
     "a line that begins at another item's number": of_grids(
         text("+ NUMBER(0) * 1);", "+ 0 * 1);"), "gemm:mma=1", "bp1", "unrolled"

@@ -99,7 +99,7 @@ MUST = {
         {"cells": range(1, 9), "items": range(1, 65), "tile": (1, 2, 4, 8), "mma": (1,), "registers": range(64, 256)},
         lines=True,
         second=False,
-        instead=(("tile",), ("mma", "registers")),
+        instead=(("tile",), ("mma",)),
     ),
     "cell": Serves(
         tuple(target for target in TARGETS if target != "matrix"),

@@ -220,12 +220,12 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // a + x b at a point of a line
 #define ALONG(x, a, b) ((a) + (x) * (b))
 #define SHORT _Pragma("unroll")
-// Of numbers below 2^16 / n; compilers take more operations for a division of numbers that they know to be short.
-#define QUOTIENT(a, n) ((a) * (65536u / (n) + 1) >> 16)
+// Of a < 255 n, n < 256; compilers take more operations for a division of numbers that they know to be short.
+#define QUOTIENT(a, n) ((a) * ((1u << 24) / (n) + 1) >> 24)
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 // Four items have a line; 32 have eight, or sixteen, which they multiply together.
 #define NUMBER(j) (4 * (j) + quarter)
-#define PLACE(j) (4 * (j)) // from the item's first number on
+#define STEP(j) (4 * (j)) // from the item's first number on
 #define LINE(turn, i) ((((turn) * (GROUP_SIZE / 32u) + id / 32u) * TILE + (i)) * 8u + id % 32u / 4u)
 #define MULTIPLY(sums, numbers, entry)   {     double s0 = (sums)[0], s1 = (sums)[1], s2 = (sums)[2], s3 = (sums)[3];     asm volatile("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"                  : "+d"(s0), "+d"(s2), "+d"(s1), "+d"(s3) : "d"((numbers)[0]), "d"((numbers)[1]), "d"(entry));     (sums)[0] = s0; (sums)[1] = s1; (sums)[2] = s2; (sums)[3] = s3;   }
 // What `basis.cl` computes from tables at a point is read and written here as sums over the lattice: word `slot` of place p of one cell
@@ -319,7 +319,7 @@ inline void integrate_reference_hessian(const int num_basis, const int num_comp,
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
 void action(const int first, const int count, __global const scalar *restrict d_w, __global const int *restrict d_w_offsets, __global const real *restrict d_coords, __global const int *restrict d_coord_offsets, __global const real *restrict d_constants, __global const int *restrict d_test0_offsets, __global scalar *restrict d_out, __global double *restrict d_dots, __global const uchar *restrict d_stores, __global const real *restrict d_fragments) {
   const int id = (int)get_local_id(0), item = id % ITEMS, own = id / ITEMS;
-  const int quarter = id & 3;
+  const int quarter = id % 4u;
   const int base = (int)get_group_id(0) * CELLS, cell = first + min(base + own, count - 1);
   __local accum s_lattices[576]; // 4608 bytes
   __local real s_x[96]; // 768 bytes
@@ -337,18 +337,19 @@ void action(const int first, const int count, __global const scalar *restrict d_
   // gather, and tabulate along the first direction
   {
   double B0[1];
-  SHORT for (int k = 0; k < 1; ++k) B0[k] = d_fragments[(size_t)(id & 31) + 0 + k * 32];
+  SHORT for (int k = 0; k < 1; ++k) B0[k] = d_fragments[(size_t)(id % 32u) + 0 + k * 32];
   double D0[1];
-  SHORT for (int k = 0; k < 1; ++k) D0[k] = d_fragments[(size_t)(id & 31) + 32 + k * 32];
+  SHORT for (int k = 0; k < 1; ++k) D0[k] = d_fragments[(size_t)(id % 32u) + 32 + k * 32];
   for (int turn = 0; turn < 1; ++turn) {
     if (LINE(turn, 0) / 8 * 8 >= CELLS * 9) break; // no line for any of 32 items
     int owner[TILE], g[TILE], h[TILE], inside[TILE];
-    size_t at[TILE], origin[TILE]; // 64 bits, from which the places of a line are constants apart
+    // In 64 bits, so that steps from there on become offsets of one address; they are never negative.
+    size_t at[TILE], origin[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = min(LINE(turn, i), (uint)(CELLS * 9 - 1));
       inside[i] = LINE(turn, i) < CELLS * 9;
-      const uint own_line = line % 9;
       owner[i] = line / 9;
+      const uint own_line = line - owner[i] * 9;
       h[i] = QUOTIENT(own_line, 3), g[i] = own_line - h[i] * 3;
       at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE1 + h[i] * STRIDE2 + NUMBER(0) * STRIDE0);
       origin[i] = (uint)(g[i] * 3 + h[i] * 9 + NUMBER(0) * 1);
@@ -357,7 +358,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     SHORT for (int j = 0; j < 1; ++j)
       SHORT for (int i = 0; i < TILE; ++i) {
         const int cell = first + min(base + owner[i], count - 1);
-        offsets[j * TILE + i] = NUMBER(j) < 3 ? d_w_offsets[AT_d_w_offsets(cell, origin[i] + PLACE(j))] : 0;
+        offsets[j * TILE + i] = NUMBER(j) < 3 ? d_w_offsets[AT_d_w_offsets(cell, origin[i] + STEP(j))] : 0;
       }
     SHORT for (int c = 0; c < 1; ++c) {
       real numbers[2 * TILE];
@@ -374,7 +375,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
             MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + PLACE(j) * STRIDE0] = (accum)products[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + STEP(j) * STRIDE0] = (accum)products[j * TILE + i];
         }
         {
           real products[2 * TILE];
@@ -384,7 +385,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
             MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, D0[n * 1 + s])
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + PLACE(j) * STRIDE0] = (accum)products[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + STEP(j) * STRIDE0] = (accum)products[j * TILE + i];
         }
     }
   }
@@ -394,18 +395,19 @@ void action(const int first, const int count, __global const scalar *restrict d_
   // tabulate along the others
   {
   double B0[1];
-  SHORT for (int k = 0; k < 1; ++k) B0[k] = d_fragments[(size_t)(id & 31) + 0 + k * 32];
+  SHORT for (int k = 0; k < 1; ++k) B0[k] = d_fragments[(size_t)(id % 32u) + 0 + k * 32];
   double D0[1];
-  SHORT for (int k = 0; k < 1; ++k) D0[k] = d_fragments[(size_t)(id & 31) + 32 + k * 32];
+  SHORT for (int k = 0; k < 1; ++k) D0[k] = d_fragments[(size_t)(id % 32u) + 32 + k * 32];
   for (int turn = 0; turn < 1; ++turn) {
     if (LINE(turn, 0) / 8 * 8 >= CELLS * 12) break; // no line for any of 32 items
     int owner[TILE], g[TILE], h[TILE], inside[TILE];
-    size_t at[TILE]; // 64 bits, from which the places of a line are constants apart
+    // In 64 bits, so that steps from there on become offsets of one address; they are never negative.
+    size_t at[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = min(LINE(turn, i), (uint)(CELLS * 12 - 1));
       inside[i] = LINE(turn, i) < CELLS * 12;
-      const uint own_line = line % 12;
       owner[i] = line / 12;
+      const uint own_line = line - owner[i] * 12;
       h[i] = QUOTIENT(own_line, 4), g[i] = own_line - h[i] * 4;
       at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE2 + NUMBER(0) * STRIDE1);
     }
@@ -414,7 +416,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + PLACE(j) * STRIDE1] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + STEP(j) * STRIDE1] : (real)0;
         {
           real products[2 * TILE];
           SHORT for (int j = 0; j < 2 * TILE; ++j) products[j] = 0;
@@ -423,7 +425,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
             MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + PLACE(j) * STRIDE1] = (accum)products[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + STEP(j) * STRIDE1] = (accum)products[j * TILE + i];
         }
         {
           real products[2 * TILE];
@@ -433,14 +435,14 @@ void action(const int first, const int count, __global const scalar *restrict d_
             MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, D0[n * 1 + s])
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + PLACE(j) * STRIDE1] = (accum)products[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + STEP(j) * STRIDE1] = (accum)products[j * TILE + i];
         }
       }
       {
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + PLACE(j) * STRIDE1] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + STEP(j) * STRIDE1] : (real)0;
         {
           real products[2 * TILE];
           SHORT for (int j = 0; j < 2 * TILE; ++j) products[j] = 0;
@@ -449,7 +451,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
             MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + PLACE(j) * STRIDE1] = (accum)products[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + STEP(j) * STRIDE1] = (accum)products[j * TILE + i];
         }
       }
     }
@@ -458,21 +460,22 @@ void action(const int first, const int count, __global const scalar *restrict d_
   barrier(CLK_LOCAL_MEM_FENCE);
   {
   double B0[1];
-  SHORT for (int k = 0; k < 1; ++k) B0[k] = d_fragments[(size_t)(id & 31) + 0 + k * 32];
+  SHORT for (int k = 0; k < 1; ++k) B0[k] = d_fragments[(size_t)(id % 32u) + 0 + k * 32];
   double D0[1];
-  SHORT for (int k = 0; k < 1; ++k) D0[k] = d_fragments[(size_t)(id & 31) + 32 + k * 32];
+  SHORT for (int k = 0; k < 1; ++k) D0[k] = d_fragments[(size_t)(id % 32u) + 32 + k * 32];
   double B0_back[1];
-  SHORT for (int k = 0; k < 1; ++k) B0_back[k] = d_fragments[(size_t)(id & 31) + 64 + k * 32];
+  SHORT for (int k = 0; k < 1; ++k) B0_back[k] = d_fragments[(size_t)(id % 32u) + 64 + k * 32];
   double D0_back[1];
-  SHORT for (int k = 0; k < 1; ++k) D0_back[k] = d_fragments[(size_t)(id & 31) + 96 + k * 32];
+  SHORT for (int k = 0; k < 1; ++k) D0_back[k] = d_fragments[(size_t)(id % 32u) + 96 + k * 32];
   for (int turn = 0; turn < 1; ++turn) {
     int owner[TILE], g[TILE], h[TILE], inside[TILE];
-    size_t at[TILE], origin[TILE]; // 64 bits, from which the places of a line are constants apart
+    // In 64 bits, so that steps from there on become offsets of one address; they are never negative.
+    size_t at[TILE], origin[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = LINE(turn, i);
       inside[i] = 1;
-      const uint own_line = line % 16;
       owner[i] = line / 16;
+      const uint own_line = line - owner[i] * 16;
       h[i] = QUOTIENT(own_line, 4), g[i] = own_line - h[i] * 4;
       at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE1 + NUMBER(0) * STRIDE2);
       origin[i] = (uint)(g[i] * 1 + h[i] * 4 + NUMBER(0) * 16);
@@ -484,7 +487,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + PLACE(j) * STRIDE2] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + STEP(j) * STRIDE2] : (real)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(r_w_q + c * 2 * TILE + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
@@ -496,7 +499,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + PLACE(j) * STRIDE2] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + STEP(j) * STRIDE2] : (real)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(r_w_q + (2 + c * DIM) * 2 * TILE + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
@@ -505,7 +508,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + PLACE(j) * STRIDE2] : (real)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + STEP(j) * STRIDE2] : (real)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(r_w_q + (1 + c * DIM) * 2 * TILE + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
@@ -541,7 +544,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
       SHORT for (int j = 0; j < 1; ++j)
         if (inside[i] && NUMBER(j) < 4) {
       const int n = NUMBER(j);
-      const size_t place = origin[i] + PLACE(j) * 16, q = place;
+      const size_t place = origin[i] + STEP(j) * 16, q = place;
       real r_w_e[4];
       SHORT for (int k = 0; k < 4; ++k) r_w_e[k] = r_w_q[(k * 2 + j) * TILE + i];
       real r_x_e[DIM * (1 + DIM)];
@@ -619,7 +622,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         }
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + PLACE(j) * STRIDE2] = (accum)sums[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + STEP(j) * STRIDE2] = (accum)sums[j * TILE + i];
       }
       {
         accum sums[2 * TILE];
@@ -632,7 +635,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         }
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + PLACE(j) * STRIDE2] = (accum)sums[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + STEP(j) * STRIDE2] = (accum)sums[j * TILE + i];
       }
       {
         accum sums[2 * TILE];
@@ -645,7 +648,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
         }
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + PLACE(j) * STRIDE2] = (accum)sums[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + STEP(j) * STRIDE2] = (accum)sums[j * TILE + i];
       }
     }
   }
@@ -655,18 +658,19 @@ void action(const int first, const int count, __global const scalar *restrict d_
   // integrate along the others
   {
   double B0_back[1];
-  SHORT for (int k = 0; k < 1; ++k) B0_back[k] = d_fragments[(size_t)(id & 31) + 64 + k * 32];
+  SHORT for (int k = 0; k < 1; ++k) B0_back[k] = d_fragments[(size_t)(id % 32u) + 64 + k * 32];
   double D0_back[1];
-  SHORT for (int k = 0; k < 1; ++k) D0_back[k] = d_fragments[(size_t)(id & 31) + 96 + k * 32];
+  SHORT for (int k = 0; k < 1; ++k) D0_back[k] = d_fragments[(size_t)(id % 32u) + 96 + k * 32];
   for (int turn = 0; turn < 1; ++turn) {
     if (LINE(turn, 0) / 8 * 8 >= CELLS * 12) break; // no line for any of 32 items
     int owner[TILE], g[TILE], h[TILE], inside[TILE];
-    size_t at[TILE]; // 64 bits, from which the places of a line are constants apart
+    // In 64 bits, so that steps from there on become offsets of one address; they are never negative.
+    size_t at[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = min(LINE(turn, i), (uint)(CELLS * 12 - 1));
       inside[i] = LINE(turn, i) < CELLS * 12;
-      const uint own_line = line % 12;
       owner[i] = line / 12;
+      const uint own_line = line - owner[i] * 12;
       h[i] = QUOTIENT(own_line, 4), g[i] = own_line - h[i] * 4;
       at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE2 + NUMBER(0) * STRIDE1);
     }
@@ -678,7 +682,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + PLACE(j) * STRIDE1] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + STEP(j) * STRIDE1] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[n * 1 + s])
@@ -687,14 +691,14 @@ void action(const int first, const int count, __global const scalar *restrict d_
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + PLACE(j) * STRIDE1] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + STEP(j) * STRIDE1] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, D0_back[n * 1 + s])
         }
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + PLACE(j) * STRIDE1] = (accum)sums[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + STEP(j) * STRIDE1] = (accum)sums[j * TILE + i];
       }
       {
         accum sums[2 * TILE];
@@ -703,14 +707,14 @@ void action(const int first, const int count, __global const scalar *restrict d_
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + PLACE(j) * STRIDE1] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + STEP(j) * STRIDE1] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[n * 1 + s])
         }
         SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + PLACE(j) * STRIDE1] = (accum)sums[j * TILE + i];
+            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + STEP(j) * STRIDE1] = (accum)sums[j * TILE + i];
       }
     }
   }
@@ -722,18 +726,19 @@ void action(const int first, const int count, __global const scalar *restrict d_
   double r_dot = 0;
   {
   double B0_back[1];
-  SHORT for (int k = 0; k < 1; ++k) B0_back[k] = d_fragments[(size_t)(id & 31) + 64 + k * 32];
+  SHORT for (int k = 0; k < 1; ++k) B0_back[k] = d_fragments[(size_t)(id % 32u) + 64 + k * 32];
   double D0_back[1];
-  SHORT for (int k = 0; k < 1; ++k) D0_back[k] = d_fragments[(size_t)(id & 31) + 96 + k * 32];
+  SHORT for (int k = 0; k < 1; ++k) D0_back[k] = d_fragments[(size_t)(id % 32u) + 96 + k * 32];
   for (int turn = 0; turn < 1; ++turn) {
     if (LINE(turn, 0) / 8 * 8 >= CELLS * 9) break; // no line for any of 32 items
     int owner[TILE], g[TILE], h[TILE], inside[TILE];
-    size_t at[TILE], origin[TILE]; // 64 bits, from which the places of a line are constants apart
+    // In 64 bits, so that steps from there on become offsets of one address; they are never negative.
+    size_t at[TILE], origin[TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = min(LINE(turn, i), (uint)(CELLS * 9 - 1));
       inside[i] = LINE(turn, i) < CELLS * 9;
-      const uint own_line = line % 9;
       owner[i] = line / 9;
+      const uint own_line = line - owner[i] * 9;
       h[i] = QUOTIENT(own_line, 3), g[i] = own_line - h[i] * 3;
       at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE1 + h[i] * STRIDE2 + NUMBER(0) * STRIDE0);
       origin[i] = (uint)(g[i] * 3 + h[i] * 9 + NUMBER(0) * 1);
@@ -742,7 +747,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
     SHORT for (int j = 0; j < 1; ++j)
       SHORT for (int i = 0; i < TILE; ++i) {
         const int cell = first + min(base + owner[i], count - 1);
-        offsets[j * TILE + i] = NUMBER(j) < 3 ? d_test0_offsets[AT_d_test0_offsets(cell, origin[i] + PLACE(j))] : 0;
+        offsets[j * TILE + i] = NUMBER(j) < 3 ? d_test0_offsets[AT_d_test0_offsets(cell, origin[i] + STEP(j))] : 0;
       }
     SHORT for (int c = 0; c < 1; ++c) {
         accum sums[2 * TILE];
@@ -751,7 +756,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + PLACE(j) * STRIDE0] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + STEP(j) * STRIDE0] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[n * 1 + s])
@@ -760,7 +765,7 @@ void action(const int first, const int count, __global const scalar *restrict d_
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 1; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + PLACE(j) * STRIDE0] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + STEP(j) * STRIDE0] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
             MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, D0_back[n * 1 + s])
@@ -774,9 +779,8 @@ void action(const int first, const int count, __global const scalar *restrict d_
             }
           const int stores = d_stores && g[i] > 0 && g[i] < 2 && h[i] > 0 && h[i] < 2;
           SHORT for (int j = 0; j < 1; ++j) {
-            const int number = NUMBER(j);
-            if (number < 3) {
-              if (stores && number > 0 && number < 2) { d_out[offsets[j * TILE + i] + c] = (scalar)sums[j * TILE + i] * r_scale; }
+            if (NUMBER(j) < 3) {
+              if (stores && NUMBER(j) > 0 && NUMBER(j) < 2) { d_out[offsets[j * TILE + i] + c] = (scalar)sums[j * TILE + i] * r_scale; }
         else atomic_add_scalar(d_out + offsets[j * TILE + i] + c, (scalar)sums[j * TILE + i] * r_scale);
             }
           }

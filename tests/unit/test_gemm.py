@@ -1,13 +1,14 @@
 """Plans of schedule gemm: what items hold of matrices, lattices, banks, instructions."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from plan_works import field, sumfact
 
 from femgpu.errors import PlanError
-from femgpu.kernels import RowsWork, Wish, pack_fragments, schedule_named
+from femgpu.kernels import RowsWork, Wish, pack_fragments, render, schedule_named, schedules
 from femgpu.kernels.fragments import LineProduct
 from femgpu.kernels.schedules import GemmPlan
 from femgpu.model import Limits
@@ -114,6 +115,16 @@ def test_instructions_and_local_memory_of_diffusion():
     assert plan.seconds(GPU.ceiling) > plan.bytes / GPU.ceiling.copy
 
 
+def test_quotients_are_exact():
+    """Of lines by lines in a row; in 32 bits, as kernels compute them."""
+    template = (Path(schedules.__file__).parents[1] / "cl" / "gemm.cl.mako").read_text()
+    assert "#define QUOTIENT(a, n) ((a) * ((1u << 24) / (n) + 1) >> 24)" in template
+    for n in range(1, 256):
+        lines = np.arange(255 * n, dtype=np.uint32)
+        found = lines * np.uint32((1 << 24) // n + 1) >> np.uint32(24)
+        np.testing.assert_array_equal(found, lines // np.uint32(n))
+
+
 def test_plans_of_a_device():
     entry = schedule_named("gemm")
     work = diffusion(6, 5).work
@@ -135,8 +146,20 @@ def test_plans_of_a_device():
     plans = list(entry.plans(work, held, bound))
     assert {plan.registers for plan in plans} == {128} and all(plan.items * plan.cells <= 256 for plan in plans)
     assert {plan.registers for plan in entry.plans(work, GPU, bound)} == {0}
-    with pytest.raises(PlanError, match="gemm:registers=16: expected a bound from 32 to 255"):
-        next(entry.plans(work, held, Wish(parameters=(("registers", 16),))))
+    source = render(plans[0], "for (int i = 0; i < 3; ++i) f1[i] = w_x[i];", np.zeros((1, plans[0].words_of())))
+    assert "#define MAX_REGISTERS 128" in source and "reqd_work_group_size" not in source
+    for asked, match in (
+        (16, "16: expected a bound from 32 to 255"),
+        (63, "63: expected at least 64 with instructions of 16 lines"),
+    ):
+        with pytest.raises(PlanError, match=f"gemm:registers={match}"):
+            next(entry.plans(work, held, Wish(parameters=(("registers", asked),))))
+    # Of what is asked for as many cells and warps as there is room for.
+    large = next(entry.plans(work, held, Wish(parameters=(("registers", 255), ("cells", 8), ("items", 64), ("mma", 1)))))
+    assert (large.cells, large.items, large.mma) == (2, 64, 16)
+    # Where no two groups fit a multiprocessor, either.
+    (only, *_) = entry.plans(diffusion(17, 16).work, GPU, Wish("double", "recomputed", "atomic"))
+    assert (only.cells, only.mma) == (1, 16) and 2 * only.local_bytes > GPU.local_bytes
     # Without matrix instructions numbers go from item to item; on a GPU whose kernels have them written out they are not asked for.
     cpu = next(entry.plans(work, Limits(), Wish(parameters=(("mma", 1),))))
     assert cpu.mma == 8 and cpu.exchanges and not replace(cpu, atomics="ptx").exchanges

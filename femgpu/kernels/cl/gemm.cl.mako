@@ -13,17 +13,17 @@ fields = [(sums, field) for sums, field in zip(plan.lattices, work.fields) if su
 // a + x b at a point of a line
 #define ALONG(x, a, b) ((a) + (x) * (b))
 #define SHORT${' _Pragma("unroll")' if plan.unroll else ""}
-// Of numbers below 2^16 / n; compilers take more operations for a division of numbers that they know to be short.
-#define QUOTIENT(a, n) ((a) * (65536u / (n) + 1) >> 16)
+// Of a < 255 n, n < 256; compilers take more operations for a division of numbers that they know to be short.
+#define QUOTIENT(a, n) ((a) * ((1u << 24) / (n) + 1) >> 24)
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 % if plan.mma:
 // Four items have a line; 32 have eight, or sixteen, which they multiply together.
 #define NUMBER(j) (4 * (j) + quarter)
-#define PLACE(j) (4 * (j)) // from the item's first number on
+#define STEP(j) (4 * (j)) // from the item's first number on
 #define LINE(turn, i) ((((turn) * (GROUP_SIZE / 32u) + id / 32u) * TILE + (i)) * 8u + id % 32u / 4u)
 % else:
 #define NUMBER(j) (j)
-#define PLACE(j) (j)
+#define STEP(j) (j)
 #define LINE(turn, i) (((turn) * TILE + (i)) * (uint)GROUP_SIZE + id)
 % endif
 % if plan.mma and not plan.exchanges:
@@ -43,22 +43,23 @@ fields = [(sums, field) for sums, field in zip(plan.lattices, work.fields) if su
   }
 % endif
 ## The head of a loop in which all items take lines along a direction, `ends` of them in the directions across: cells, places there and
-## where an item's numbers begin, in the lattices and, with `width`, among the cell's nodes or points, so many per direction. Lines side
-## by side belong to one cell, and are neighbours along the first direction across.
-<%def name="lines(axis, ends, width=0)">\
+## where an item's numbers begin, in the lattices and, with `n1d`, among the cell's nodes or points, so many per direction. Lines side by
+## side belong to one cell, and are neighbours along the first direction across.
+<%def name="lines(axis, ends, n1d=0)">\
 <%
 count = ends[0] * (ends[1] if last == 2 else 1)
 across = (other for other in range(work.dim) if other != axis)
-places = [*zip(("g[i]", "h[i]"), across), *[("NUMBER(0)", axis)] * (plan.mma > 0)]
-start = " + ".join(f"{place} * STRIDE{other}" for place, other in places)
-origin = " + ".join(f"{place} * {width**other}" for place, other in places)
+first = [*zip(("g[i]", "h[i]"), across), ("NUMBER(0)", axis)]
+start = " + ".join(f"{index} * STRIDE{other}" for index, other in first)
+origin = " + ".join(f"{index} * {n1d**other}" for index, other in first)
 %>\
   for (int turn = 0; turn < ${plan.turns(count)}; ++turn) {
 % if not (plan.fills(count) or plan.exchanges):
     if (LINE(turn, 0)${" / 8 * 8" if plan.mma else ""} >= CELLS * ${count}) break;${" // no line for any of 32 items" if plan.mma else ""}
 % endif
     int owner[TILE], g[TILE], h[TILE], inside[TILE];
-    size_t at[TILE]${", origin[TILE]" if width else ""}; // 64 bits, from which the places of a line are constants apart
+    // In 64 bits, so that steps from there on become offsets of one address; they are never negative.
+    size_t at[TILE]${", origin[TILE]" if n1d else ""};
     SHORT for (int i = 0; i < TILE; ++i) {
 % if plan.fills(count):
       const uint line = LINE(turn, i);
@@ -67,20 +68,15 @@ origin = " + ".join(f"{place} * {width**other}" for place, other in places)
       const uint line = min(LINE(turn, i), (uint)(CELLS * ${count} - 1));
       inside[i] = LINE(turn, i) < CELLS * ${count};
 % endif
-% if plan.cells == 1:
-      const uint own_line = line;
-      owner[i] = 0;
-% else:
-      const uint own_line = line % ${count};
-      owner[i] = line / ${count};
-% endif
+      owner[i] = ${f"line / {count}" if plan.cells > 1 else 0};
+      const uint own_line = line - owner[i] * ${count};
 % if last == 2:
       h[i] = QUOTIENT(own_line, ${ends[0]}), g[i] = own_line - h[i] * ${ends[0]};
 % else:
       g[i] = own_line, h[i] = 0;
 % endif
       at[i] = (uint)(owner[i] * CELL + ${start});
-% if width:
+% if n1d:
       origin[i] = (uint)(${origin});
 % endif
     }
@@ -89,12 +85,12 @@ origin = " + ".join(f"{place} * {width**other}" for place, other in places)
 <%def name="read(n, axis, lattice, numbers, type)">\
 SHORT for (int j = 0; j < ${plan.own(n)}; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            ${numbers}[j * TILE + i] = inside[i] && NUMBER(j) < ${n} ? (${type})s_lattices[at[i] + ${lattice} * SLAB + PLACE(j) * STRIDE${axis}] : (${type})0;
+            ${numbers}[j * TILE + i] = inside[i] && NUMBER(j) < ${n} ? (${type})s_lattices[at[i] + ${lattice} * SLAB + STEP(j) * STRIDE${axis}] : (${type})0;
 </%def>\
 <%def name="write(n, axis, numbers, lattice)">\
 SHORT for (int j = 0; j < ${plan.own(n)}; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < ${n}) s_lattices[at[i] + ${lattice} * SLAB + PLACE(j) * STRIDE${axis}] = (accum)${numbers}[j * TILE + i];
+            if (inside[i] && NUMBER(j) < ${n}) s_lattices[at[i] + ${lattice} * SLAB + STEP(j) * STRIDE${axis}] = (accum)${numbers}[j * TILE + i];
 </%def>\
 <%def name="clear(numbers, count)">SHORT for (int j = 0; j < ${count} * TILE; ++j) ${numbers}[j] = 0;</%def>\
 ## An item's numbers of the matrices that lines are multiplied by along a direction.
@@ -103,7 +99,7 @@ SHORT for (int j = 0; j < ${plan.own(n)}; ++j)
 % for product in dict.fromkeys(plan.product(sums, order[axis], back) for sums in group for order in sums.orders):
 % if product:
   double ${product.name}[${product.instructions}];
-  SHORT for (int k = 0; k < ${product.instructions}; ++k) ${product.name}[k] = d_fragments[(size_t)(id & 31) + ${plan.start(product)} + k * 32];
+  SHORT for (int k = 0; k < ${product.instructions}; ++k) ${product.name}[k] = d_fragments[(size_t)(id % 32u) + ${plan.start(product)} + k * 32];
 % endif
 % endfor
 % endif
@@ -167,7 +163,7 @@ __kernel${sized}
 void ${step.name}(${arguments}) {
   const int id = (int)get_local_id(0), item = id % ITEMS, own = id / ITEMS;
 % if plan.mma:
-  const int quarter = id & 3;
+  const int quarter = id % 4u;
 % endif
   const int base = (int)get_group_id(0) * CELLS, cell = first + min(base + own, count - 1);
 % for array in step.local:
@@ -182,7 +178,7 @@ ${nodes.keep_coords(plan)}\
 
   // gather, and tabulate along the first direction
 % for sums, field in fields:
-<% p, node = sums.sizes.p1d, "origin[i] + PLACE(j)" %>\
+<% p, node = sums.sizes.p1d, "origin[i] + STEP(j)" %>\
   {
 ${fragments([sums], 0, False)}\
 ${lines(0, plan.ends(0, sums), p)}\
@@ -260,7 +256,7 @@ ${lines(last, (q, q), q)}\
       SHORT for (int i = 0; i < TILE; ++i)
         if (NUMBER(j) < ${q}) {
           const int cell = first + min(base + owner[i], count - 1);
-          const size_t q = origin[i] + PLACE(j) * ${q**last};
+          const size_t q = origin[i] + STEP(j) * ${q**last};
           SHORT for (int k = 0; k < NUM_STATE; ++k) ahead[(j * TILE + i) * NUM_STATE + k] = ${plan.word("d_state", plan.state_word("k"))};
         }
 % endif
@@ -297,7 +293,7 @@ ${multiply(plan.product(sums, times, False), q, f"r_{sums.name}_q + {number} * {
       SHORT for (int j = 0; j < ${plan.own(q)}; ++j)
         if (inside[i] && NUMBER(j) < ${q}) {
       const int n = NUMBER(j);
-      const size_t place = origin[i] + PLACE(j) * ${q**last}, q = place;
+      const size_t place = origin[i] + STEP(j) * ${q**last}, q = place;
 % if plan.loads_ahead:
       const real *stored = ahead + (j * TILE + i) * NUM_STATE;
 % endif
@@ -382,7 +378,7 @@ ${collect(sums, 1, branch)}\
   double r_dot = 0;
 % endif
 % for k, (sums, row) in enumerate(zip(plan.rows, work.rows)):
-<% p, node = sums.sizes.p1d, "origin[i] + PLACE(j)" %>\
+<% p, node = sums.sizes.p1d, "origin[i] + STEP(j)" %>\
   {
 ${fragments([sums], 0, True)}\
 ${lines(0, plan.ends(0, sums), p)}\
@@ -411,9 +407,8 @@ ${collect(sums, 0, branch)}\
           const int stores = d_stores${"".join(f" && {name}[i] > 0 && {name}[i] < {p - 1}" for name in "gh"[:last])};
 % endif
           SHORT for (int j = 0; j < ${plan.own(p)}; ++j) {
-            const int number = NUMBER(j);
-            if (number < ${p}) {
-              ${nodes.add(plan, k, row, "offsets[j * TILE + i]", node, "sums[j * TILE + i]", f"number > 0 && number < {p - 1}")}
+            if (NUMBER(j) < ${p}) {
+              ${nodes.add(plan, k, row, "offsets[j * TILE + i]", node, "sums[j * TILE + i]", f"NUMBER(j) > 0 && NUMBER(j) < {p - 1}")}
             }
           }
         }

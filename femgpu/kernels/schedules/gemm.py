@@ -8,12 +8,16 @@ from dataclasses import replace
 
 from femgpu.errors import PlanError
 from femgpu.kernels.schedules.gemm_plan import EIGHT, WARP, GemmPlan
+from femgpu.kernels.schedules.registers import asked_registers
 from femgpu.kernels.step import Wish
 from femgpu.kernels.work import Work
 from femgpu.model import Limits
 
-# Where matrix instructions are: lines of a work-group along a direction at least, how many times as many cells, and warps.
+# Where matrix instructions are: lines of points of a work-group at least, so that all of four warps have some; how many times as
+# many cells; warps. Cells are a power of two, which any number of warps may share.
 _LINES, _TIMES, _WARPS = 64, (1, 2, 4), (4, 2, 8)
+# Registers without which compilers do not take an instruction of sixteen lines.
+_LEAST_REGISTERS = 64
 # Lines of an item without them, where loops are unrolled and where not.
 _TILES = ((2, 1, 4), (4, 8, 1))
 
@@ -66,21 +70,32 @@ class Gemm:
             legal += [self._alone(work, limits, wish, tile) for tile in _TILES[not limits.unroll]]
         found = [plan for plan in dict.fromkeys(legal) if plan is not None]
         # Two groups at a time fill each other's waits at barriers.
-        yield from sorted(found, key=lambda plan: plan.mma > 0 and 2 * plan.local_bytes > limits.local_bytes)
+        yield from sorted(found, key=lambda plan: (not plan.mma, plan.mma > 0 and 2 * plan.local_bytes > limits.local_bytes))
 
     def _plan(self, work: Work, limits: Limits, wish: Wish, **sizes: int) -> GemmPlan:
         """For one cell in a work-group."""
-        return GemmPlan.wished(work, limits, wish, block=1, registers=wish.registers(self.name, limits), **sizes)
+        return GemmPlan.wished(work, limits, wish, block=1, registers=asked_registers(self.name, limits, wish), **sizes)
 
     def _together(self, work: Work, limits: Limits, wish: Wish, lines: int, times: int, warps: int) -> GemmPlan | None:
-        """By matrix instructions; None where a group does not fit. Items are rounded to whole warps."""
+        """By matrix instructions, with as many cells and whole warps as the device allows; None where it allows none.
+
+        Raises:
+            PlanError: for a bound on registers that is too low for these.
+        """
         plan = self._plan(work, limits, wish, items=WARP, mma=lines, tile=lines // EIGHT)
-        cells = wish.parameter("cells", times << max(0, math.ceil(math.log2(_LINES / plan.q1d ** (work.dim - 1)))))
+        if lines > EIGHT and 0 < plan.registers < _LEAST_REGISTERS:
+            least = f"at least {_LEAST_REGISTERS} with instructions of {lines} lines"
+            raise PlanError(f"-femgpu_schedule gemm:registers={plan.registers}: expected {least}, or tile=N")
+        cells = wish.parameter("cells", times << (-(-_LINES // plan.q1d ** (work.dim - 1)) - 1).bit_length())
         items = wish.parameter("items", max(1, WARP * warps // cells))
-        while items * cells % WARP:
-            items += 1
-        plan = replace(plan, cells=cells, items=items)
-        return plan if items * cells <= limits.items and _fits(plan, limits) else None
+        while True:
+            share = WARP // math.gcd(cells, WARP)
+            plan = replace(plan, cells=cells, items=-(-items // share) * share)
+            if _fits(plan, limits):
+                return plan
+            if cells == 1 and items <= WARP:
+                return None
+            cells, items = (cells // 2, items) if cells > 1 else (1, items // 2)
 
     def _alone(self, work: Work, limits: Limits, wish: Wish, tile: int) -> GemmPlan:
         """Each item by itself, with as much less of everything as the device allows."""
@@ -102,5 +117,5 @@ class Gemm:
 
 def _fits(plan: GemmPlan, limits: Limits) -> bool:
     items = plan.items * plan.cells
-    held = items <= limits.abreast(plan.private_bytes) and items * plan.registers <= limits.registers
+    held = items <= limits.abreast(plan.private_bytes) and limits.holds(items, plan.registers)
     return held and plan.local_bytes <= limits.local_bytes

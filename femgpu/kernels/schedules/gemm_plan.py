@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from femgpu.errors import PlanError
 from femgpu.kernels.array import Array
+from femgpu.kernels.banks import odd_four
 from femgpu.kernels.contractions import Order
 from femgpu.kernels.fragments import LineProduct
 from femgpu.kernels.plan import BESIDE_WORDS
@@ -22,7 +23,7 @@ WARP, EIGHT = 32, 8
 # A GPU's local memory hands out about a byte for each operation in double precision (H200: 32.8 TB/s, 33 Tflop/s); a matrix
 # instruction takes as long as so many operations, of eight lines or of sixteen.
 _BYTES_PER_FLOP, _INSTRUCTION = 1.0, 512
-# Numbers stored at the points that an item loads ahead of these, at most.
+# Numbers stored at the points of its lines that an item loads before it multiplies these, at most.
 _AHEAD_NUMBERS = 16
 
 
@@ -59,7 +60,7 @@ class GemmPlan(SumfactLatticePlan):
     def steps(self) -> tuple[Step, ...]:
         """One launch."""
         sizes = {"CELLS": self.cells, "ITEMS": self.items, "TILE": self.tile, "SLAB": self.slab, "CELL": self.strides[-1]}
-        sizes |= {"MAX_REGISTERS": self.registers} if self.registers else {}
+        sizes |= self.register_macro
         return (
             Step(
                 name=self.work.target,
@@ -117,6 +118,11 @@ class GemmPlan(SumfactLatticePlan):
     def loads_ahead(self) -> bool:
         """Whether items load what is stored at the points of their lines before they multiply these."""
         return bool(self.unroll) and 0 < self.own(self.q1d) * self.tile * self.work.num_state <= _AHEAD_NUMBERS
+
+    def state_word(self, i: str) -> str:
+        """The same as of all schedules (`arguments.state_word`), at point j of an item's line, without a division."""
+        plane, others = self.state_plane, self.state_plane * (self.work.num_state - 1)
+        return f"(NUMBER(0) * {others} + q) + (STEP(j) * {others} + {i} * {plane})" if plane else super().state_word(i)
 
     def state(self, i: str) -> str:
         """As it was loaded before."""
@@ -212,7 +218,7 @@ class GemmPlan(SumfactLatticePlan):
         distance apart, and the other four times an odd one.
         """
         nodes = max(sums.sizes.p1d for sums in (*self.lattices, *self.rows)) | 1
-        inner = (_odd_four(nodes * self.width), nodes, 1) if self.work.dim == 3 else (_odd_four(nodes), 1)
+        inner = (odd_four(nodes * self.width), nodes, 1) if self.work.dim == 3 else (odd_four(nodes), 1)
         return (*inner, self.num_lattices * inner[0] * self.q1d)
 
     @property
@@ -288,11 +294,6 @@ class GemmPlan(SumfactLatticePlan):
         """Lines of all numbers at the points, those of one product, and what belongs to a point."""
         work, dim, sums = self.work, self.work.dim, (*self.lattices, *self.rows)
         numbers = sum(self.slots(entry) for entry in sums) + 6 * sum(entry.sizes.num_comp for entry in sums)
-        words = self.tile * self.held(self.width) * numbers
+        words = self.tile * (self.held(self.width) * numbers + self.own(self.q1d) * work.num_state * self.loads_ahead)
         words += (2 * dim**2 * self.width + 8 * self.tile) * (1 + (self.coords_line is not None))
         return 8 * (words + 4 * dim**3 + work.num_state + 2 * work.num_cell_state + BESIDE_WORDS)
-
-
-def _odd_four(least: int) -> int:
-    """The smallest number from `least` on that is four times an odd one."""
-    return (least + 3) // 8 * 8 + 4

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from femgpu.errors import PlanError
 from femgpu.kernels.schedules.cell_plan import CellPlan
+from femgpu.kernels.schedules.registers import asked_registers
 from femgpu.kernels.schedules.sumfact_group import SumfactGroupPlan
 from femgpu.kernels.schedules.sumfact_item import LANES, SumfactPlan
 from femgpu.kernels.schedules.sumfact_lattices import SumfactLatticePlan
@@ -156,10 +157,11 @@ class Sumfact:
         plan = _plan(kind, work, limits, wish)
         if not plan.serves:
             return
-        bound = wish.registers(self.name, limits) or (plan.fast_registers if limits.registers else 0)
+        asked = asked_registers(self.name, limits, wish)
+        bound = asked or (plan.fast_registers if limits.registers else 0)
         most = min(limits.abreast(plan.private_bytes) // plan.items, limits.local_bytes // plan.needed_bytes)
-        if bound and wish.parameter("registers", 0):
-            most = min(most, limits.registers // (bound * plan.items))
+        while asked and most and not limits.holds(plan.items * most, asked):
+            most -= 1
         cells = min(wish.parameter(name, 0) or _cells(plan, limits), most)
         # Strides, which depend on the cells, may take a little more.
         while cells and replace(plan, cells=cells).local_bytes > limits.local_bytes:
@@ -167,7 +169,7 @@ class Sumfact:
         for count in _about(cells, most, bool(wish.parameter(name, 0))) if cells else ():
             if (other := replace(plan, cells=count)).local_bytes <= limits.local_bytes:
                 # Without room for its registers a group would not start: cells come before a bound that nobody asks for.
-                yield replace(other, registers=bound * (bound * plan.items * count <= limits.registers))
+                yield replace(other, registers=bound * limits.holds(plan.items * count, bound))
 
 
 def _plan(kind: type[_Shares], work: Work, limits: Limits, wish: Wish) -> _Shares:

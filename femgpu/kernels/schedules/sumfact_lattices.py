@@ -44,8 +44,7 @@ class SumfactLatticePlan(SumfactPlan):
     def steps(self) -> tuple[Step, ...]:
         """One launch."""
         sizes = {"LANES": 1, "ITEMS": self.items, "CELLS": self.cells, "N": self.width}
-        sizes |= dict(zip(("ROW", "PLANE"), self.strides, strict=False)) | {"SLAB": self.slab}
-        sizes |= {"MAX_REGISTERS": self.registers} if self.registers else {}
+        sizes |= dict(zip(("ROW", "PLANE"), self.strides, strict=False)) | {"SLAB": self.slab} | self.register_macro
         return (
             Step(
                 name=self.work.target,
@@ -69,6 +68,11 @@ class SumfactLatticePlan(SumfactPlan):
     def fast_registers(self) -> int:
         """That of this work, if it is like those measured; 0: none."""
         return self.bounds.get(self.q1d, 0) if self.measured else 0
+
+    @property
+    def register_macro(self) -> dict[str, int]:
+        """What kernels call the bound on registers, from which the compiler's options come (`program.build_options`)."""
+        return {"MAX_REGISTERS": self.registers} if self.registers else {}
 
     @property
     def limited(self) -> str:
@@ -116,10 +120,9 @@ class SumfactLatticePlan(SumfactPlan):
     @property
     def strides(self) -> tuple[int, ...]:
         """Numbers between rows of a lattice, between planes, and between cells; where loops are not unrolled there are no banks."""
-        width, dim = self.width, self.work.dim
+        width, dim, lattices = self.width, self.work.dim, (self.num_lattices, self.shared_axes, self.itemsize("real"))
         if not self.unroll:
             return (*(width**axis for axis in range(1, dim)), self.num_lattices * width**dim)
-        lattices = self.num_lattices, self.shared_axes, self.itemsize("real")
         return lattice_strides(width, dim, self.cells, *lattices, orders=(self.cells_first,))[0]
 
     @property
