@@ -291,9 +291,11 @@ def test_bounds_on_registers():
     assert [other.registers for other in others] == [0] * 3
     assert "MAX_REGISTERS" not in dict(others[0].steps()[0].macros)
     assert [first(replace(work_of("bp3", p), pointwise_flops=3), nvidia).registers for p in (2, 4)] == [0, 0]
-    # Groups that start: 800 items have room for 81 registers each, 796 for 82.
-    plans = [first(work, nvidia, planes=200), *(first(work, nvidia, planes=200, registers=bound) for bound in (81, 82))]
-    assert [(plan.items * plan.cells, plan.registers) for plan in plans] == [(800, 0), (800, 81), (796, 82)]
+    # Groups that start: 800 items have room for 80 registers each; of 81 on they get 88, for which there are 23 times 32 items.
+    plans = [first(work, nvidia, planes=200), *(first(work, nvidia, planes=200, registers=bound) for bound in (80, 81))]
+    assert [(plan.items * plan.cells, plan.registers) for plan in plans] == [(800, 0), (800, 80), (736, 81)]
+    assert nvidia.holds(736, 88) and not nvidia.holds(737, 88) and not nvidia.holds(736, 89)
+    assert nvidia.holds(1024, 0) and GPU.holds(1024, 0) and not GPU.holds(1, 1)
     for wrong, limits in ((31, nvidia), (256, nvidia), (256, GPU)):
         with pytest.raises(PlanError, match=f"sumfact:registers={wrong}: expected a bound from 32 to 255"):
             first(work, limits, registers=wrong)
