@@ -57,21 +57,21 @@ def guarded():
 
 def plans(sample, rng):
     """A sample of test_conformance."""
-    from conformance.test_conformance import check_sample
+    from conformance.checks import check_sample
 
     check_sample(guarded(), sample, rng)
 
 
 def sums(sample, rng):
     """A plan with sums of work-groups of test_conformance."""
-    from conformance.test_conformance import check_sums
+    from conformance.checks import check_sums
 
     check_sums(guarded(), sample, rng)
 
 
 def modes(sample, rng):
     """Coefficients in orthonormal polynomials of test_conformance."""
-    from conformance.test_conformance import check_modes
+    from conformance.checks import check_modes
 
     check_modes(guarded(), sample, rng)
 

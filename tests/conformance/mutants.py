@@ -14,10 +14,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
+from conformance.grid_mutants import GRID_MUTANTS  # noqa: E402
 from conformance.mutant import (  # noqa: E402
     Mutant,
     cells,
-    of_grids,
     of_modes,
     of_operators,
     of_plans,
@@ -31,12 +31,6 @@ def no_zeroing(setattr):
     from femgpu.runtime import Runtime
 
     setattr(Runtime, "zero", lambda runtime, buffer, num_bytes, first=0: None)
-
-
-def anisotropic_frames(setattr):
-    from femgpu.kernels.schedules.sumfact_lattices import SumfactLatticePlan
-
-    setattr(SumfactLatticePlan, "expanded", property(lambda plan: "frame"))
 
 
 def modal(wrong):
@@ -139,7 +133,7 @@ _NEVER = "the fault was never built in"
 ONE_POINT = dict(element=("triangle", 1), points="one", geometry="stored", num_comp=2)
 # Launches that zero what they add to, whose vectors do not end where four floats do.
 ZEROING = dict(element=("quadrilateral", 2), schedule="cell:sums=8", limits="unrolled", scatter="atomic", precision="single")
-MUTANTS = {
+MUTANTS = GRID_MUTANTS | {
     "mixed accumulates in float": Mutant(text("typedef ACCUM accum;", "typedef REAL accum;"), points),
     "cells are added in float": Mutant(
         text("accum sum = 0;\n  for (int k = d_starts", "real sum = 0;\n  for (int k = d_starts"), cells
@@ -384,35 +378,6 @@ MUTANTS = {
         shape="affine",
         geometry="recomputed",
     ),
-    "what two cells add is stored": of_grids(text("if (stores && l % 3 > 0 &&", "if (stores &&"), "sumfact:planes=3"),
-    "what is to be added is stored": of_grids(text("const int stores = d_stores &&", "const int stores ="), "sumfact:pencils=3"),
-    "odd parts of a line are forgotten": of_grids(text("sum + difference;", "sum;"), "sumfact:pencils=3"),
-    "stored numbers are not copied": of_grids(
-        text("*(to) = *(from)", "*(to) = 0"), "sumfact:pencils=3,copies=1", "bp1", "unrolled", qdata="store"
-    ),
-    "middle of a line is forgotten": of_grids(text("even[1] = values[1];", "even[1] = 0;"), "sumfact:pencils=3", "bp5"),
-    "a line's values are those of its first point": of_grids(
-        text("= value_w[0 + n];", "= value_w[0];"), "sumfact:pencils=3", "bp1", "unrolled"
-    ),
-    "a line's slopes are those of its first component": of_grids(
-        text("= slope_w[4 + n];", "= slope_w[0 + n];"), "sumfact:pencils=2", "bp6", "unrolled", degree=3
-    ),
-    "fluxes along a line are forgotten": of_grids(
-        text("slope_f0[0 + n] =", "slope_f0[0] ="), "sumfact:pencils=2", "bp5", "unrolled", degree=3
-    ),
-    "what is loaded ahead is the first point's": of_grids(
-        text("= ahead[n * NUM_STATE + i];", "= ahead[i];"), "sumfact:pencils=3", "bp1", "unrolled", qdata="store"
-    ),
-    "what is loaded for the next point is this one's": of_grids(
-        text("(n + 1)", "(n + 0)"), "sumfact:pencils=3", "bp3", "unrolled", qdata="store"
-    ),
-    "planes of stored numbers overlap": of_grids(
-        text("q / 16 * 96", "q / 16 * 80"), "sumfact:pencils=2", "bp5", "unrolled", degree=3, qdata="store"
-    ),
-    "all components of a cell are the first": of_grids(text("part = number % 3", "part = 0"), "sumfact:planes=3", "bp4"),
-    "last components of a launch are not added": of_grids(
-        text("if (past < count * 3)", "if (past < count)"), "sumfact:slices=3", "bp4"
-    ),
     "marks of a node's first component": of_operators(
         text("if (!IS_PRESCRIBED(f0_offsets[l], part))", "if (!IS_PRESCRIBED(f0_offsets[l], 0))"),
         element=("hexahedron", 2),
@@ -422,70 +387,6 @@ MUTANTS = {
         schedule="sumfact:planes=3",
         scatter="atomic",
         geometry="recomputed",
-    ),
-    "coefficients of the map along the wrong axes": of_grids(text("yr[d] = map[6]", "yr[d] = map[5]"), "sumfact:planes=3"),
-    "determinant along a row lacks its square": of_grids(text("out[2] += normal_r * c_r[d];", ""), "sumfact:planes=3", "bp1"),
-    "columns of the determinant in the wrong order": of_grids(
-        text("determinant_along(along, across, across_r, xt, xrt", "determinant_along(along, xt, xrt, across, across_r"),
-        "sumfact:slices=3",
-        "bp1",
-    ),
-    "adjugate along a row lacks its square": of_grids(
-        text("out[6 + d] = b_r[i] * c_r[j] - b_r[j] * c_r[i];", "out[6 + d] = 0;"), "sumfact:slices=2", "bp3 skew", degree=3
-    ),
-    "columns of the adjugate in the wrong order": of_grids(
-        text("adjugate_along(along, across, across_r, xt, xrt", "adjugate_along(along, xt, xrt, across, across_r"),
-        "sumfact:slices=2",
-        "bp3 skew",
-        degree=3,
-    ),
-    "columns in the frame in the wrong order": of_grids(
-        text("frame_along(along, across, across_r, xt, xrt", "frame_along(along, xt, xrt, across, across_r"), "sumfact:planes=3"
-    ),
-    "a frame turns the orientation round": of_grids(
-        text("out[13] = signed_length;", "out[13] = -signed_length;"),
-        "sumfact:planes=3",
-    ),
-    "a frame is not orthonormal": of_grids(
-        text("x[2] - along[2] * reflected;", "x[2] - along[1] * reflected;"), "sumfact:pencils=3"
-    ),
-    "a frame for a function that is not isotropic": of_grids(anisotropic_frames, "sumfact:planes=3", "bp3 skew"),
-    "derivatives from the nodes are whole": of_grids(
-        text("(partial + l)[r * 4] = sum;", "(partial + l)[r * 4] = 0;"), "sumfact:planes=3"
-    ),
-    "odd parts of derivatives from the nodes are even ones": of_grids(
-        text("* odd1[m];", "* even1[m];"), "sumfact:slices=2", degree=4
-    ),
-    "the last plane of nodes is the one before": of_grids(text("(min(item, 2))", "min(item, 1)"), "sumfact:planes=3"),
-    "neighbouring items are all of a cell": of_grids(
-        text("(int)get_local_id(0) % CELLS;", "(int)get_local_id(0) / ITEMS;"), "sumfact:slices=8", "bp5", "unrolled"
-    ),
-    "a slice forgets what comes along its rows": of_grids(text("(at)[r * 1] = back[r];", "(at)[r * 1] = 0;"), "sumfact:slices=3"),
-    "fluxes are not divided by the determinant": of_grids(
-        text("TABLE_W(q) * inverse_det,", "TABLE_W(q),"), "sumfact:pencils=3", "bp3 skew"
-    ),
-    "derivatives are not divided by the determinant": of_grids(text("*= inverse_det;", "*= 1;"), "sumfact:pencils=3", "bp30 skew"),
-    "fluxes in a frame are not divided": of_grids(text("* map_along[13] * inverse_det,", "* map_along[13],"), "sumfact:pencils=3"),
-    "derivatives in a frame are not divided": of_grids(
-        text("map_along[12], inverse_det,", "map_along[12], 1,"), "sumfact:planes=3", "bp30"
-    ),
-    "columns of a matrix instruction": of_grids(
-        text("id - quarter + m % 4]", "id - quarter + (m + 1) % 4]"), "gemm:mma=1", "bp3", "unrolled"
-    ),
-    "rows of a matrix instruction": of_grids(
-        text("(2 * quarter + j % 2) * 4", "(quarter + 4 * (j % 2)) * 4"), "gemm:mma=1", "bp5", "unrolled"
-    ),
-    "derivatives in the place of values": of_grids(
-        text("* SLAB + STEP(j) * STRIDE1] = (accum)", "* 0 + STEP(j) * STRIDE1] = (accum)"), "gemm"
-    ),
-    "numbers stored at the points of another line": of_grids(
-        text("const size_t q = origin[i] + STEP", "const size_t q = STEP"), "gemm:mma=1", "bp1", "unrolled", qdata="store"
-    ),
-    "a line that begins at another item's number": of_grids(
-        text("+ NUMBER(0) * 1);", "+ 0 * 1);"), "gemm:mma=1", "bp1", "unrolled"
-    ),
-    "a line too many": of_grids(
-        text("inside[i] = LINE(turn, i) < CELLS", "inside[i] = LINE(turn, i) <= CELLS"), "gemm:cells=3,items=5,tile=2"
     ),
     "tiles of the first pass in all": of_plans(text("+ (pass * PARTS + part) *", "+ part *"), points="many"),
     "last point of a pass": of_plans(text("points = min(PARTS * POINTS, NUM_QPTS - begin)", "points = PARTS * POINTS - 1")),
