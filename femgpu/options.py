@@ -59,7 +59,7 @@ _MOST = 65536
 
 OPTIONS = (
     Option("femgpu_schedule", str, "auto", "how work is laid out on the device",
-           ("auto", "sumfact", "gemm", "tiled", "cell", "transposed", "matrix"),
+           ("auto", "gemm", "sumfact", "tiled", "cell", "transposed", "matrix"),
            parameters=(("sumfact", ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "copies", "derivatives",
                                     "registers")),
                        ("gemm", ("cells", "items", "tile", "mma", "registers")),

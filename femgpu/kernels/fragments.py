@@ -17,6 +17,36 @@ from femgpu.element import Tensor
 
 
 @dataclass(frozen=True)
+class Part:
+    """What some lines, or their even or odd parts, are multiplied by: a matrix of so many rows and columns."""
+
+    rows: int
+    columns: int
+
+    @property
+    def eights(self) -> int:
+        """Instructions for all rows."""
+        return -(-self.rows // 8)
+
+    @property
+    def fours(self) -> int:
+        """Instructions for all columns."""
+        return -(-self.columns // 4)
+
+    @property
+    def instructions(self) -> int:
+        """Of eight rows and four columns, and so numbers of the matrix that an item holds."""
+        return self.eights * self.fours
+
+    def pack(self, matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """(32 instructions,) the numbers of the items side by side, those of the columns first; filled up with zeros."""
+        full = np.zeros((8 * self.eights, 4 * self.fours))
+        full[: self.rows, : self.columns] = matrix[: self.rows, : self.columns]
+        # Column 2 t + e of a result belongs to item t, which keeps number t + 4 e there.
+        return full.reshape(self.eights, 2, 4, self.fours, 4).transpose(0, 3, 2, 1, 4).ravel()
+
+
+@dataclass(frozen=True)
 class LineProduct:
     """A 1D matrix that lines are multiplied by.
 
@@ -26,6 +56,7 @@ class LineProduct:
         p1d: basis functions per direction.
         q1d: points per direction.
         back: whether from points to nodes: by the transposed matrix.
+        splits: whether even and odd parts of lines are multiplied, of points and nodes that are symmetric.
     """
 
     letter: str
@@ -33,6 +64,7 @@ class LineProduct:
     p1d: int
     q1d: int
     back: bool
+    splits: bool = False
 
     @property
     def matrix(self) -> str:
@@ -55,30 +87,43 @@ class LineProduct:
         return self.q1d if self.back else self.p1d
 
     @property
-    def eights(self) -> int:
-        """Instructions for all rows."""
-        return -(-self.rows // 8)
+    def sign(self) -> int:
+        """Of the matrix read from its end."""
+        return -1 if self.letter == "D" else 1
 
     @property
-    def fours(self) -> int:
-        """Instructions for all columns."""
-        return -(-self.columns // 4)
+    def parts(self) -> tuple[Part, ...]:
+        """The whole matrix, or what even and odd parts of lines are multiplied by.
+
+        In the middle of a line of products values have no odd part, and derivatives no even one.
+        """
+        if not self.splits:
+            return (Part(self.rows, self.columns),)
+        rows = (-(-self.rows // 2), self.rows // 2)[:: self.sign]
+        return Part(rows[0], -(-self.columns // 2)), Part(rows[1], self.columns // 2)
 
     @property
     def instructions(self) -> int:
-        """Of eight rows and four columns, and so numbers of the matrix that an item holds."""
-        return self.eights * self.fours
+        """Of all parts."""
+        return sum(part.instructions for part in self.parts)
+
+    @property
+    def additions(self) -> int:
+        """For a line, to take it apart and to put products together."""
+        return self.splits * (self.columns + self.rows)
 
     def pack(self, matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """(32 instructions,) the numbers of the items side by side, those of the columns first; filled up with zeros.
+        """(32 instructions,) the numbers of the items, part by part.
 
         Args:
             matrix: (q1d, p1d).
         """
-        full = np.zeros((8 * self.eights, 4 * self.fours))
-        full[: self.rows, : self.columns] = matrix.T if self.back else matrix
-        # Column 2 t + e of a result belongs to item t, which keeps number t + 4 e there.
-        return full.reshape(self.eights, 2, 4, self.fours, 4).transpose(0, 3, 2, 1, 4).ravel()
+        whole = matrix.T if self.back else matrix
+        if not self.splits:
+            return self.parts[0].pack(whole)
+        # What is in the middle of a line is its even part, and no sum of two.
+        halves = ((whole + sign * whole[:, ::-1]) / 2 for sign in (1, -1))
+        return np.concatenate([part.pack(half) for part, half in zip(self.parts, halves, strict=True)])
 
 
 def pack_fragments(products: Iterable[LineProduct], tensor: Tensor) -> npt.NDArray[np.float64]:
@@ -89,3 +134,15 @@ def pack_fragments(products: Iterable[LineProduct], tensor: Tensor) -> npt.NDArr
         tensor: the 1D factors.
     """
     return np.concatenate([product.pack(getattr(tensor.factors[product.table], product.letter)) for product in products])
+
+
+def splits_lines(q1d: int, p1ds: Iterable[int]) -> bool:
+    """Whether even and odd parts of lines take fewer instructions than whole lines, there and back.
+
+    Args:
+        q1d: points per direction.
+        p1ds: basis functions per direction of each field and row.
+    """
+    products = [(p1d, q1d, back) for p1d in p1ds for back in (False, True)]
+    whole, parts = (sum(LineProduct("B", 0, *size, splits).instructions for size in products) for splits in (False, True))
+    return parts < whole

@@ -78,7 +78,7 @@ def choose_plan(work: Work, term: Term, settings: Settings, limits: Limits) -> C
     """
     refusals: list[str] = []
     for entry, parameters in _asked(settings):
-        if entry.name != settings.first_schedule[0] and not entry.volunteers(work, limits):
+        if entry.name != settings.first_schedule[0] and not entry.volunteers(work, limits, settings.precision):
             continue
         refusal = entry.refuses(work, limits)
         if not refusal:

@@ -63,7 +63,9 @@ def offered(default: Plan, work: Work, limits: Limits, wish: Wish, named: str = 
     """
     yield Offer(default)
     for schedule in SCHEDULES:
-        if named not in ("", schedule.name) or schedule.refuses(work, limits) or not (every or schedule.volunteers(work, limits)):
+        if named not in ("", schedule.name) or schedule.refuses(work, limits):
+            continue
+        if not (every or schedule.volunteers(work, limits, wish.precision)):
             continue
         for place, plan in enumerate(schedule.plans(work, limits, wish)):
             if plan != default:

@@ -91,14 +91,29 @@ GRID_MUTANTS = {
     "rows of a matrix instruction": of_grids(
         text("(2 * quarter + j % 2) * 4", "(quarter + 4 * (j % 2)) * 4"), "gemm:mma=1", "bp5", "unrolled"
     ),
-    "derivatives in the place of values": of_grids(
-        text("* SLAB + STEP(j) * STRIDE1] = (accum)", "* 0 + STEP(j) * STRIDE1] = (accum)"), "gemm"
-    ),
+    "derivatives in the place of values": of_grids(text("* SLAB] = (accum)", "* 0] = (accum)"), "gemm"),
     "numbers stored at the points of another line": of_grids(
-        text("const size_t q = origin[i] + STEP", "const size_t q = STEP"), "gemm:mma=1", "bp1", "unrolled", qdata="store"
+        text("const size_t q = PLACE(origin", "const size_t q = PLACE(0 * origin"), "gemm:mma=1", "bp1", "unrolled", qdata="store"
     ),
-    "a line that begins at another item's number": of_grids(
-        text("+ NUMBER(0) * 1);", "+ 0 * 1);"), "gemm:mma=1", "bp1", "unrolled"
+    "a line that begins at another item's number": of_grids(text("+ quarter * 1);", "+ 0 * 1);"), "gemm:mma=1", "bp1", "unrolled"),
+    "odd parts of lines are even ones": of_grids(
+        text("odd[j * TILE + i] = near - far", "odd[j * TILE + i] = near + far"), "gemm:mma=1", "bp1", "unrolled", degree=9
+    ),
+    "what is in the middle of a line is two numbers": of_grids(
+        text("((n) + 1 - (j) % 2) / 2)", "((n) + 1) / 2)"), "gemm:mma=1", "bp5", "unrolled", degree=8
+    ),
+    "both ends of a line are its begin": of_grids(
+        text("at[TILE + i] = at[i] - 2 * quarter", "at[TILE + i] = at[i] - quarter"), "gemm:mma=1", "bp1", "unrolled", degree=9
+    ),
+    "derivatives are the same from both ends": of_grids(
+        text("= odds[0 * TILE + i] - evens[0 * TILE + i];", "= evens[0 * TILE + i] - odds[0 * TILE + i];"),
+        "gemm:mma=1",
+        "bp5",
+        "unrolled",
+        degree=8,
+    ),
+    "components share what is stored for the first": of_grids(
+        text("part = number % 3", "part = 0"), "sumfact:pencils=3", "bp6", "unrolled", degree=5, qdata="store"
     ),
     "a line too many": of_grids(
         text("inside[i] = LINE(turn, i) < CELLS", "inside[i] = LINE(turn, i) <= CELLS"), "gemm:cells=3,items=5,tile=2"

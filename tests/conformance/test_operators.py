@@ -42,7 +42,8 @@ AXES = dict(
 )
 NUM_SAMPLES = 12
 # Plans of bake-off problems: lines of even and of odd length by their parts, axes in another order; as a GPU has them, where items
-# that are neighbours belong to other cells; with lines that items keep, and with factors stored at the points.
+# that are neighbours belong to other cells; with lines that items keep, by even and odd parts of lines, and with factors
+# stored at the points.
 GRIDS = [
     ("bp3", 2, "sumfact:pencils=3"),
     ("bp5", 2, "sumfact:pencils=3"),
@@ -76,6 +77,11 @@ GRIDS = [
     ("bp4", 2, "gemm:cells=4,items=8,mma=1", "unrolled"),
     ("bp5", 7, "gemm:cells=2,items=16,mma=1", "unrolled"),
     ("bp2", 5, "gemm:cells=1,items=64,mma=1", "unrolled", "store"),
+    ("bp3", 7, "gemm:cells=1,items=32,mma=1", "unrolled"),
+    ("bp5", 8, "gemm:cells=1,items=96,mma=1", "unrolled"),
+    ("bp1", 9, "gemm:cells=1,items=64,mma=1", "unrolled", "store"),
+    ("bp4", 4, "sumfact:pencils=3", "unrolled", "store"),
+    ("bp6", 5, "sumfact:pencils=3", "unrolled", "store"),
 ]
 # What takes the place of forms with integrals over facets.
 WITHOUT_FACETS = {
@@ -155,18 +161,14 @@ def check_grid(sample, rng):
     ("schedule", "limits"), [("planes=4", "device"), ("slices=5", "device"), ("pencils=2", "device"), ("pencils=2", "unrolled")]
 )
 def test_components_that_stand_as_cells(schedule, limits, num_comp, qdata, rng, monkeypatch):
-    """Some components of a node prescribed, cells that share nodes, groups that begin and end within a cell's components.
-
-    Pencils that load numbers point by point, as on GPUs, keep components together.
-    """
-    monkeypatch.setattr(sumfact_pencils, "_APART_WIDTHS", (0, 0, 0))
+    """Some components of a node prescribed, cells that share nodes, groups that begin and end within a cell's components."""
+    monkeypatch.setattr(sumfact_pencils, "_APART_WIDTHS", ((0, 0, 0),) * 2)
     given = dict(element=("hexahedron", 2), form="uncoupled", num_comp=num_comp, schedule=f"sumfact:{schedule}", scatter="atomic")
     given |= dict(qdata=qdata, geometry="recomputed", points="many", limits=limits)
     operator = check_operator(SimpleNamespace(**OPERATOR | given), rng)
     (action,) = operator.applications["action"]
     plan = action.plan
-    together = plan.unroll > 0 and "pencils" in schedule and qdata == "store"
-    assert plan.work.parts == (1 if together else num_comp) and plan.num_barriers
+    assert plan.work.parts == num_comp and plan.num_barriers
 
 
 @pytest.mark.parametrize("schedule", ["tiled", "cell"])

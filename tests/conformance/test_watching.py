@@ -43,7 +43,7 @@ UNWRITTEN = {
     "pencils": ("(l_fields + (0 + c) * SLAB + at)[r * 1] =", "if (r > 0) (l_fields + (0 + c) * SLAB + at)[r * 1] ="),
     "planes": ("plane[m * ROW + n] = values[", "if (m > 0) plane[m * ROW + n] = values["),
     "slices": ("(plane + l)[r * ROW] = values[r]", "if (l > 0) (plane + l)[r * ROW] = values[r]"),
-    "gemm": ("if (inside[i] && NUMBER(j) < 3)", "if (inside[i] && NUMBER(j) > 0)"),
+    "gemm": ("if (inside[i] && HAS(j, 3))", "if (inside[i] && NUMBER(j, 3) > 0)"),
     "matrix": ("s_out[j] = words[j]", "s_out[j] += words[j]"),
 }
 

@@ -224,8 +224,9 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 #define QUOTIENT(a, n) ((a) * ((1u << 24) / (n) + 1) >> 24)
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 // Four items have a line; 32 have eight, or sixteen, which they multiply together.
-#define NUMBER(j) (4 * (j) + quarter)
-#define STEP(j) (4 * (j)) // from the item's first number on
+#define NUMBER(j, n) (4 * (j) + quarter)
+#define HAS(j, n) (NUMBER(j, n) < (n))
+#define PLACE(start, j, n, step) (start[i] + 4 * (j) * (step))
 #define LINE(turn, i) ((((turn) * (GROUP_SIZE / 32u) + id / 32u) * TILE + (i)) * 8u + id % 32u / 4u)
 #define MULTIPLY(sums, numbers, entry)   {     double s0 = (sums)[0], s1 = (sums)[1], s2 = (sums)[2], s3 = (sums)[3];     asm volatile("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"                  : "+d"(s0), "+d"(s2), "+d"(s1), "+d"(s3) : "d"((numbers)[0]), "d"((numbers)[1]), "d"(entry));     (sums)[0] = s0; (sums)[1] = s1; (sums)[2] = s2; (sums)[3] = s3;   }
 // What `basis.cl` computes from tables at a point is read and written here as sums over the lattice: word `slot` of place p of one cell
@@ -343,49 +344,49 @@ void action(const int first, const int count, __global const scalar *restrict d_
   for (int turn = 0; turn < 1; ++turn) {
     if (LINE(turn, 0) / 8 * 8 >= CELLS * 9) break; // no line for any of 32 items
     int owner[TILE], g[TILE], h[TILE], inside[TILE];
-    // In 64 bits, so that steps from there on become offsets of one address; they are never negative.
-    size_t at[TILE], origin[TILE];
+    // In 64 bits, so that steps from there on become offsets of one address.
+    size_t at[1 * TILE], origin[1 * TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = min(LINE(turn, i), (uint)(CELLS * 9 - 1));
       inside[i] = LINE(turn, i) < CELLS * 9;
       owner[i] = line / 9;
       const uint own_line = line - owner[i] * 9;
       h[i] = QUOTIENT(own_line, 3), g[i] = own_line - h[i] * 3;
-      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE1 + h[i] * STRIDE2 + NUMBER(0) * STRIDE0);
-      origin[i] = (uint)(g[i] * 3 + h[i] * 9 + NUMBER(0) * 1);
+      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE1 + h[i] * STRIDE2 + quarter * STRIDE0);
+      origin[i] = (uint)(g[i] * 3 + h[i] * 9 + quarter * 1);
     }
-    int offsets[1 * TILE];
-    SHORT for (int j = 0; j < 1; ++j)
+    int offsets[2 * TILE];
+    SHORT for (int j = 0; j < 2; ++j)
       SHORT for (int i = 0; i < TILE; ++i) {
         const int cell = first + min(base + owner[i], count - 1);
-        offsets[j * TILE + i] = NUMBER(j) < 3 ? d_w_offsets[AT_d_w_offsets(cell, origin[i] + STEP(j))] : 0;
+        offsets[j * TILE + i] = HAS(j, 3) ? d_w_offsets[AT_d_w_offsets(cell, PLACE(origin, j, 3, 1))] : 0;
       }
     SHORT for (int c = 0; c < 1; ++c) {
       real numbers[2 * TILE];
-      SHORT for (int j = 0; j < 1; ++j)
+      SHORT for (int j = 0; j < 2; ++j)
         SHORT for (int i = 0; i < TILE; ++i) {
           const int cell = first + min(base + owner[i], count - 1);
-          numbers[j * TILE + i] = NUMBER(j) < 3 ? (real)d_w[offsets[j * TILE + i] + c] : R(0);
+          numbers[j * TILE + i] = HAS(j, 3) ? (real)d_w[offsets[j * TILE + i] + c] : R(0);
         }
         {
           real products[2 * TILE];
           SHORT for (int j = 0; j < 2 * TILE; ++j) products[j] = 0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
-            MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
-          SHORT for (int j = 0; j < 1; ++j)
+            MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, B0[0 + n * 1 + s])
+          SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + STEP(j) * STRIDE0] = (accum)products[j * TILE + i];
+            if (inside[i] && HAS(j, 4)) s_lattices[PLACE(at, j, 4, STRIDE0) + (0 + c * 3 + 0) * SLAB] = (accum)products[j * TILE + i];
         }
         {
           real products[2 * TILE];
           SHORT for (int j = 0; j < 2 * TILE; ++j) products[j] = 0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
-            MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, D0[n * 1 + s])
-          SHORT for (int j = 0; j < 1; ++j)
+            MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, D0[0 + n * 1 + s])
+          SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + STEP(j) * STRIDE0] = (accum)products[j * TILE + i];
+            if (inside[i] && HAS(j, 4)) s_lattices[PLACE(at, j, 4, STRIDE0) + (0 + c * 3 + 1) * SLAB] = (accum)products[j * TILE + i];
         }
     }
   }
@@ -401,57 +402,57 @@ void action(const int first, const int count, __global const scalar *restrict d_
   for (int turn = 0; turn < 1; ++turn) {
     if (LINE(turn, 0) / 8 * 8 >= CELLS * 12) break; // no line for any of 32 items
     int owner[TILE], g[TILE], h[TILE], inside[TILE];
-    // In 64 bits, so that steps from there on become offsets of one address; they are never negative.
-    size_t at[TILE];
+    // In 64 bits, so that steps from there on become offsets of one address.
+    size_t at[1 * TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = min(LINE(turn, i), (uint)(CELLS * 12 - 1));
       inside[i] = LINE(turn, i) < CELLS * 12;
       owner[i] = line / 12;
       const uint own_line = line - owner[i] * 12;
       h[i] = QUOTIENT(own_line, 4), g[i] = own_line - h[i] * 4;
-      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE2 + NUMBER(0) * STRIDE1);
+      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE2 + quarter * STRIDE1);
     }
     SHORT for (int c = 0; c < 1; ++c) {
       {
         real numbers[2 * TILE];
-        SHORT for (int j = 0; j < 1; ++j)
+        SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + STEP(j) * STRIDE1] : (real)0;
+            numbers[j * TILE + i] = inside[i] && HAS(j, 3) ? (real)s_lattices[PLACE(at, j, 3, STRIDE1) + (0 + c * 3 + 0) * SLAB] : (real)0;
         {
           real products[2 * TILE];
           SHORT for (int j = 0; j < 2 * TILE; ++j) products[j] = 0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
-            MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
-          SHORT for (int j = 0; j < 1; ++j)
+            MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, B0[0 + n * 1 + s])
+          SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + STEP(j) * STRIDE1] = (accum)products[j * TILE + i];
+            if (inside[i] && HAS(j, 4)) s_lattices[PLACE(at, j, 4, STRIDE1) + (0 + c * 3 + 0) * SLAB] = (accum)products[j * TILE + i];
         }
         {
           real products[2 * TILE];
           SHORT for (int j = 0; j < 2 * TILE; ++j) products[j] = 0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
-            MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, D0[n * 1 + s])
-          SHORT for (int j = 0; j < 1; ++j)
+            MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, D0[0 + n * 1 + s])
+          SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + STEP(j) * STRIDE1] = (accum)products[j * TILE + i];
+            if (inside[i] && HAS(j, 4)) s_lattices[PLACE(at, j, 4, STRIDE1) + (0 + c * 3 + 2) * SLAB] = (accum)products[j * TILE + i];
         }
       }
       {
         real numbers[2 * TILE];
-        SHORT for (int j = 0; j < 1; ++j)
+        SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + STEP(j) * STRIDE1] : (real)0;
+            numbers[j * TILE + i] = inside[i] && HAS(j, 3) ? (real)s_lattices[PLACE(at, j, 3, STRIDE1) + (0 + c * 3 + 1) * SLAB] : (real)0;
         {
           real products[2 * TILE];
           SHORT for (int j = 0; j < 2 * TILE; ++j) products[j] = 0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
-            MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
-          SHORT for (int j = 0; j < 1; ++j)
+            MULTIPLY(products + 2 * n * TILE, numbers + s * TILE, B0[0 + n * 1 + s])
+          SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 4) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + STEP(j) * STRIDE1] = (accum)products[j * TILE + i];
+            if (inside[i] && HAS(j, 4)) s_lattices[PLACE(at, j, 4, STRIDE1) + (0 + c * 3 + 1) * SLAB] = (accum)products[j * TILE + i];
         }
       }
     }
@@ -469,49 +470,49 @@ void action(const int first, const int count, __global const scalar *restrict d_
   SHORT for (int k = 0; k < 1; ++k) D0_back[k] = d_fragments[(size_t)(id % 32u) + 96 + k * 32];
   for (int turn = 0; turn < 1; ++turn) {
     int owner[TILE], g[TILE], h[TILE], inside[TILE];
-    // In 64 bits, so that steps from there on become offsets of one address; they are never negative.
-    size_t at[TILE], origin[TILE];
+    // In 64 bits, so that steps from there on become offsets of one address.
+    size_t at[1 * TILE], origin[1 * TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = LINE(turn, i);
       inside[i] = 1;
       owner[i] = line / 16;
       const uint own_line = line - owner[i] * 16;
       h[i] = QUOTIENT(own_line, 4), g[i] = own_line - h[i] * 4;
-      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE1 + NUMBER(0) * STRIDE2);
-      origin[i] = (uint)(g[i] * 1 + h[i] * 4 + NUMBER(0) * 16);
+      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE1 + quarter * STRIDE2);
+      origin[i] = (uint)(g[i] * 1 + h[i] * 4 + quarter * 16);
     }
     real r_w_q[4 * 2 * TILE];
     SHORT for (int j = 0; j < 4 * 2 * TILE; ++j) r_w_q[j] = 0;
     SHORT for (int c = 0; c < 1; ++c) {
       {
         real numbers[2 * TILE];
-        SHORT for (int j = 0; j < 1; ++j)
+        SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + STEP(j) * STRIDE2] : (real)0;
+            numbers[j * TILE + i] = inside[i] && HAS(j, 3) ? (real)s_lattices[PLACE(at, j, 3, STRIDE2) + (0 + c * 3 + 0) * SLAB] : (real)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
-            MULTIPLY(r_w_q + c * 2 * TILE + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
+            MULTIPLY(r_w_q + c * 2 * TILE + 2 * n * TILE, numbers + s * TILE, B0[0 + n * 1 + s])
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
-            MULTIPLY(r_w_q + (3 + c * DIM) * 2 * TILE + 2 * n * TILE, numbers + s * TILE, D0[n * 1 + s])
+            MULTIPLY(r_w_q + (3 + c * DIM) * 2 * TILE + 2 * n * TILE, numbers + s * TILE, D0[0 + n * 1 + s])
       }
       {
         real numbers[2 * TILE];
-        SHORT for (int j = 0; j < 1; ++j)
+        SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + STEP(j) * STRIDE2] : (real)0;
+            numbers[j * TILE + i] = inside[i] && HAS(j, 3) ? (real)s_lattices[PLACE(at, j, 3, STRIDE2) + (0 + c * 3 + 2) * SLAB] : (real)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
-            MULTIPLY(r_w_q + (2 + c * DIM) * 2 * TILE + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
+            MULTIPLY(r_w_q + (2 + c * DIM) * 2 * TILE + 2 * n * TILE, numbers + s * TILE, B0[0 + n * 1 + s])
       }
       {
         real numbers[2 * TILE];
-        SHORT for (int j = 0; j < 1; ++j)
+        SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 3 ? (real)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + STEP(j) * STRIDE2] : (real)0;
+            numbers[j * TILE + i] = inside[i] && HAS(j, 3) ? (real)s_lattices[PLACE(at, j, 3, STRIDE2) + (0 + c * 3 + 1) * SLAB] : (real)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
-            MULTIPLY(r_w_q + (1 + c * DIM) * 2 * TILE + 2 * n * TILE, numbers + s * TILE, B0[n * 1 + s])
+            MULTIPLY(r_w_q + (1 + c * DIM) * 2 * TILE + 2 * n * TILE, numbers + s * TILE, B0[0 + n * 1 + s])
       }
     }
     accum r_f0_q[4 * 2 * TILE];
@@ -541,10 +542,10 @@ void action(const int first, const int count, __global const scalar *restrict d_
         r_x_line[(1 * DIM + d) * 2 + n] = sum1;
         r_x_line[(2 * DIM + d) * 2 + n] = sum2;
       }
-      SHORT for (int j = 0; j < 1; ++j)
-        if (inside[i] && NUMBER(j) < 4) {
-      const int n = NUMBER(j);
-      const size_t place = origin[i] + STEP(j) * 16, q = place;
+      SHORT for (int j = 0; j < 2; ++j)
+        if (inside[i] && HAS(j, 4)) {
+      const int n = NUMBER(j, 4);
+      const size_t place = PLACE(origin, j, 4, 16), q = place;
       real r_w_e[4];
       SHORT for (int k = 0; k < 4; ++k) r_w_e[k] = r_w_q[(k * 2 + j) * TILE + i];
       real r_x_e[DIM * (1 + DIM)];
@@ -612,17 +613,17 @@ void action(const int first, const int count, __global const scalar *restrict d_
           const accum *numbers = r_f0_q + c * 2 * TILE;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
-            MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[n * 1 + s])
+            MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[0 + n * 1 + s])
         }
         {
           const accum *numbers = r_f0_q + (3 + c * DIM) * 2 * TILE;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
-            MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, D0_back[n * 1 + s])
+            MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, D0_back[0 + n * 1 + s])
         }
-        SHORT for (int j = 0; j < 1; ++j)
+        SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + STEP(j) * STRIDE2] = (accum)sums[j * TILE + i];
+            if (inside[i] && HAS(j, 3)) s_lattices[PLACE(at, j, 3, STRIDE2) + (0 + c * 3 + 0) * SLAB] = (accum)sums[j * TILE + i];
       }
       {
         accum sums[2 * TILE];
@@ -631,11 +632,11 @@ void action(const int first, const int count, __global const scalar *restrict d_
           const accum *numbers = r_f0_q + (2 + c * DIM) * 2 * TILE;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
-            MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[n * 1 + s])
+            MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[0 + n * 1 + s])
         }
-        SHORT for (int j = 0; j < 1; ++j)
+        SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + STEP(j) * STRIDE2] = (accum)sums[j * TILE + i];
+            if (inside[i] && HAS(j, 3)) s_lattices[PLACE(at, j, 3, STRIDE2) + (0 + c * 3 + 2) * SLAB] = (accum)sums[j * TILE + i];
       }
       {
         accum sums[2 * TILE];
@@ -644,11 +645,11 @@ void action(const int first, const int count, __global const scalar *restrict d_
           const accum *numbers = r_f0_q + (1 + c * DIM) * 2 * TILE;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
-            MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[n * 1 + s])
+            MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[0 + n * 1 + s])
         }
-        SHORT for (int j = 0; j < 1; ++j)
+        SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + STEP(j) * STRIDE2] = (accum)sums[j * TILE + i];
+            if (inside[i] && HAS(j, 3)) s_lattices[PLACE(at, j, 3, STRIDE2) + (0 + c * 3 + 1) * SLAB] = (accum)sums[j * TILE + i];
       }
     }
   }
@@ -664,15 +665,15 @@ void action(const int first, const int count, __global const scalar *restrict d_
   for (int turn = 0; turn < 1; ++turn) {
     if (LINE(turn, 0) / 8 * 8 >= CELLS * 12) break; // no line for any of 32 items
     int owner[TILE], g[TILE], h[TILE], inside[TILE];
-    // In 64 bits, so that steps from there on become offsets of one address; they are never negative.
-    size_t at[TILE];
+    // In 64 bits, so that steps from there on become offsets of one address.
+    size_t at[1 * TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = min(LINE(turn, i), (uint)(CELLS * 12 - 1));
       inside[i] = LINE(turn, i) < CELLS * 12;
       owner[i] = line / 12;
       const uint own_line = line - owner[i] * 12;
       h[i] = QUOTIENT(own_line, 4), g[i] = own_line - h[i] * 4;
-      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE2 + NUMBER(0) * STRIDE1);
+      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE0 + h[i] * STRIDE2 + quarter * STRIDE1);
     }
     SHORT for (int c = 0; c < 1; ++c) {
       {
@@ -680,41 +681,41 @@ void action(const int first, const int count, __global const scalar *restrict d_
         SHORT for (int j = 0; j < 2 * TILE; ++j) sums[j] = 0;
         {
           accum numbers[2 * TILE];
-          SHORT for (int j = 0; j < 1; ++j)
+          SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + STEP(j) * STRIDE1] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && HAS(j, 4) ? (accum)s_lattices[PLACE(at, j, 4, STRIDE1) + (0 + c * 3 + 0) * SLAB] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
-            MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[n * 1 + s])
+            MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[0 + n * 1 + s])
         }
         {
           accum numbers[2 * TILE];
-          SHORT for (int j = 0; j < 1; ++j)
+          SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 2) * SLAB + STEP(j) * STRIDE1] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && HAS(j, 4) ? (accum)s_lattices[PLACE(at, j, 4, STRIDE1) + (0 + c * 3 + 2) * SLAB] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
-            MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, D0_back[n * 1 + s])
+            MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, D0_back[0 + n * 1 + s])
         }
-        SHORT for (int j = 0; j < 1; ++j)
+        SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + STEP(j) * STRIDE1] = (accum)sums[j * TILE + i];
+            if (inside[i] && HAS(j, 3)) s_lattices[PLACE(at, j, 3, STRIDE1) + (0 + c * 3 + 0) * SLAB] = (accum)sums[j * TILE + i];
       }
       {
         accum sums[2 * TILE];
         SHORT for (int j = 0; j < 2 * TILE; ++j) sums[j] = 0;
         {
           accum numbers[2 * TILE];
-          SHORT for (int j = 0; j < 1; ++j)
+          SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + STEP(j) * STRIDE1] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && HAS(j, 4) ? (accum)s_lattices[PLACE(at, j, 4, STRIDE1) + (0 + c * 3 + 1) * SLAB] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
-            MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[n * 1 + s])
+            MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[0 + n * 1 + s])
         }
-        SHORT for (int j = 0; j < 1; ++j)
+        SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 3) s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + STEP(j) * STRIDE1] = (accum)sums[j * TILE + i];
+            if (inside[i] && HAS(j, 3)) s_lattices[PLACE(at, j, 3, STRIDE1) + (0 + c * 3 + 1) * SLAB] = (accum)sums[j * TILE + i];
       }
     }
   }
@@ -732,55 +733,55 @@ void action(const int first, const int count, __global const scalar *restrict d_
   for (int turn = 0; turn < 1; ++turn) {
     if (LINE(turn, 0) / 8 * 8 >= CELLS * 9) break; // no line for any of 32 items
     int owner[TILE], g[TILE], h[TILE], inside[TILE];
-    // In 64 bits, so that steps from there on become offsets of one address; they are never negative.
-    size_t at[TILE], origin[TILE];
+    // In 64 bits, so that steps from there on become offsets of one address.
+    size_t at[1 * TILE], origin[1 * TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = min(LINE(turn, i), (uint)(CELLS * 9 - 1));
       inside[i] = LINE(turn, i) < CELLS * 9;
       owner[i] = line / 9;
       const uint own_line = line - owner[i] * 9;
       h[i] = QUOTIENT(own_line, 3), g[i] = own_line - h[i] * 3;
-      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE1 + h[i] * STRIDE2 + NUMBER(0) * STRIDE0);
-      origin[i] = (uint)(g[i] * 3 + h[i] * 9 + NUMBER(0) * 1);
+      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE1 + h[i] * STRIDE2 + quarter * STRIDE0);
+      origin[i] = (uint)(g[i] * 3 + h[i] * 9 + quarter * 1);
     }
-    int offsets[1 * TILE];
-    SHORT for (int j = 0; j < 1; ++j)
+    int offsets[2 * TILE];
+    SHORT for (int j = 0; j < 2; ++j)
       SHORT for (int i = 0; i < TILE; ++i) {
         const int cell = first + min(base + owner[i], count - 1);
-        offsets[j * TILE + i] = NUMBER(j) < 3 ? d_test0_offsets[AT_d_test0_offsets(cell, origin[i] + STEP(j))] : 0;
+        offsets[j * TILE + i] = HAS(j, 3) ? d_test0_offsets[AT_d_test0_offsets(cell, PLACE(origin, j, 3, 1))] : 0;
       }
     SHORT for (int c = 0; c < 1; ++c) {
         accum sums[2 * TILE];
         SHORT for (int j = 0; j < 2 * TILE; ++j) sums[j] = 0;
         {
           accum numbers[2 * TILE];
-          SHORT for (int j = 0; j < 1; ++j)
+          SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 0) * SLAB + STEP(j) * STRIDE0] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && HAS(j, 4) ? (accum)s_lattices[PLACE(at, j, 4, STRIDE0) + (0 + c * 3 + 0) * SLAB] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
-            MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[n * 1 + s])
+            MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, B0_back[0 + n * 1 + s])
         }
         {
           accum numbers[2 * TILE];
-          SHORT for (int j = 0; j < 1; ++j)
+          SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 4 ? (accum)s_lattices[at[i] + (0 + c * 3 + 1) * SLAB + STEP(j) * STRIDE0] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && HAS(j, 4) ? (accum)s_lattices[PLACE(at, j, 4, STRIDE0) + (0 + c * 3 + 1) * SLAB] : (accum)0;
         SHORT for (int n = 0; n < 1; ++n)
           SHORT for (int s = 0; s < 1; ++s)
-            MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, D0_back[n * 1 + s])
+            MULTIPLY(sums + 2 * n * TILE, numbers + s * TILE, D0_back[0 + n * 1 + s])
         }
       SHORT for (int i = 0; i < TILE; ++i)
         if (inside[i] && base + owner[i] < count) {
           const int cell = first + base + owner[i];
           if (d_dots)
-            SHORT for (int j = 0; j < 1; ++j) {
-              if (NUMBER(j) < 3) r_dot += (double)sums[j * TILE + i] * ((real)d_w[offsets[j * TILE + i] + c]);
+            SHORT for (int j = 0; j < 2; ++j) {
+              if (HAS(j, 3)) r_dot += (double)sums[j * TILE + i] * ((real)d_w[offsets[j * TILE + i] + c]);
             }
           const int stores = d_stores && g[i] > 0 && g[i] < 2 && h[i] > 0 && h[i] < 2;
-          SHORT for (int j = 0; j < 1; ++j) {
-            if (NUMBER(j) < 3) {
-              if (stores && NUMBER(j) > 0 && NUMBER(j) < 2) { d_out[offsets[j * TILE + i] + c] = (scalar)sums[j * TILE + i] * r_scale; }
+          SHORT for (int j = 0; j < 2; ++j) {
+            if (HAS(j, 3)) {
+              if (stores && NUMBER(j, 3) > 0 && NUMBER(j, 3) < 2) { d_out[offsets[j * TILE + i] + c] = (scalar)sums[j * TILE + i] * r_scale; }
         else atomic_add_scalar(d_out + offsets[j * TILE + i] + c, (scalar)sums[j * TILE + i] * r_scale);
             }
           }

@@ -189,8 +189,9 @@ inline void pointwise(const real *u, const real *u_x, const real *u_xx, const re
 // Of a < 255 n, n < 256; compilers take more operations for a division of numbers that they know to be short.
 #define QUOTIENT(a, n) ((a) * ((1u << 24) / (n) + 1) >> 24)
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
-#define NUMBER(j) (j)
-#define STEP(j) (j)
+#define NUMBER(j, n) (j)
+#define HAS(j, n) 1
+#define PLACE(start, j, n, step) (start[i] + (j) * (step))
 #define LINE(turn, i) (((turn) * TILE + (i)) * (uint)GROUP_SIZE + id)
 // What `basis.cl` computes from tables at a point is read and written here as sums over the lattice: word `slot` of place p of one cell
 // is e[(slot * NUM_QPTS + p) * LANES]; slots as in `contractions.py`.
@@ -291,29 +292,29 @@ void residual(const int first, const int count, __global const scalar *restrict 
   for (int turn = 0; turn < 1; ++turn) {
     if (LINE(turn, 0) >= CELLS * 2) break;
     int owner[TILE], g[TILE], h[TILE], inside[TILE];
-    // In 64 bits, so that steps from there on become offsets of one address; they are never negative.
-    size_t at[TILE], origin[TILE];
+    // In 64 bits, so that steps from there on become offsets of one address.
+    size_t at[1 * TILE], origin[1 * TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = min(LINE(turn, i), (uint)(CELLS * 2 - 1));
       inside[i] = LINE(turn, i) < CELLS * 2;
       owner[i] = line / 2;
       const uint own_line = line - owner[i] * 2;
       g[i] = own_line, h[i] = 0;
-      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE1 + NUMBER(0) * STRIDE0);
-      origin[i] = (uint)(g[i] * 2 + NUMBER(0) * 1);
+      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE1);
+      origin[i] = (uint)(g[i] * 2);
     }
     int offsets[2 * TILE];
     SHORT for (int j = 0; j < 2; ++j)
       SHORT for (int i = 0; i < TILE; ++i) {
         const int cell = first + min(base + owner[i], count - 1);
-        offsets[j * TILE + i] = NUMBER(j) < 2 ? d_u_offsets[AT_d_u_offsets(cell, origin[i] + STEP(j))] : 0;
+        offsets[j * TILE + i] = HAS(j, 2) ? d_u_offsets[AT_d_u_offsets(cell, PLACE(origin, j, 2, 1))] : 0;
       }
     SHORT for (int c = 0; c < 2; ++c) {
       real numbers[2 * TILE];
       SHORT for (int j = 0; j < 2; ++j)
         SHORT for (int i = 0; i < TILE; ++i) {
           const int cell = first + min(base + owner[i], count - 1);
-          numbers[j * TILE + i] = NUMBER(j) < 2 ? (real)d_u[offsets[j * TILE + i] + c] : R(0);
+          numbers[j * TILE + i] = HAS(j, 2) ? (real)d_u[offsets[j * TILE + i] + c] : R(0);
         }
         {
           real products[2 * TILE];
@@ -324,7 +325,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
               (products)[r * TILE + i] += (real)LINE_B0[r * 2 + m] * numbers[m * TILE + i];
           SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 2) s_lattices[at[i] + (0 + c * 2 + 0) * SLAB + STEP(j) * STRIDE0] = (accum)products[j * TILE + i];
+            if (inside[i] && HAS(j, 2)) s_lattices[PLACE(at, j, 2, STRIDE0) + (0 + c * 2 + 0) * SLAB] = (accum)products[j * TILE + i];
         }
         {
           real products[2 * TILE];
@@ -335,7 +336,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
               (products)[r * TILE + i] += (real)LINE_D0[r * 2 + m] * numbers[m * TILE + i];
           SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 2) s_lattices[at[i] + (0 + c * 2 + 1) * SLAB + STEP(j) * STRIDE0] = (accum)products[j * TILE + i];
+            if (inside[i] && HAS(j, 2)) s_lattices[PLACE(at, j, 2, STRIDE0) + (0 + c * 2 + 1) * SLAB] = (accum)products[j * TILE + i];
         }
     }
   }
@@ -347,16 +348,16 @@ void residual(const int first, const int count, __global const scalar *restrict 
   for (int turn = 0; turn < 1; ++turn) {
     if (LINE(turn, 0) >= CELLS * 2) break;
     int owner[TILE], g[TILE], h[TILE], inside[TILE];
-    // In 64 bits, so that steps from there on become offsets of one address; they are never negative.
-    size_t at[TILE], origin[TILE];
+    // In 64 bits, so that steps from there on become offsets of one address.
+    size_t at[1 * TILE], origin[1 * TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = min(LINE(turn, i), (uint)(CELLS * 2 - 1));
       inside[i] = LINE(turn, i) < CELLS * 2;
       owner[i] = line / 2;
       const uint own_line = line - owner[i] * 2;
       g[i] = own_line, h[i] = 0;
-      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE0 + NUMBER(0) * STRIDE1);
-      origin[i] = (uint)(g[i] * 1 + NUMBER(0) * 2);
+      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE0);
+      origin[i] = (uint)(g[i] * 1);
     }
     real r_u_q[6 * 2 * TILE];
     SHORT for (int j = 0; j < 6 * 2 * TILE; ++j) r_u_q[j] = 0;
@@ -365,7 +366,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 2 ? (real)s_lattices[at[i] + (0 + c * 2 + 0) * SLAB + STEP(j) * STRIDE1] : (real)0;
+            numbers[j * TILE + i] = inside[i] && HAS(j, 2) ? (real)s_lattices[PLACE(at, j, 2, STRIDE1) + (0 + c * 2 + 0) * SLAB] : (real)0;
         SHORT for (int r = 0; r < 2; ++r)
           SHORT for (int m = 0; m < 2; ++m)
             SHORT for (int i = 0; i < TILE; ++i)
@@ -379,7 +380,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
         real numbers[2 * TILE];
         SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 2 ? (real)s_lattices[at[i] + (0 + c * 2 + 1) * SLAB + STEP(j) * STRIDE1] : (real)0;
+            numbers[j * TILE + i] = inside[i] && HAS(j, 2) ? (real)s_lattices[PLACE(at, j, 2, STRIDE1) + (0 + c * 2 + 1) * SLAB] : (real)0;
         SHORT for (int r = 0; r < 2; ++r)
           SHORT for (int m = 0; m < 2; ++m)
             SHORT for (int i = 0; i < TILE; ++i)
@@ -393,9 +394,9 @@ void residual(const int first, const int count, __global const scalar *restrict 
       const int g = row, h = plane; // in place of the arrays
       const real plane_weight = LINE_W[g];
       SHORT for (int j = 0; j < 2; ++j)
-        if (inside[i] && NUMBER(j) < 2) {
-      const int n = NUMBER(j);
-      const size_t place = origin[i] + STEP(j) * 2, q = place;
+        if (inside[i] && HAS(j, 2)) {
+      const int n = NUMBER(j, 2);
+      const size_t place = PLACE(origin, j, 2, 2), q = place;
       real r_u_e[6];
       SHORT for (int k = 0; k < 6; ++k) r_u_e[k] = r_u_q[(k * 2 + j) * TILE + i];
       accum r_f0_e[6];
@@ -456,7 +457,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
         }
         SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 2) s_lattices[at[i] + (0 + c * 2 + 0) * SLAB + STEP(j) * STRIDE1] = (accum)sums[j * TILE + i];
+            if (inside[i] && HAS(j, 2)) s_lattices[PLACE(at, j, 2, STRIDE1) + (0 + c * 2 + 0) * SLAB] = (accum)sums[j * TILE + i];
       }
       {
         accum sums[2 * TILE];
@@ -470,7 +471,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
         }
         SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < 2) s_lattices[at[i] + (0 + c * 2 + 1) * SLAB + STEP(j) * STRIDE1] = (accum)sums[j * TILE + i];
+            if (inside[i] && HAS(j, 2)) s_lattices[PLACE(at, j, 2, STRIDE1) + (0 + c * 2 + 1) * SLAB] = (accum)sums[j * TILE + i];
       }
     }
   }
@@ -484,16 +485,16 @@ void residual(const int first, const int count, __global const scalar *restrict 
   for (int turn = 0; turn < 1; ++turn) {
     if (LINE(turn, 0) >= CELLS * 2) break;
     int owner[TILE], g[TILE], h[TILE], inside[TILE];
-    // In 64 bits, so that steps from there on become offsets of one address; they are never negative.
-    size_t at[TILE], origin[TILE];
+    // In 64 bits, so that steps from there on become offsets of one address.
+    size_t at[1 * TILE], origin[1 * TILE];
     SHORT for (int i = 0; i < TILE; ++i) {
       const uint line = min(LINE(turn, i), (uint)(CELLS * 2 - 1));
       inside[i] = LINE(turn, i) < CELLS * 2;
       owner[i] = line / 2;
       const uint own_line = line - owner[i] * 2;
       g[i] = own_line, h[i] = 0;
-      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE1 + NUMBER(0) * STRIDE0);
-      origin[i] = (uint)(g[i] * 2 + NUMBER(0) * 1);
+      at[i] = (uint)(owner[i] * CELL + g[i] * STRIDE1);
+      origin[i] = (uint)(g[i] * 2);
     }
     SHORT for (int c = 0; c < 2; ++c) {
         accum sums[2 * TILE];
@@ -502,7 +503,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 2 ? (accum)s_lattices[at[i] + (0 + c * 2 + 0) * SLAB + STEP(j) * STRIDE0] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && HAS(j, 2) ? (accum)s_lattices[PLACE(at, j, 2, STRIDE0) + (0 + c * 2 + 0) * SLAB] : (accum)0;
         SHORT for (int r = 0; r < 2; ++r)
           SHORT for (int m = 0; m < 2; ++m)
             SHORT for (int i = 0; i < TILE; ++i)
@@ -512,7 +513,7 @@ void residual(const int first, const int count, __global const scalar *restrict 
           accum numbers[2 * TILE];
           SHORT for (int j = 0; j < 2; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            numbers[j * TILE + i] = inside[i] && NUMBER(j) < 2 ? (accum)s_lattices[at[i] + (0 + c * 2 + 1) * SLAB + STEP(j) * STRIDE0] : (accum)0;
+            numbers[j * TILE + i] = inside[i] && HAS(j, 2) ? (accum)s_lattices[PLACE(at, j, 2, STRIDE0) + (0 + c * 2 + 1) * SLAB] : (accum)0;
         SHORT for (int r = 0; r < 2; ++r)
           SHORT for (int m = 0; m < 2; ++m)
             SHORT for (int i = 0; i < TILE; ++i)
@@ -522,8 +523,8 @@ void residual(const int first, const int count, __global const scalar *restrict 
         if (inside[i] && base + owner[i] < count) {
           const int cell = first + base + owner[i];
           SHORT for (int j = 0; j < 2; ++j) {
-            if (NUMBER(j) < 2) {
-              d_out0[AT_d_out0(cell, (origin[i] + STEP(j)) * 2 + c)] = (scalar)sums[j * TILE + i];
+            if (HAS(j, 2)) {
+              d_out0[AT_d_out0(cell, (PLACE(origin, j, 2, 1)) * 2 + c)] = (scalar)sums[j * TILE + i];
             }
           }
         }

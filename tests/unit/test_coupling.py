@@ -103,14 +103,30 @@ def test_components_that_stand_as_cells():
 
 
 @pytest.mark.parametrize(
-    ("name", "degree", "parts"),
-    [("bp2", 4, 1), ("bp2", 5, 3), ("bp4", 6, 1), ("bp4", 7, 3), ("bp6", 6, 1), ("bp6", 7, 3), ("bp2", 8, 3), ("bp2", 9, 1)],
+    ("name", "degree", "stored", "parts"),
+    [
+        ("bp2", 4, 0, 1),
+        ("bp2", 5, 0, 3),
+        ("bp4", 6, 0, 1),
+        ("bp4", 7, 0, 3),
+        ("bp6", 6, 0, 1),
+        ("bp6", 7, 0, 3),
+        ("bp2", 8, 0, 3),
+        ("bp2", 9, 0, 1),
+        ("bp2", 5, 1, 3),
+        ("bp4", 3, 6, 1),
+        ("bp4", 4, 6, 3),
+        ("bp4", 8, 6, 3),
+        ("bp6", 4, 6, 1),
+        ("bp6", 5, 6, 3),
+    ],
 )
-def test_pencils_of_components(name, degree, parts):
-    """From seven points per direction on, eight or nine where there are derivatives, while a group has room for all of a cell."""
-    plan = first(work_of(name, degree), pencils=3)
+def test_pencils_of_components(name, degree, stored, parts):
+    """From so many points per direction on, by what is computed and stored, while a group has room for all of a cell."""
+    work = replace(work_of(name, degree), num_state=stored)
+    plan = first(work, pencils=3)
     assert type(plan) is SumfactPencilPlan and (plan.work.parts, plan.cells_first) == (parts, parts > 1)
-    default = first(work_of(name, degree))
+    default = first(work)
     assert type(default) is not SumfactPencilPlan or default.cells % parts == 0
 
 

@@ -7,12 +7,17 @@ import numpy as np
 import pytest
 from plan_works import field, sumfact
 
+from femgpu.bench import evector
 from femgpu.errors import PlanError
 from femgpu.kernels import RowsWork, Wish, pack_fragments, render, schedule_named, schedules
-from femgpu.kernels.fragments import LineProduct
+from femgpu.kernels.fragments import LineProduct, splits_lines
 from femgpu.kernels.schedules import GemmPlan
 from femgpu.model import Limits
+from femgpu.model.bakeoff import PROBLEMS
 from femgpu.model.ceilings import CEILINGS
+from femgpu.operators.ways import choose_plan
+from femgpu.options import Settings
+from femgpu.runtime import current
 
 GPU = Limits(items=1024, local_bytes=200 << 10, mma=16, unroll=2048, group=128, ceiling=CEILINGS[0])
 ITEM = np.arange(32)
@@ -26,28 +31,86 @@ def diffusion(q1d, p1d, dim=3, value=False, num_comp=1, **changes):
     return sumfact(dim, q1d, p1d, 2, plan=GemmPlan, coord_table=1, geometry="recomputed", **changes)
 
 
+def multiply(part, fragments, lines):
+    """Eight lines by a part of a matrix.
+
+    As PTX says which item has what: of the lines (8, 4), of the matrix (4, 8), of the products (8, 8).
+    """
+    padded, found = np.pad(lines, ((0, 0), (0, 4 * part.fours - lines.shape[1]))), np.empty((8, 8 * part.eights))
+    for n, entries in enumerate(fragments.reshape(part.eights, part.fours, 32)):
+        sums = np.zeros((8, 8))
+        for s in range(part.fours):
+            left, right = np.empty((8, 4)), np.empty((4, 8))
+            left[ITEM // 4, ITEM % 4] = padded[ITEM // 4, 4 * s + ITEM % 4]
+            right[ITEM % 4, ITEM // 4] = entries[s]
+            sums += left @ right
+        for e in range(2):
+            found[ITEM // 4, 4 * (2 * n + e) + ITEM % 4] = sums[ITEM // 4, 2 * (ITEM % 4) + e]
+    assert not found[:, part.rows :].any()
+    return found[:, : part.rows]
+
+
 @pytest.mark.parametrize("back", [False, True])
 @pytest.mark.parametrize("p1d, q1d", [(2, 3), (5, 6), (8, 9), (16, 17)])
 def test_instructions_multiply_lines(p1d, q1d, back, rng):
-    """As PTX says which item has what: of the lines (8, 4), of the matrix (4, 8), of the products (8, 8)."""
+    """Products are those of the matrix."""
     matrix, product = rng.uniform(-1, 1, (q1d, p1d)), LineProduct("B", 0, p1d, q1d, back)
+    lines, (part,) = rng.uniform(-1, 1, (8, product.columns)), product.parts
+    found = multiply(part, product.pack(matrix), lines)
+    np.testing.assert_allclose(found, lines @ (matrix if back else matrix.T), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("letter", ["B", "D"])
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("p1d, q1d", [(2, 3), (5, 6), (9, 10), (13, 14), (16, 17), (9, 9)])
+def test_instructions_multiply_parts_of_lines(p1d, q1d, back, letter, rng):
+    """Products of even and odd parts, put together; matrices read from their end are the same but for the sign of derivatives."""
+    product = LineProduct(letter, 0, p1d, q1d, back, True)
+    matrix = rng.uniform(-1, 1, (q1d, p1d))
+    matrix += product.sign * matrix[::-1, ::-1]
     lines = rng.uniform(-1, 1, (8, product.columns))
-    padded = np.pad(lines, ((0, 0), (0, -product.columns % 4)))
-    fragments = product.pack(matrix).reshape(product.eights, product.fours, 32)
-    wanted = lines @ (matrix if back else matrix.T)
-    for n in range(product.eights):
-        sums = np.zeros((8, 8))
-        for s in range(product.fours):
-            left, right = np.empty((8, 4)), np.empty((4, 8))
-            left[ITEM // 4, ITEM % 4] = padded[ITEM // 4, 4 * s + ITEM % 4]
-            right[ITEM % 4, ITEM // 4] = fragments[n, s]
-            sums += left @ right
-        for e in range(2):
-            number = 4 * (2 * n + e) + ITEM % 4
-            there = number < product.rows
-            found = sums[ITEM // 4, 2 * (ITEM % 4) + e]
-            np.testing.assert_allclose(found[there], wanted[ITEM[there] // 4, number[there]], rtol=0, atol=1e-14)
-            assert not found[~there].any()
+    half, middle = product.columns // 2, product.columns % 2
+    near, far = lines[:, : half + middle], lines[:, ::-1][:, : half + middle].copy()
+    far[:, half:] = 0  # a number in the middle is one, not two
+    (even, odd), fragments = product.parts, product.pack(matrix)
+    evens = multiply(even, fragments[: 32 * even.instructions], near + far)
+    odds = multiply(odd, fragments[32 * even.instructions :], (near - far)[:, :half])
+    found = np.zeros((8, product.rows))
+    found[:, : even.rows] += evens
+    found[:, : odd.rows] += odds
+    mirrored = found[:, ::-1]
+    count = product.rows // 2
+    mirrored[:, :count] = product.sign * (evens[:, :count] - odds[:, :count])
+    np.testing.assert_allclose(found, lines @ (matrix if back else matrix.T), rtol=0, atol=1e-13)
+
+
+def test_parts_of_lines_where_they_take_fewer_instructions():
+    """Of nine nodes and ten points two times three for ten; of seven and eight as many; not of points that are not symmetric."""
+    assert LineProduct("B", 0, 9, 10, False).instructions == 6 and LineProduct("B", 0, 9, 10, False, True).instructions == 3
+    assert splits_lines(10, [9]) and splits_lines(14, [13]) and splits_lines(17, [16])
+    assert not splits_lines(8, [7]) and not splits_lines(7, [6])
+    assert not diffusion(10, 9, mma=16, tile=2, cells=4, items=8).splits
+
+
+@pytest.mark.parametrize(("degree", "items"), [(12, 128), (15, 160)])
+def test_benches_of_evectors_that_it_takes(degree, items):
+    """Measured on an H200: values of a scalar and a number stored at each point, in double precision."""
+    case = evector._Case(current(), evector._term(PROBLEMS["bp10"], degree, 8), Settings())
+    work, term = case.choices(Settings(), 0)[0].plan.work, case.term
+    for changes, taken in (
+        ({}, True),
+        ({"mma": 8}, False),
+        ({"precision": "single"}, False),
+        ({"num_state": 0}, False),
+        ({"source": "lvector"}, False),
+        ({"pointwise_flops": 17}, False),
+    ):
+        limits = replace(GPU, mma=changes.pop("mma", 16), registers=65536)
+        settings = Settings(precision=changes.pop("precision", "double"))
+        plan = choose_plan(replace(work, **changes), term, settings, limits).plan
+        assert isinstance(plan, GemmPlan) == taken
+        if taken:
+            assert (plan.cells, plan.items, plan.mma, plan.splits) == (1, items, 16, True)
 
 
 def test_what_items_hold_stands_product_by_product():

@@ -67,7 +67,11 @@ def test_booleans(set_options, text, value):
 @pytest.mark.parametrize(
     "name, value, said",
     [
-        ("femgpu_schedule", "celll", r"expected one of auto, sumfact.*, cell\[:group_size=N,lanes=N,sums=N,turns=N,slots=N\], tra"),
+        (
+            "femgpu_schedule",
+            "celll",
+            r"expected one of auto, gemm.*, sumfact.*, cell\[:group_size=N,lanes=N,sums=N,turns=N,slots=N\], tra",
+        ),
         (
             "femgpu_schedule",
             "cell:blocks=3",

@@ -340,6 +340,7 @@ def unrolled(monkeypatch):
         ("bp10", 13, 112, 1, False),
         ("bp10", 15, 0, 1, True),
         ("bp35", 6, 64, 1, False),
+        ("bp35", 8, 80, 2, False),
         ("bp35", 10, 0, 2, False),
         ("bp30", 5, 64, 4, False),
         ("bp30", 6, 0, 1, False),

@@ -18,12 +18,21 @@ fields = [(sums, field) for sums, field in zip(plan.lattices, work.fields) if su
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 % if plan.mma:
 // Four items have a line; 32 have eight, or sixteen, which they multiply together.
-#define NUMBER(j) (4 * (j) + quarter)
-#define STEP(j) (4 * (j)) // from the item's first number on
+% if plan.splits:
+// An item has numbers of a line in pairs, as far from its begin as from its end; where they are one it is the first.
+#define NUMBER(j, n) ((j) % 2 ? (n) - 1 - (j) / 2 * 4 - quarter : (j) / 2 * 4 + quarter)
+#define HAS(j, n) ((j) / 2 * 4 + quarter < ((n) + 1 - (j) % 2) / 2)
+#define PLACE(start, j, n, step) ((j) % 2 ? start[TILE + i] + ((n) - 1 - (j) / 2 * 4) * (step) : start[i] + (j) / 2 * 4 * (step))
+% else:
+#define NUMBER(j, n) (4 * (j) + quarter)
+#define HAS(j, n) (NUMBER(j, n) < (n))
+#define PLACE(start, j, n, step) (start[i] + 4 * (j) * (step))
+% endif
 #define LINE(turn, i) ((((turn) * (GROUP_SIZE / 32u) + id / 32u) * TILE + (i)) * 8u + id % 32u / 4u)
 % else:
-#define NUMBER(j) (j)
-#define STEP(j) (j)
+#define NUMBER(j, n) (j)
+#define HAS(j, n) 1
+#define PLACE(start, j, n, step) (start[i] + (j) * (step))
 #define LINE(turn, i) (((turn) * TILE + (i)) * (uint)GROUP_SIZE + id)
 % endif
 % if plan.mma and not plan.exchanges:
@@ -49,17 +58,18 @@ fields = [(sums, field) for sums, field in zip(plan.lattices, work.fields) if su
 <%
 count = ends[0] * (ends[1] if last == 2 else 1)
 across = (other for other in range(work.dim) if other != axis)
-first = [*zip(("g[i]", "h[i]"), across), ("NUMBER(0)", axis)]
+first = [*zip(("g[i]", "h[i]"), across), *[("quarter", axis)] * (plan.mma > 0)]
 start = " + ".join(f"{index} * STRIDE{other}" for index, other in first)
 origin = " + ".join(f"{index} * {n1d**other}" for index, other in first)
+ways = 1 + plan.splits
 %>\
   for (int turn = 0; turn < ${plan.turns(count)}; ++turn) {
 % if not (plan.fills(count) or plan.exchanges):
     if (LINE(turn, 0)${" / 8 * 8" if plan.mma else ""} >= CELLS * ${count}) break;${" // no line for any of 32 items" if plan.mma else ""}
 % endif
     int owner[TILE], g[TILE], h[TILE], inside[TILE];
-    // In 64 bits, so that steps from there on become offsets of one address; they are never negative.
-    size_t at[TILE]${", origin[TILE]" if n1d else ""};
+    // In 64 bits, so that steps from there on become offsets of one address.
+    size_t at[${ways} * TILE]${f", origin[{ways} * TILE]" if n1d else ""};
     SHORT for (int i = 0; i < TILE; ++i) {
 % if plan.fills(count):
       const uint line = LINE(turn, i);
@@ -76,21 +86,28 @@ origin = " + ".join(f"{index} * {n1d**other}" for index, other in first)
       g[i] = own_line, h[i] = 0;
 % endif
       at[i] = (uint)(owner[i] * CELL + ${start});
+% if plan.splits:
+      // as much before the begin as the item's last number is before the end; may wrap around
+      at[TILE + i] = at[i] - 2 * quarter * STRIDE${axis};
+% endif
 % if n1d:
       origin[i] = (uint)(${origin});
+% if plan.splits:
+      origin[TILE + i] = origin[i] - 2 * quarter * ${n1d**axis};
+% endif
 % endif
     }
 </%def>\
 ## Numbers of lines between registers and a lattice; zeros past the last line and the last number.
 <%def name="read(n, axis, lattice, numbers, type)">\
-SHORT for (int j = 0; j < ${plan.own(n)}; ++j)
+SHORT for (int j = 0; j < ${plan.held(n)}; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            ${numbers}[j * TILE + i] = inside[i] && NUMBER(j) < ${n} ? (${type})s_lattices[at[i] + ${lattice} * SLAB + STEP(j) * STRIDE${axis}] : (${type})0;
+            ${numbers}[j * TILE + i] = inside[i] && HAS(j, ${n}) ? (${type})s_lattices[PLACE(at, j, ${n}, STRIDE${axis}) + ${lattice} * SLAB] : (${type})0;
 </%def>\
 <%def name="write(n, axis, numbers, lattice)">\
-SHORT for (int j = 0; j < ${plan.own(n)}; ++j)
+SHORT for (int j = 0; j < ${plan.held(n)}; ++j)
           SHORT for (int i = 0; i < TILE; ++i)
-            if (inside[i] && NUMBER(j) < ${n}) s_lattices[at[i] + ${lattice} * SLAB + STEP(j) * STRIDE${axis}] = (accum)${numbers}[j * TILE + i];
+            if (inside[i] && HAS(j, ${n})) s_lattices[PLACE(at, j, ${n}, STRIDE${axis}) + ${lattice} * SLAB] = (accum)${numbers}[j * TILE + i];
 </%def>\
 <%def name="clear(numbers, count)">SHORT for (int j = 0; j < ${count} * TILE; ++j) ${numbers}[j] = 0;</%def>\
 ## An item's numbers of the matrices that lines are multiplied by along a direction.
@@ -104,24 +121,51 @@ SHORT for (int j = 0; j < ${plan.own(n)}; ++j)
 % endfor
 % endif
 </%def>\
-## sums[r] += sum_m matrix[r, m] numbers[m] for an item's lines
-<%def name="multiply(product, count, sums, numbers, type)">\
-% if product is None:
-        SHORT for (int j = 0; j < ${plan.own(count)} * TILE; ++j) (${sums})[j] += ${numbers}[j];
-% elif plan.exchanges:
-        for (int j = 0; j < ${plan.own(product.columns)} * TILE; ++j) s_exchange[j * GROUP_SIZE + id] = ${numbers}[j];
+## sums[r] += sum_m part[r, m] numbers[m] by matrix instructions, of a part of a product's matrix before which it has `begin` others.
+<%def name="multiply_part(product, part, begin, sums, numbers)">\
+% if plan.exchanges:
+        for (int j = 0; j < ${-(-part.columns // 4)} * TILE; ++j) s_exchange[j * GROUP_SIZE + id] = (${numbers})[j];
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int j = 0; j < ${plan.own(product.rows)}; ++j)
-          for (int m = 0; m < ${product.columns}; ++m) {
-            const real entry = d_fragments[${plan.start(product)} + (j / 2 * ${product.fours} + m / 4) * 32 + (2 * quarter + j % 2) * 4 + m % 4];
+        for (int j = 0; j < ${-(-part.rows // 4)}; ++j)
+          for (int m = 0; m < ${part.columns}; ++m) {
+            const real entry = d_fragments[${plan.start(product) + 32 * begin} + (j / 2 * ${part.fours} + m / 4) * 32 + (2 * quarter + j % 2) * 4 + m % 4];
             for (int i = 0; i < TILE; ++i)
               (${sums})[j * TILE + i] += entry * s_exchange[(m / 4 * TILE + i) * GROUP_SIZE + id - quarter + m % 4];
           }
         barrier(CLK_LOCAL_MEM_FENCE);
+% else:
+        SHORT for (int n = 0; n < ${part.eights}; ++n)
+          SHORT for (int s = 0; s < ${part.fours}; ++s)
+            MULTIPLY(${sums} + 2 * n * TILE, ${numbers} + s * TILE, ${product.name}[${begin} + n * ${part.fours} + s])
+% endif
+</%def>\
+## sums[r] += sum_m matrix[r, m] numbers[m] for an item's lines; without `adds` the sums are zeros.
+<%def name="multiply(product, count, sums, numbers, type, adds=True)">\
+% if product is None:
+        SHORT for (int j = 0; j < ${plan.held(count)} * TILE; ++j) (${sums})[j] += ${numbers}[j];
+% elif product.splits:
+<% even, odd = product.parts %>\
+        {
+          ${type} even[${plan.held(product.columns) // 2} * TILE], odd[${plan.held(product.columns) // 2} * TILE], evens[${2 * even.eights} * TILE], odds[${2 * odd.eights} * TILE];
+          SHORT for (int j = 0; j < ${plan.held(product.columns) // 2}; ++j)
+            SHORT for (int i = 0; i < TILE; ++i) {
+              const ${type} near = ${numbers}[2 * j * TILE + i], far = ${numbers}[(2 * j + 1) * TILE + i];
+              even[j * TILE + i] = near + far, odd[j * TILE + i] = near - far;
+            }
+          ${clear("evens", 2 * even.eights)}
+          ${clear("odds", 2 * odd.eights)}
+${multiply_part(product, even, 0, "evens", "even")}\
+${multiply_part(product, odd, even.instructions, "odds", "odd")}\
+% for j in range(plan.held(product.rows) // 2):
+<% e, o = (f"{name}[{j} * TILE + i]" if j < 2 * part.eights else "0" for name, part in (("evens", even), ("odds", odd))) %>\
+          SHORT for (int i = 0; i < TILE; ++i) {
+            (${sums})[${2 * j} * TILE + i] ${"+" * adds}= ${e} + ${o};
+            (${sums})[${2 * j + 1} * TILE + i] ${"+" * adds}= ${f"{e} - {o}" if product.sign > 0 else f"{o} - {e}"};
+          }
+% endfor
+        }
 % elif plan.mma:
-        SHORT for (int n = 0; n < ${product.eights}; ++n)
-          SHORT for (int s = 0; s < ${product.fours}; ++s)
-            MULTIPLY(${sums} + 2 * n * TILE, ${numbers} + s * TILE, ${product.name}[n * ${product.fours} + s])
+${multiply_part(product, product.parts[0], 0, sums, numbers)}\
 % else:
         SHORT for (int r = 0; r < ${product.rows}; ++r)
           SHORT for (int m = 0; m < ${product.columns}; ++m)
@@ -137,7 +181,7 @@ SHORT for (int j = 0; j < ${plan.own(n)}; ++j)
         {
           real products[${plan.held(q)} * TILE];
           ${clear("products", plan.held(q))}
-${multiply(product, q, "products", "numbers", "real")}\
+${multiply(product, q, "products", "numbers", "real", False)}\
           ${write(q, axis, "products", plan.lattice_of(sums, target))}\
         }
 % endif
@@ -147,11 +191,11 @@ ${multiply(product, q, "products", "numbers", "real")}\
 <%def name="collect(sums, axis, branch)">\
         accum sums[${plan.held(sums.sizes.p1d)} * TILE];
         ${clear("sums", plan.held(sums.sizes.p1d))}
-% for times, source in branch:
+% for turn, (times, source) in enumerate(branch):
         {
           accum numbers[${plan.held(q)} * TILE];
           ${read(q, axis, plan.lattice_of(sums, source), "numbers", "accum")}\
-${multiply(plan.product(sums, times, True), q, "sums", "numbers", "accum")}\
+${multiply(plan.product(sums, times, True), q, "sums", "numbers", "accum", turn > 0)}\
         }
 % endfor
 </%def>\
@@ -178,24 +222,24 @@ ${nodes.keep_coords(plan)}\
 
   // gather, and tabulate along the first direction
 % for sums, field in fields:
-<% p, node = sums.sizes.p1d, "origin[i] + STEP(j)" %>\
+<% p, node = sums.sizes.p1d, f"PLACE(origin, j, {sums.sizes.p1d}, 1)" %>\
   {
 ${fragments([sums], 0, False)}\
 ${lines(0, plan.ends(0, sums), p)}\
 % if work.source != "evector":
-    int offsets[${plan.own(p)} * TILE];
-    SHORT for (int j = 0; j < ${plan.own(p)}; ++j)
+    int offsets[${plan.held(p)} * TILE];
+    SHORT for (int j = 0; j < ${plan.held(p)}; ++j)
       SHORT for (int i = 0; i < TILE; ++i) {
         const int cell = first + min(base + owner[i], count - 1);
-        offsets[j * TILE + i] = NUMBER(j) < ${p} ? ${nodes.offset(work, field.name, node)} : 0;
+        offsets[j * TILE + i] = HAS(j, ${p}) ? ${nodes.offset(work, field.name, node)} : 0;
       }
 % endif
     SHORT for (int c = 0; c < ${field.num_comp}; ++c) {
       real numbers[${plan.held(p)} * TILE];
-      SHORT for (int j = 0; j < ${plan.own(p)}; ++j)
+      SHORT for (int j = 0; j < ${plan.held(p)}; ++j)
         SHORT for (int i = 0; i < TILE; ++i) {
           const int cell = first + min(base + owner[i], count - 1);
-          numbers[j * TILE + i] = NUMBER(j) < ${p} ? ${nodes.value(work, field, "offsets[j * TILE + i]", node)} : R(0);
+          numbers[j * TILE + i] = HAS(j, ${p}) ? ${nodes.value(work, field, "offsets[j * TILE + i]", node)} : R(0);
         }
 % for _, branch in plan.branches(sums, 0):
 ${spread(sums, 0, None, branch)}\
@@ -251,12 +295,12 @@ ${fragments(plan.rows, last, True)}\
 ${lines(last, (q, q), q)}\
 % if plan.loads_ahead:
     // What is stored at the points arrives while these are on their way.
-    real ahead[${plan.own(q)} * TILE * NUM_STATE];
-    SHORT for (int j = 0; j < ${plan.own(q)}; ++j)
+    real ahead[${plan.held(q)} * TILE * NUM_STATE];
+    SHORT for (int j = 0; j < ${plan.held(q)}; ++j)
       SHORT for (int i = 0; i < TILE; ++i)
-        if (NUMBER(j) < ${q}) {
+        if (HAS(j, ${q})) {
           const int cell = first + min(base + owner[i], count - 1);
-          const size_t q = origin[i] + STEP(j) * ${q**last};
+          const size_t q = PLACE(origin, j, ${q}, ${q**last});
           SHORT for (int k = 0; k < NUM_STATE; ++k) ahead[(j * TILE + i) * NUM_STATE + k] = ${plan.word("d_state", plan.state_word("k"))};
         }
 % endif
@@ -269,7 +313,7 @@ ${lines(last, (q, q), q)}\
         real numbers[${plan.held(sums.sizes.p1d)} * TILE];
         ${read(sums.sizes.p1d, last, plan.lattice_of(sums, place), "numbers", "real")}\
 % for times, number in branch:
-${multiply(plan.product(sums, times, False), q, f"r_{sums.name}_q + {number} * {plan.held(q)} * TILE", "numbers", "real")}\
+${multiply(plan.product(sums, times, False), q, f"r_{sums.name}_q + {number} * {plan.held(q)} * TILE", "numbers", "real", False)}\
 % endfor
       }
 % endfor
@@ -290,10 +334,10 @@ ${multiply(plan.product(sums, times, False), q, f"r_{sums.name}_q + {number} * {
 % endif
       const real plane_weight = LINE_W[g]${" * LINE_W[h]" if last == 2 else ""};
 <%include file="line_map.mako"/>\
-      SHORT for (int j = 0; j < ${plan.own(q)}; ++j)
-        if (inside[i] && NUMBER(j) < ${q}) {
-      const int n = NUMBER(j);
-      const size_t place = origin[i] + STEP(j) * ${q**last}, q = place;
+      SHORT for (int j = 0; j < ${plan.held(q)}; ++j)
+        if (inside[i] && HAS(j, ${q})) {
+      const int n = NUMBER(j, ${q});
+      const size_t place = PLACE(origin, j, ${q}, ${q**last}), q = place;
 % if plan.loads_ahead:
       const real *stored = ahead + (j * TILE + i) * NUM_STATE;
 % endif
@@ -337,10 +381,10 @@ ${multiply(plan.product(sums, times, False), q, f"r_{sums.name}_q + {number} * {
       {
         accum sums[${plan.held(sums.sizes.p1d)} * TILE];
         ${clear("sums", plan.held(sums.sizes.p1d))}
-% for times, number in branch:
+% for turn, (times, number) in enumerate(branch):
         {
           const accum *numbers = r_${sums.name}_q + ${number} * ${plan.held(q)} * TILE;
-${multiply(plan.product(sums, times, True), q, "sums", "numbers", "accum")}\
+${multiply(plan.product(sums, times, True), q, "sums", "numbers", "accum", turn > 0)}\
         }
 % endfor
         ${write(sums.sizes.p1d, last, "sums", plan.lattice_of(sums, place))}\
@@ -378,16 +422,16 @@ ${collect(sums, 1, branch)}\
   double r_dot = 0;
 % endif
 % for k, (sums, row) in enumerate(zip(plan.rows, work.rows)):
-<% p, node = sums.sizes.p1d, "origin[i] + STEP(j)" %>\
+<% p, node = sums.sizes.p1d, f"PLACE(origin, j, {sums.sizes.p1d}, 1)" %>\
   {
 ${fragments([sums], 0, True)}\
 ${lines(0, plan.ends(0, sums), p)}\
 % if plan.scatter == "atomic":
-    int offsets[${plan.own(p)} * TILE];
-    SHORT for (int j = 0; j < ${plan.own(p)}; ++j)
+    int offsets[${plan.held(p)} * TILE];
+    SHORT for (int j = 0; j < ${plan.held(p)}; ++j)
       SHORT for (int i = 0; i < TILE; ++i) {
         const int cell = first + min(base + owner[i], count - 1);
-        offsets[j * TILE + i] = NUMBER(j) < ${p} ? ${nodes.offset(work, f"test{k}", node)} : 0;
+        offsets[j * TILE + i] = HAS(j, ${p}) ? ${nodes.offset(work, f"test{k}", node)} : 0;
       }
 % endif
     SHORT for (int c = 0; c < ${row.num_comp}; ++c) {
@@ -399,16 +443,16 @@ ${collect(sums, 0, branch)}\
           const int cell = first + base + owner[i];
 % if plan.sums_dots:
           if (d_dots)
-            SHORT for (int j = 0; j < ${plan.own(p)}; ++j) {
-              if (NUMBER(j) < ${p}) r_dot += (double)sums[j * TILE + i] * (${nodes.value(work, row.direction(k), "offsets[j * TILE + i]", node)});
+            SHORT for (int j = 0; j < ${plan.held(p)}; ++j) {
+              if (HAS(j, ${p})) r_dot += (double)sums[j * TILE + i] * (${nodes.value(work, row.direction(k), "offsets[j * TILE + i]", node)});
             }
 % endif
 % if plan.stores_inside:
           const int stores = d_stores${"".join(f" && {name}[i] > 0 && {name}[i] < {p - 1}" for name in "gh"[:last])};
 % endif
-          SHORT for (int j = 0; j < ${plan.own(p)}; ++j) {
-            if (NUMBER(j) < ${p}) {
-              ${nodes.add(plan, k, row, "offsets[j * TILE + i]", node, "sums[j * TILE + i]", f"NUMBER(j) > 0 && NUMBER(j) < {p - 1}")}
+          SHORT for (int j = 0; j < ${plan.held(p)}; ++j) {
+            if (HAS(j, ${p})) {
+              ${nodes.add(plan, k, row, "offsets[j * TILE + i]", node, "sums[j * TILE + i]", f"NUMBER(j, {p}) > 0 && NUMBER(j, {p}) < {p - 1}")}
             }
           }
         }

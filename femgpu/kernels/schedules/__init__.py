@@ -22,7 +22,7 @@ from femgpu.kernels.schedules.tiled_plan import TiledPlan
 from femgpu.kernels.schedules.transposed import Transposed, TransposedPlan
 
 # In the order in which `auto` asks them.
-SCHEDULES: tuple[Schedule, ...] = (Sumfact(), Gemm(), Tiled(), Cell(), Transposed(), Matrix())
+SCHEDULES: tuple[Schedule, ...] = (Gemm(), Sumfact(), Tiled(), Cell(), Transposed(), Matrix())
 
 
 def schedule_named(name: str) -> Schedule:

@@ -42,7 +42,7 @@ class Cell:
             return "schedule cell computes a diagonal in physical coordinates only"
         return ""
 
-    def volunteers(self, work: Work, limits: Limits) -> bool:
+    def volunteers(self, work: Work, limits: Limits, precision: str = "double") -> bool:
         """Whatever it serves."""
         return True
 

@@ -16,6 +16,9 @@ from femgpu.model import Limits
 # Where matrix instructions are: lines of points of a work-group at least, so that all of four warps have some; how many times as
 # many cells; warps. Cells are a power of two, which any number of warps may share.
 _LINES, _TIMES, _WARPS = 64, (1, 2, 4), (4, 2, 8)
+# Lines of an instruction, and warps of a work-group with one cell, by points per direction, where an H200 takes less time than by
+# schedule sumfact.
+_FAST_LINES, _FAST_WARPS = 16, {14: 4, 17: 5}
 # Registers without which compilers do not take an instruction of sixteen lines.
 _LEAST_REGISTERS = 64
 # Lines of an item without them, where loops are unrolled and where not.
@@ -49,9 +52,9 @@ class Gemm:
             )
         return ""
 
-    def volunteers(self, work: Work, limits: Limits) -> bool:
-        """Never: on an H200 `sumfact` was faster in all cases that were measured."""
-        return False
+    def volunteers(self, work: Work, limits: Limits, precision: str = "double") -> bool:
+        """Where it was measured to take less time than `sumfact`."""
+        return not self.refuses(work, limits) and _fast_warps(work, limits, precision) > 0
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[GemmPlan]:
         """By matrix instructions where the device has them, then each item by itself."""
@@ -65,7 +68,9 @@ class Gemm:
         lines = limits.mma or EIGHT * (limits.atomics != "ptx")
         legal: list[GemmPlan | None] = []
         if ("mma" in given or (limits.mma and limits.unroll and "tile" not in given)) and lines and wish.precision == "double":
-            legal += [self._together(work, limits, wish, lines, times, warps) for times in _TIMES for warps in _WARPS]
+            fast = _fast_warps(work, limits, wish.precision)
+            several = dict.fromkeys((fast, *_WARPS)) if fast else _WARPS
+            legal += [self._together(work, limits, wish, lines, times, warps) for times in _TIMES for warps in several]
         if "mma" not in given or not any(legal):
             legal += [self._alone(work, limits, wish, tile) for tile in _TILES[not limits.unroll]]
         found = [plan for plan in dict.fromkeys(legal) if plan is not None]
@@ -119,3 +124,15 @@ def _fits(plan: GemmPlan, limits: Limits) -> bool:
     items = plan.items * plan.cells
     held = items <= limits.abreast(plan.private_bytes) and limits.holds(items, plan.registers)
     return held and plan.local_bytes <= limits.local_bytes
+
+
+def _fast_warps(work: Work, limits: Limits, precision: str) -> int:
+    """Warps with which an H200 takes less time than by `sumfact`, of works like those measured; else 0.
+
+    These are values of a scalar between E-vectors, and numbers stored at the points.
+    """
+    if limits.mma != _FAST_LINES or not limits.unroll or work.source != "evector" or work.num_state == 0:
+        return 0
+    plan = GemmPlan(work, precision=precision, unroll=limits.unroll)
+    derives = any(map(plan.derives, (*plan.lattices, *plan.rows)))
+    return _FAST_WARPS.get(plan.q1d, 0) if plan.measured and not derives else 0

@@ -11,7 +11,7 @@ from femgpu.errors import PlanError
 from femgpu.kernels.array import Array
 from femgpu.kernels.banks import odd_four
 from femgpu.kernels.contractions import Order
-from femgpu.kernels.fragments import LineProduct
+from femgpu.kernels.fragments import LineProduct, splits_lines
 from femgpu.kernels.plan import BESIDE_WORDS
 from femgpu.kernels.schedules.sumfact_item import Sums
 from femgpu.kernels.schedules.sumfact_lattices import SumfactLatticePlan
@@ -31,9 +31,8 @@ _AHEAD_NUMBERS = 16
 class GemmPlan(SumfactLatticePlan):
     """A plan of schedule gemm.
 
-    The lines of all cells of a work-group are the columns of one matrix product: each direction but the last multiplies them by
-    values and derivatives of the basis functions, of which each gives a lattice in local memory. The products along the last
-    direction stay in registers, where the pointwise function takes them and leaves what is multiplied back.
+    The lines of all cells of a work-group are multiplied by values and derivatives of the basis functions: along each direction
+    but the last into lattices in local memory, along the last into registers, for the pointwise function.
 
     Attributes:
         cells: cells per work-group.
@@ -106,23 +105,24 @@ class GemmPlan(SumfactLatticePlan):
         """Whether items hand each other their numbers by way of local memory, where there are no matrix instructions."""
         return bool(self.mma) and self.atomics != "ptx"
 
+    @cached_property
+    def splits(self) -> bool:
+        """Whether items multiply even and odd parts of lines, of which they have numbers in pairs."""
+        return self.mma > 0 and self.symmetric and splits_lines(self.q1d, (sums.sizes.p1d for sums in (*self.lattices, *self.rows)))
+
     def held(self, count: int) -> int:
         """Numbers of a line of so many that an item has room for; with matrix instructions for all of eight that these give."""
         return 2 * -(-count // EIGHT) if self.mma else count
 
-    def own(self, count: int) -> int:
-        """Numbers of a line of so many that an item has."""
-        return -(-count // 4) if self.mma else count
-
     @property
     def loads_ahead(self) -> bool:
         """Whether items load what is stored at the points of their lines before they multiply these."""
-        return bool(self.unroll) and 0 < self.own(self.q1d) * self.tile * self.work.num_state <= _AHEAD_NUMBERS
+        return bool(self.unroll) and 0 < self.held(self.q1d) * self.tile * self.work.num_state <= _AHEAD_NUMBERS
 
     def state_word(self, i: str) -> str:
         """The same as of all schedules (`arguments.state_word`), at point j of an item's line, without a division."""
         plane, others = self.state_plane, self.state_plane * (self.work.num_state - 1)
-        return f"(NUMBER(0) * {others} + q) + (STEP(j) * {others} + {i} * {plane})" if plane else super().state_word(i)
+        return f"q + (NUMBER(j, {self.q1d}) * {others} + {i} * {plane})" if plane else super().state_word(i)
 
     def state(self, i: str) -> str:
         """As it was loaded before."""
@@ -185,7 +185,7 @@ class GemmPlan(SumfactLatticePlan):
         sizes = sums.sizes
         if times == 0 and sizes.collocated:
             return None
-        return LineProduct("BD"[times], sizes.table, sizes.p1d, sizes.q1d, back)
+        return LineProduct("BD"[times], sizes.table, sizes.p1d, sizes.q1d, back, self.splits)
 
     @cached_property
     def line_products(self) -> tuple[LineProduct, ...]:
@@ -201,8 +201,7 @@ class GemmPlan(SumfactLatticePlan):
 
     def start(self, product: LineProduct) -> int:
         """Where its numbers begin among all."""
-        before = self.line_products[: self.line_products.index(product)]
-        return WARP * sum(entry.instructions for entry in before)
+        return WARP * sum(entry.instructions for entry in self.line_products[: self.line_products.index(product)])
 
     @property
     def num_lattices(self) -> int:
@@ -240,7 +239,7 @@ class GemmPlan(SumfactLatticePlan):
     @property
     def group_local(self) -> tuple[Array, ...]:
         """Local memory of the group besides."""
-        words = self.items * self.cells * self.tile * self.own(self.width)
+        words = self.items * self.cells * self.tile * -(-self.width // 4)
         return (Array("s_exchange", "real", ("exchange",), words),) if self.exchanges else ()
 
     @cached_property
@@ -286,7 +285,8 @@ class GemmPlan(SumfactLatticePlan):
         """The time that one cell takes by bytes, or by operations, matrix instructions and local memory one after the other."""
         if not self.mma:
             return super().seconds(ceiling)
-        busy = self.point_flops + _INSTRUCTION * self.instructions + self.local_traffic / _BYTES_PER_FLOP
+        products = _INSTRUCTION * self.instructions + sum(product.additions * lines for product, lines in self.multiplied)
+        busy = self.point_flops + products + self.local_traffic / _BYTES_PER_FLOP
         return max(self.bytes / (SHARE_BYTES * ceiling.copy), busy / (SHARE_FLOPS * ceiling.double))
 
     @property
@@ -294,6 +294,6 @@ class GemmPlan(SumfactLatticePlan):
         """Lines of all numbers at the points, those of one product, and what belongs to a point."""
         work, dim, sums = self.work, self.work.dim, (*self.lattices, *self.rows)
         numbers = sum(self.slots(entry) for entry in sums) + 6 * sum(entry.sizes.num_comp for entry in sums)
-        words = self.tile * (self.held(self.width) * numbers + self.own(self.q1d) * work.num_state * self.loads_ahead)
+        words = self.tile * (self.held(self.width) * numbers + self.held(self.q1d) * work.num_state * self.loads_ahead)
         words += (2 * dim**2 * self.width + 8 * self.tile) * (1 + (self.coords_line is not None))
         return 8 * (words + 4 * dim**3 + work.num_state + 2 * work.num_cell_state + BESIDE_WORDS)

@@ -221,7 +221,7 @@ class Matrix:
             )
         return ""
 
-    def volunteers(self, work: Work, limits: Limits) -> bool:
+    def volunteers(self, work: Work, limits: Limits, precision: str = "double") -> bool:
         """Whatever it serves."""
         return True
 

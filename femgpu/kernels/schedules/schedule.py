@@ -38,7 +38,7 @@ class Schedule(Protocol):
         """Why the schedule does not serve a work on a device, a sentence for the user; empty: it does."""
         ...
 
-    def volunteers(self, work: Work, limits: Limits) -> bool:
+    def volunteers(self, work: Work, limits: Limits, precision: str = "double") -> bool:
         """Whether it is asked where nobody asks for it by name: what it does is worth a trial by the model."""
         ...
 

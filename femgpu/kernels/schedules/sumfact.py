@@ -76,7 +76,7 @@ class Sumfact:
             return f"schedule sumfact needs {needed} bytes for one cell; a stack has {limits.stack_bytes}: use schedule cell"
         return ""
 
-    def volunteers(self, work: Work, limits: Limits) -> bool:
+    def volunteers(self, work: Work, limits: Limits, precision: str = "double") -> bool:
         """Where it takes half the operations of schedule cell at most, or fewer operations and registers hold its numbers.
 
         Where loops are unrolled, items otherwise share a cell in local memory.
@@ -209,7 +209,7 @@ def _cells(plan: SumfactLatticePlan, limits: Limits) -> int:
     if plan.block > 1:
         return plan.block  # neighbours in memory
     if isinstance(plan, SumfactPencilPlan) and plan.loads_next and items > _WARP:
-        return 1  # memory bounds what items do
+        return plan.work.parts  # memory bounds what items do
 
     def share(cells: int) -> float:
         warps = -(-cells * items // _WARP)

@@ -16,9 +16,10 @@ _UNROLLED_NUMBERS = 1000
 # Points per direction, where these are the nodes, up to which it takes less time on an H200 to keep lines in registers: without
 # numbers stored at the points, and with some. Where values only are interpolated it always does.
 _KEPT_WIDTHS = (7, 5)
-# Points per direction from which on components that stand as cells take less time, by `kind`; items of a work-group with all
-# components of a cell up to which that was measured, and which registers have room for.
-_APART_WIDTHS, _APART_ITEMS = (7, 8, 9), 320
+# Points per direction from which on components that stand as cells take less time, by `kind`, without numbers that are loaded point
+# by point, and with some; items of a work-group with all components of a cell up to which that was measured, and which registers
+# have room for.
+_APART_WIDTHS, _APART_ITEMS = ((7, 8, 9), (7, 6, 6)), 320
 # Bounds on registers with which an H200 takes less time for E-vectors and numbers stored at the points, by `kind` and points per
 # direction.
 _REGISTERS: tuple[dict[int, int], ...] = ({12: 88, 13: 112, 14: 80, 15: 112, 16: 128}, {7: 64, 9: 80, 13: 96}, {7: 64})
@@ -27,7 +28,7 @@ _REGISTERS: tuple[dict[int, int], ...] = ({12: 88, 13: 112, 14: 80, 15: 112, 16:
 _COPIED = {12: 88, 13: 96, 14: 72, 17: 0}
 # Cells that should be neighbours in a work-group and in memory, where an H200 takes less time for E-vectors and numbers stored at
 # the points, by `kind` and points per direction.
-_BLOCKS: tuple[dict[int, int], ...] = ({**dict.fromkeys(range(5, 11), 4), 11: 2}, {11: 2}, dict.fromkeys(range(5, 8), 4))
+_BLOCKS: tuple[dict[int, int], ...] = ({**dict.fromkeys(range(5, 11), 4), 11: 2}, {9: 2, 11: 2}, dict.fromkeys(range(5, 8), 4))
 # Numbers of the 1D matrices' parts that fit into a kernel's arguments, of which CUDA has 4 KB.
 _ARGUMENT_NUMBERS = 480
 # Numbers stored at points of a line that should be under way at once, of as many points as an item takes together; points per
@@ -75,13 +76,10 @@ class SumfactPencilPlan(SumfactLatticePlan):
 
     @property
     def parts_components(self) -> bool:
-        """On hexahedra, where results are added to vectors, of as many points as have it take less time.
-
-        Not where numbers are loaded point by point, which all components share.
-        """
-        if not (self.work.uncoupled and self.scatter == "atomic" and self.work.dim == 3) or self.loads_next:
+        """On hexahedra, where results are added to vectors, of as many points as have it take less time."""
+        if not (self.work.uncoupled and self.scatter == "atomic" and self.work.dim == 3):
             return False
-        return self.q1d >= _APART_WIDTHS[self.kind] and self.items * self.work.num_comp <= _APART_ITEMS
+        return self.q1d >= _APART_WIDTHS[self.loads_next][self.kind] and self.items * self.work.num_comp <= _APART_ITEMS
 
     @property
     def cells_first(self) -> bool:

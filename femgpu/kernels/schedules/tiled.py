@@ -54,7 +54,7 @@ class Tiled:
             )
         return ""
 
-    def volunteers(self, work: Work, limits: Limits) -> bool:
+    def volunteers(self, work: Work, limits: Limits, precision: str = "double") -> bool:
         """Where an item of schedule cell has more numbers than it keeps in registers; on a CPU its cells side by side win.
 
         Diagonals have none there, and here take fewer operations.

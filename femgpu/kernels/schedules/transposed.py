@@ -201,7 +201,7 @@ class Transposed:
             )
         return ""
 
-    def volunteers(self, work: Work, limits: Limits) -> bool:
+    def volunteers(self, work: Work, limits: Limits, precision: str = "double") -> bool:
         """Whatever it serves."""
         return True
 
