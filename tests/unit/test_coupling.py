@@ -130,6 +130,18 @@ def test_pencils_of_components(name, degree, stored, parts):
     assert type(default) is not SumfactPencilPlan or default.cells % parts == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "degree", "planes"), [("bp6", 2, 21), ("bp6", 3, 0), ("bp4", 2, 8), ("bp4", 3, 6), ("bp4", 4, 0), ("bp2", 2, 0)]
+)
+def test_components_with_stored_numbers(name, degree, planes):
+    """At few points per direction planes, which had 8 cells at Q2 in BP4 and so on when they were measured."""
+    plan = first(replace(work_of(name, degree), num_state=1 if name == "bp2" else 6))
+    assert type(plan) is (SumfactPlanePlan if planes else SumfactPencilPlan)
+    assert not planes or (plan.cells, plan.work.parts) == (planes, 3)
+    alone = first(replace(work_of(name.replace("4", "3").replace("6", "5"), degree), num_state=6))
+    assert name == "bp2" or type(alone) is SumfactPencilPlan
+
+
 def test_components_stay_together():
     """Where cells have entries of their own."""
     assert first(work_of("bp4", 2), scatter="evector", planes=3).work.parts == 1

@@ -15,6 +15,8 @@ _REGISTER_WORDS = 112
 # Points per direction up to which planes take less time than pencils on an H200, of one component and of several: where the points
 # are the nodes, and where not.
 _WIDTHS = ((4, 7), (3, 4))
+# The same of components that stand as cells, with several numbers stored at each point.
+_STORED_WIDTHS = (3, 5)
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,12 @@ class SumfactPlanePlan(SumfactLatticePlan):
 
     @property
     def beats_pencils(self) -> bool:
-        """Whether it should take less time than pencils, which are faster where memory bounds both."""
+        """Whether it should take less time than pencils, which are faster where memory bounds both.
+
+        Less does where components that stand as cells share what is stored.
+        """
+        if self.reads_points and self.work.parts > 1:
+            return self.work.num_state > 1 and self.q1d <= _STORED_WIDTHS[self.turns]
         return not self.bound_by_memory and self.q1d <= _WIDTHS[not self.scalar][self.turns]
 
     @property
