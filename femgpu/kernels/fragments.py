@@ -3,6 +3,8 @@
 Four items have a line: item t the numbers t, t + 4, t + 8, ... of it, of what is multiplied and of the products alike. A matrix
 instruction multiplies eight such lines, or sixteen, by four columns and eight rows of a matrix, of which each of its 32 items
 brings one number: item 4 g + t that of column t and of the row whose product the instruction leaves in column g of its result.
+Where even and odd parts of lines are multiplied items have numbers t, t + 4, ... of each part, so of the line these and as many
+from its end.
 """
 
 from __future__ import annotations

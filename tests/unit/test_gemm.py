@@ -102,6 +102,8 @@ def test_benches_of_evectors_that_it_takes(degree, items):
         ({"mma": 8}, False),
         ({"precision": "single"}, False),
         ({"num_state": 0}, False),
+        ({"num_state": 7}, False),
+        ({"target": "residual"}, False),
         ({"source": "lvector"}, False),
         ({"pointwise_flops": 17}, False),
     ):

@@ -338,7 +338,6 @@ def unrolled(monkeypatch):
         ("bp10", 9, 0, 2, False),
         ("bp10", 10, 88, 1, True),
         ("bp10", 13, 112, 1, False),
-        ("bp10", 15, 0, 1, True),
         ("bp35", 6, 64, 1, False),
         ("bp35", 8, 80, 2, False),
         ("bp35", 10, 0, 2, False),

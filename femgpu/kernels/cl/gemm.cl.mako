@@ -124,7 +124,7 @@ SHORT for (int j = 0; j < ${plan.held(n)}; ++j)
 ## sums[r] += sum_m part[r, m] numbers[m] by matrix instructions, of a part of a product's matrix before which it has `begin` others.
 <%def name="multiply_part(product, part, begin, sums, numbers)">\
 % if plan.exchanges:
-        for (int j = 0; j < ${-(-part.columns // 4)} * TILE; ++j) s_exchange[j * GROUP_SIZE + id] = (${numbers})[j];
+        for (int j = 0; j < ${part.fours} * TILE; ++j) s_exchange[j * GROUP_SIZE + id] = (${numbers})[j];
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int j = 0; j < ${-(-part.rows // 4)}; ++j)
           for (int m = 0; m < ${part.columns}; ++m) {
@@ -139,7 +139,8 @@ SHORT for (int j = 0; j < ${plan.held(n)}; ++j)
             MULTIPLY(${sums} + 2 * n * TILE, ${numbers} + s * TILE, ${product.name}[${begin} + n * ${part.fours} + s])
 % endif
 </%def>\
-## sums[r] += sum_m matrix[r, m] numbers[m] for an item's lines; without `adds` the sums are zeros.
+## sums[r] += sum_m matrix[r, m] numbers[m] for an item's lines. Without `adds` sums are zeros, which those of parts need not be added
+## to.
 <%def name="multiply(product, count, sums, numbers, type, adds=True)">\
 % if product is None:
         SHORT for (int j = 0; j < ${plan.held(count)} * TILE; ++j) (${sums})[j] += ${numbers}[j];

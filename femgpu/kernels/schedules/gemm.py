@@ -17,7 +17,7 @@ from femgpu.model import Limits
 # many cells; warps. Cells are a power of two, which any number of warps may share.
 _LINES, _TIMES, _WARPS = 64, (1, 2, 4), (4, 2, 8)
 # Lines of an instruction, and warps of a work-group with one cell, by points per direction, where an H200 takes less time than by
-# schedule sumfact.
+# schedule sumfact (other devices with such instructions were not timed).
 _FAST_LINES, _FAST_WARPS = 16, {14: 4, 17: 5}
 # Registers without which compilers do not take an instruction of sixteen lines.
 _LEAST_REGISTERS = 64
@@ -54,7 +54,7 @@ class Gemm:
 
     def volunteers(self, work: Work, limits: Limits, precision: str = "double") -> bool:
         """Where it was measured to take less time than `sumfact`."""
-        return not self.refuses(work, limits) and _fast_warps(work, limits, precision) > 0
+        return _fast_warps(work, limits, precision) > 0 and not self.refuses(work, limits)
 
     def plans(self, work: Work, limits: Limits, wish: Wish) -> Iterator[GemmPlan]:
         """By matrix instructions where the device has them, then each item by itself."""
@@ -129,10 +129,11 @@ def _fits(plan: GemmPlan, limits: Limits) -> bool:
 def _fast_warps(work: Work, limits: Limits, precision: str) -> int:
     """Warps with which an H200 takes less time than by `sumfact`, of works like those measured; else 0.
 
-    These are values of a scalar between E-vectors, and numbers stored at the points.
+    These are actions between E-vectors on values of a scalar and a number stored at each point, of which lines are split.
     """
-    if limits.mma != _FAST_LINES or not limits.unroll or work.source != "evector" or work.num_state == 0:
+    asked = work.target == "action" and work.source == "evector" and work.num_state == 1 and work.tensor is not None
+    if not asked or limits.mma != _FAST_LINES or not limits.unroll or precision != "double":
         return 0
-    plan = GemmPlan(work, precision=precision, unroll=limits.unroll)
+    plan = GemmPlan(work, precision=precision, unroll=limits.unroll, items=WARP, mma=_FAST_LINES, tile=_FAST_LINES // EIGHT)
     derives = any(map(plan.derives, (*plan.lattices, *plan.rows)))
-    return _FAST_WARPS.get(plan.q1d, 0) if plan.measured and not derives else 0
+    return _FAST_WARPS.get(plan.q1d, 0) if plan.measured and plan.splits and not derives else 0

@@ -22,10 +22,10 @@ _KEPT_WIDTHS = (7, 5)
 _APART_WIDTHS, _APART_ITEMS = ((7, 8, 9), (7, 6, 6)), 320
 # Bounds on registers with which an H200 takes less time for E-vectors and numbers stored at the points, by `kind` and points per
 # direction.
-_REGISTERS: tuple[dict[int, int], ...] = ({12: 88, 13: 112, 14: 80, 15: 112, 16: 128}, {7: 64, 9: 80, 13: 96}, {7: 64})
+_REGISTERS: tuple[dict[int, int], ...] = ({12: 88, 13: 112, 15: 112, 16: 128}, {7: 64, 9: 80, 13: 96}, {7: 64})
 # Points per direction at which an H200 takes less time for E-vectors, where values only are interpolated, if numbers stored at the
-# points are copied to local memory, and with which bounds on registers (0: none).
-_COPIED = {12: 88, 13: 96, 14: 72, 17: 0}
+# points are copied to local memory, and with which bounds on registers. (At 14 and 17 schedule gemm is taken.)
+_COPIED = {12: 88, 13: 96}
 # Cells that should be neighbours in a work-group and in memory, where an H200 takes less time for E-vectors and numbers stored at
 # the points, by `kind` and points per direction.
 _BLOCKS: tuple[dict[int, int], ...] = ({**dict.fromkeys(range(5, 11), 4), 11: 2}, {9: 2, 11: 2}, dict.fromkeys(range(5, 8), 4))
@@ -76,7 +76,10 @@ class SumfactPencilPlan(SumfactLatticePlan):
 
     @property
     def parts_components(self) -> bool:
-        """On hexahedra, where results are added to vectors, of as many points as have it take less time."""
+        """On hexahedra, where results are added to vectors, from as many points per direction on as it takes less time.
+
+        Components read what is stored at the points side by side: where it is loaded point by point that is from fewer on.
+        """
         if not (self.work.uncoupled and self.scatter == "atomic" and self.work.dim == 3):
             return False
         return self.q1d >= _APART_WIDTHS[self.loads_next][self.kind] and self.items * self.work.num_comp <= _APART_ITEMS
