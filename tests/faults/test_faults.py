@@ -375,7 +375,7 @@ def test_builds_of_petsc_that_do_not_fit(monkeypatch, name, kind, said):
         (
             "femgpu_schedule",
             "sideways",
-            r"expected one of auto, gemm\[.*\], sumfact\[:group_size=N,lanes=N,.*\], cell\[:group_size=N,lanes=N,.*sums=.*\], transposed\[",
+            r"expected one of auto, gemm\[.*\], sumfact\[:group_size=N,.*\], cell\[:group_size=N,lanes=N,.*sums=.*\], transposed\[",
         ),
         ("femgpu_deterministic", "perhaps", "expected nothing, or one of 1, true"),
         ("femgpu_shedule", "cell", "did you mean -femgpu_schedule.*-femgpu_precision"),
