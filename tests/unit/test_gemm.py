@@ -57,7 +57,7 @@ def test_instructions_multiply_lines(p1d, q1d, back, rng):
     matrix, product = rng.uniform(-1, 1, (q1d, p1d)), LineProduct("B", 0, p1d, q1d, back)
     lines, (part,) = rng.uniform(-1, 1, (8, product.columns)), product.parts
     found = multiply(part, product.pack(matrix), lines)
-    np.testing.assert_allclose(found, lines @ (matrix if back else matrix.T), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(found, lines @ (matrix if back else matrix.T), rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("letter", ["B", "D"])

@@ -69,8 +69,8 @@ class Gemm:
         legal: list[GemmPlan | None] = []
         if ("mma" in given or (limits.mma and limits.unroll and "tile" not in given)) and lines and wish.precision == "double":
             fast = _fast_warps(work, limits, wish.precision)
-            several = dict.fromkeys((fast, *_WARPS)) if fast else _WARPS
-            legal += [self._together(work, limits, wish, lines, times, warps) for times in _TIMES for warps in several]
+            counts = dict.fromkeys((fast, *_WARPS)) if fast else _WARPS
+            legal += [self._together(work, limits, wish, lines, times, warps) for times in _TIMES for warps in counts]
         if "mma" not in given or not any(legal):
             legal += [self._alone(work, limits, wish, tile) for tile in _TILES[not limits.unroll]]
         found = [plan for plan in dict.fromkeys(legal) if plan is not None]

@@ -59,7 +59,7 @@ class SumfactPlanePlan(SumfactLatticePlan):
     def beats_pencils(self) -> bool:
         """Whether it should take less time than pencils, which are faster where memory bounds both.
 
-        Less does where components that stand as cells share what is stored.
+        Memory does so less where components that stand as cells share what is stored.
         """
         if self.reads_points and self.work.parts > 1:
             return self.work.num_state > 1 and self.q1d <= _STORED_WIDTHS[self.turns]
