@@ -60,8 +60,8 @@ _MOST = 65536
 OPTIONS = (
     Option("femgpu_schedule", str, "auto", "how work is laid out on the device",
            ("auto", "gemm", "sumfact", "tiled", "cell", "transposed", "matrix"),
-           parameters=(("sumfact", ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "copies", "derivatives",
-                                    "registers")),
+           parameters=(("sumfact", ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "copies", "shared",
+                                    "derivatives", "registers")),
                        ("gemm", ("cells", "items", "tile", "mma", "registers")),
                        ("tiled", ("cells", "width", "parts", "points", "mma")),
                        ("cell", ("group_size", "lanes", "sums", "turns", "slots")), ("transposed", ("blocks", "batches")),
@@ -277,13 +277,14 @@ def _value(option: Option, name: str, database: PETSc.Options) -> Any:
 
 
 def _check_parameters(what: str, names: tuple[str, ...], choice: str, given: str) -> None:
-    """Refuses what follows a choice but parameters that it has, set to integers from 1 to `_MOST`."""
+    """Refuses what follows a choice but parameters that it has, set to integers from 1 to `_MOST`, or to 0 what is on or off."""
     for name, _, value in (pair.partition("=") for pair in given.split(",")):
         if name not in names:
             legal = f"{choice}[:{','.join(f'{known}=N' for known in names)}]" if names else f"{choice} alone"
             raise OptionError(f"{what}: {choice} has no parameter {name!r}; expected {legal}")
-        if not (value.isdecimal() and 0 < int(value) <= _MOST):
-            raise OptionError(f"{what}: {name}={value}: expected an integer from 1 to {_MOST}")
+        least, most = (0, 1) if name in ("copies", "shared") else (1, _MOST)
+        if not (value.isdecimal() and least <= int(value) <= most):
+            raise OptionError(f"{what}: {name}={value}: expected an integer from {least} to {most}")
 
 
 def _refuse_unknown(database: PETSc.Options, prefix: str) -> None:

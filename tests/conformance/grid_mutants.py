@@ -113,7 +113,13 @@ GRID_MUTANTS = {
         degree=8,
     ),
     "components share what is stored for the first": of_grids(
-        text("part = number % 3", "part = 0"), "sumfact:pencils=3", "bp6", "unrolled", degree=5, qdata="store"
+        text("part = number % 3", "part = 0"), "sumfact:pencils=3", "bp2", "unrolled", degree=5, qdata="store"
+    ),
+    "all items of a line are at its first point": of_grids(
+        text("turn = item / LINES;", "turn = 0;"), "sumfact:pencils=2,shared=1", "bp4", "unrolled"
+    ),
+    "points are shared with items of another line": of_grids(
+        text("g = item % LINES % N, h = item % LINES / N, at", "at"), "sumfact:pencils=2,shared=1", "bp6", "unrolled", degree=3
     ),
     "a line too many": of_grids(
         text("inside[i] = LINE(turn, i) < CELLS", "inside[i] = LINE(turn, i) <= CELLS"), "gemm:cells=3,items=5,tile=2"

@@ -133,6 +133,9 @@ CASES = {
     # A GPU's: nonlinear ones load the next point's numbers, a mass all of a line, which it keeps; some items have no points.
     "sumfact, pencils, next": make("nonlinear", "hexahedron", 3, degree=2, masked=True, **PENCILS, **STORE, **ADDS),
     "sumfact, pencils, ahead": make("mass", "quadrilateral", 3, degree=2, num_comp=2, **PENCILS | STORE | {"quadrature": 2}),
+    "sumfact, pencils, shared": make(
+        "nonlinear", "hexahedron", 3, num_comp=2, masked=True, **SUMFACT, **ADDS, schedule="sumfact:pencils=2,shared=1"
+    ),
     "gemm": make("inputs", "hexahedron", 3, geometry="recomputed", **SUMFACT, schedule="gemm:cells=2,items=3,tile=2"),
     "gemm, mma": make("nonlinear", "quadrilateral", 5, degree=2, masked=True, **SUMFACT, **ADDS, schedule="gemm:cells=4,mma=1"),
     "facets": make("facets", "triangle", 3, degree=2),
@@ -284,6 +287,9 @@ UNALIGNED = "not aligned to the pointed type"
 FAULTS = {
     "no barrier between directions": Fault("sumfact, pencils", f"{BARRIER}\n  if (g < 3 && h < 2)", "if (g < 3 && h < 2)", RACE),
     "no barrier before the rows of pencils": Fault("sumfact, pencils", f"{BARRIER}\n  if (inside) {{", "if (inside) {", RACE),
+    "no barrier before points that are shared": Fault(
+        "sumfact, pencils, shared", f"{BARRIER}\n\n  const int turn", "const int turn", RACE
+    ),
     "no barrier between planes": Fault("sumfact, planes", f"{BARRIER}\n\n  // tabulate", "\n  // tabulate", RACE),
     "no barrier between slices": Fault("sumfact, slices", f"{BARRIER}\n  if (item < 3)\n", "if (item < 3)\n", RACE),
     "no barrier between products": Fault("gemm", f"{BARRIER}\n\n  // tabulate along", "\n  // tabulate along", RACE),

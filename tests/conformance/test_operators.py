@@ -80,7 +80,10 @@ GRIDS = [
     ("bp3", 7, "gemm:cells=1,items=32,mma=1", "unrolled"),
     ("bp5", 8, "gemm:cells=1,items=96,mma=1", "unrolled"),
     ("bp1", 9, "gemm:cells=1,items=64,mma=1", "unrolled", "store"),
-    ("bp4", 4, "sumfact:pencils=3", "unrolled", "store"),
+    ("bp4", 2, "sumfact:pencils=2,shared=1"),
+    ("bp4", 3, "sumfact:pencils=1,shared=1", "unrolled"),
+    ("bp6", 4, "sumfact:pencils=2,shared=1", "unrolled"),
+    ("bp4", 4, "sumfact:pencils=1", "unrolled", "store"),
     ("bp6", 5, "sumfact:pencils=3", "unrolled", "store"),
 ]
 # What takes the place of forms with integrals over facets.
@@ -162,13 +165,26 @@ def check_grid(sample, rng):
 )
 def test_components_that_stand_as_cells(schedule, limits, num_comp, qdata, rng, monkeypatch):
     """Some components of a node prescribed, cells that share nodes, groups that begin and end within a cell's components."""
-    monkeypatch.setattr(sumfact_pencils, "_APART_WIDTHS", ((0, 0, 0),) * 2)
+    monkeypatch.setattr(sumfact_pencils, "_APART_WIDTHS", (0, 0, 0))
     given = dict(element=("hexahedron", 2), form="uncoupled", num_comp=num_comp, schedule=f"sumfact:{schedule}", scatter="atomic")
     given |= dict(qdata=qdata, geometry="recomputed", points="many", limits=limits)
     operator = check_operator(SimpleNamespace(**OPERATOR | given), rng)
     (action,) = operator.applications["action"]
     plan = action.plan
     assert plan.work.parts == num_comp and plan.num_barriers
+
+
+@pytest.mark.parametrize("precision", ["double", "mixed"])
+@pytest.mark.parametrize("qdata", ["store", "recompute"])
+@pytest.mark.parametrize(("element", "num_comp"), [(("hexahedron", 2), 3), (("hexahedron", 1), 2), (("quadrilateral", 3), 2)])
+@pytest.mark.parametrize("limits", ["device", "unrolled"])
+def test_components_that_share_points(limits, element, num_comp, qdata, precision, rng):
+    """Components that mix, some of a node's prescribed, in groups of two cells, the last one not full."""
+    given = dict(element=element, form="simple", num_comp=num_comp, schedule="sumfact:pencils=2,shared=1", scatter="atomic")
+    given |= dict(qdata=qdata, geometry="recomputed", points="many", limits=limits, precision=precision, masked=True)
+    operator = check_operator(SimpleNamespace(**OPERATOR | given), rng)
+    (action,) = operator.applications["action"]
+    assert action.plan.owners == num_comp and action.plan.items % num_comp == 0
 
 
 @pytest.mark.parametrize("schedule", ["tiled", "cell"])

@@ -111,14 +111,13 @@ def test_components_that_stand_as_cells():
         ("bp4", 7, 0, 3),
         ("bp6", 6, 0, 1),
         ("bp6", 7, 0, 3),
+        ("bp4", 8, 0, 1),
+        ("bp6", 8, 0, 3),
         ("bp2", 8, 0, 3),
         ("bp2", 9, 0, 1),
         ("bp2", 5, 1, 3),
         ("bp4", 3, 6, 1),
-        ("bp4", 4, 6, 3),
-        ("bp4", 8, 6, 3),
         ("bp6", 4, 6, 1),
-        ("bp6", 5, 6, 3),
     ],
 )
 def test_pencils_of_components(name, degree, stored, parts):
@@ -131,7 +130,8 @@ def test_pencils_of_components(name, degree, stored, parts):
 
 
 @pytest.mark.parametrize(
-    ("name", "degree", "planes"), [("bp6", 2, 21), ("bp6", 3, 0), ("bp4", 2, 8), ("bp4", 3, 6), ("bp4", 4, 0), ("bp2", 2, 0)]
+    ("name", "degree", "planes"),
+    [("bp6", 2, 21), ("bp6", 3, 0), ("bp4", 2, 8), ("bp4", 3, 6), ("bp4", 4, 0), ("bp2", 2, 8), ("bp2", 4, 5), ("bp2", 5, 0)],
 )
 def test_components_with_stored_numbers(name, degree, planes):
     """At few points per direction planes, which had 8 cells at Q2 in BP4 and so on when they were measured."""
@@ -140,6 +140,39 @@ def test_components_with_stored_numbers(name, degree, planes):
     assert not planes or (plan.cells, plan.work.parts) == (planes, 3)
     alone = first(replace(work_of(name.replace("4", "3").replace("6", "5"), degree), num_state=6))
     assert name == "bp2" or type(alone) is SumfactPencilPlan
+
+
+@pytest.mark.parametrize(
+    ("name", "degree", "stored", "shared"),
+    [
+        ("bp4", 3, 6, False),
+        ("bp4", 4, 6, True),
+        ("bp4", 8, 6, True),
+        ("bp4", 9, 6, False),
+        ("bp6", 4, 6, False),
+        ("bp6", 5, 6, True),
+        ("bp4", 4, 0, False),
+        ("bp4", 6, 0, False),
+        ("bp4", 7, 0, False),
+        ("bp4", 8, 0, True),
+        ("bp6", 8, 0, False),
+        ("bp2", 5, 1, False),
+        ("bp3", 4, 6, False),
+    ],
+)
+def test_components_share_points(name, degree, stored, shared):
+    """Where numbers are stored at the points and derivatives taken, or components mix, and a group has room for all of them."""
+    work = replace(work_of(name, degree), num_state=stored)
+    plan = first(work, pencils=1)
+    assert plan.shares_points == shared and plan.owners == (3 if shared else 1)
+    assert plan.items == plan.owners * plan.width**2 and plan.work.parts == (1 if shared else plan.work.parts)
+    assert not first(work, pencils=1, shared=0).shares_points
+    assert first(work, pencils=1, shared=1).shares_points == (name in ("bp4", "bp6"))
+    coupled = first(replace(work, uncoupled=False, num_state=0), pencils=1)
+    assert coupled.shares_points == (name == "bp4" and coupled.q1d in (6, 7, 9, 10))
+    # Of one component: those of three that share points take a lattice of values and three of derivatives each, as one does.
+    if shared:
+        assert plan.num_lattices == 4 and plan.local_bytes >= 3 * 8 * 4 * plan.width**3
 
 
 def test_components_stay_together():

@@ -12,22 +12,31 @@ strides = ("1", "ROW", "PLANE")[: work.dim]
 between = [axis for axis in range(last) if axis != along]
 place_of = plan.place_of
 derived = [sums for sums in plan.lattices if plan.derives(sums)]
+first_point, points, fluxes = ("turn", "l_points", "l_fluxes") if plan.shares_points else ("0", "l_fields", "l_rows")
 %>\
 #define LATTICE
+% if plan.shares_points:
+#define LINES (ITEMS / ${plan.owners})
+% endif
 #define AT_POINT(slot, p) (slot)
 // a + x b at a point of a line
 #define ALONG(x, a, b) ((a) + (x) * (b))
 // Loops over numbers of a line, which stand in registers where all of them are unrolled.
 #define SHORT${' _Pragma("unroll")' if plan.unroll else ""}
 #define LONG${f' _Pragma("unroll {plan.points_together}")' if plan.unroll else ""}
+% if not plan.shares_points:
 #define COMPONENTS${' _Pragma("unroll")' if plan.unrolls_components else ' _Pragma("unroll 1")' if plan.unroll else ""}
+% endif
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 <%def name="read(n, axis, line, values)">SHORT for (int r = 0; r < ${n}; ++r) ${values}[r] = (${line})[r * ${strides[axis]}];</%def>\
 <%def name="write(n, axis, values, line)">SHORT for (int r = 0; r < ${n}; ++r) (${line})[r * ${strides[axis]}] = ${values}[r];</%def>\
+## Before what is done for each component of a line, or for the item's own.
+<%def name="each(comps)">${"" if plan.shares_points else f"COMPONENTS for (int c = 0; c < {comps}; ++c) "}</%def>\
 ## Whether an item has a line along a direction: `done` are at the points, others at the nodes.
 <%def name="line(axis, sums, done)">\
 ${" && ".join(f"{item} < {sums.sizes.q1d if other in done else sums.sizes.p1d}" for item, other in plan.across(axis))}\
 </%def>\
+<%def name="has_points()">${" && ".join(f"{item} < {plan.q1d}" for item, _ in plan.across(last))}</%def>\
 <%def name="start(axis)">${" + ".join(f"{item} * {strides[other]}" for item, other in plan.across(axis))}</%def>\
 ## The derivative along the last direction of what stands in `values`, into its slot.
 <%def name="derive_last(sums, values)">\
@@ -63,7 +72,12 @@ SHORT for (int i = 0; i < NUM_STATE; ++i) ${target} = ${plan.word("d_state", pla
 __kernel${sized}
 void ${step.name}(${arguments}) {
 ${nodes.cell(plan)}\
+% if plan.shares_points:
+  const int c = item % ${plan.owners}, g = item / ${plan.owners} % N, h = item / (${plan.owners} * N); // its component, and
+  // places in the directions across its lines
+% else:
   const int g = item % N, h = item / N; // places in the directions across its lines
+% endif
 % for array in step.local:
   __local ${array.ctype} ${array.name}[${array.words}]; // ${plan.itemsize(array.ctype) * array.words} bytes
 % endfor
@@ -73,6 +87,11 @@ ${nodes.cell(plan)}\
 % if plan.shares_slots:
   __local accum *l_fields = l_slots, *l_rows = l_slots;
 % endif
+% if plan.shares_points:
+  __local real *l_points = l_fields;
+  __local accum *l_fluxes = l_rows;
+  l_fields += c * ${plan.strides[-1]}, l_rows += c * ${plan.strides[-1]};
+% endif
 % for ctype, group in (("real", plan.lattices), ("accum", plan.rows)):
 % for sums in group:
 % for what in plan.kept(sums):
@@ -81,7 +100,7 @@ ${nodes.cell(plan)}\
 % endfor
 % endfor
 
-  const int inside = ${" && ".join(f"{item} < {plan.q1d}" for item, _ in plan.across(last))}; // has a line of points
+  const int inside = ${has_points()}; // has a line of points
 % if plan.asked:
   // a line of the device's cache at a time
   const int later = cell + ${plan.cells_ahead};
@@ -125,7 +144,7 @@ ${nodes.coord_values(plan)}\
 % if sums.orders:
   if (${line(along, sums, ())}) {
     const int at = ${start(along)};
-    COMPONENTS for (int c = 0; c < ${comps}; ++c) {
+    ${each(comps)}{
       real nodes[${p}];
       SHORT for (int n = 0; n < ${p}; ++n) nodes[n] = ${nodes.value(work, field, f"{field.name}_offsets[n]", place_of(along, p))};
 % if sums.sizes.collocated:
@@ -174,7 +193,7 @@ stages = along != last and between and plan.interpolates
 % for sums in plan.lattices:
 % if along != last and sums.orders and not sums.sizes.collocated:
   if (${line(axis, sums, (along,))})
-    COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+    ${each(sums.sizes.num_comp)}{
       real before[${sums.sizes.p1d}], after[${sums.sizes.q1d}];
       __local real *at = l_fields + ${plan.slot(sums, "c")} * SLAB + ${start(axis)};
       ${read(sums.sizes.p1d, axis, "at", "before")}
@@ -192,7 +211,7 @@ stages = along != last and between and plan.interpolates
 % for sums in plan.lattices:
 % if sums.orders and (sums in derived or plan.keeps_lines or not sums.sizes.collocated):
   if (inside)
-    COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+    ${each(sums.sizes.num_comp)}{
       real before[${sums.sizes.p1d}];
       __local real *to = l_fields + ${plan.slot(sums, "c")} * SLAB + at;
       ${read(sums.sizes.p1d, last, "to", "before")}
@@ -228,7 +247,7 @@ ${derive_last(sums, "values")}\
   if (inside) {
     const int from = ${start(axis)};
 % for sums in derived:
-    COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+    ${each(sums.sizes.num_comp)}{
       real values[${plan.q1d}], slope[${plan.q1d}];
       ${read(plan.q1d, axis, f"l_fields + {plan.slot(sums, 'c')} * SLAB + from", "values")}
       ${lines.derive(plan, "values", "slope")}
@@ -244,23 +263,28 @@ ${derive_last(sums, "values")}\
 % if plan.copies:
   AWAIT_COPIES;
 % endif
+% if plan.shares_points:
+  const int turn = item / LINES; // first of its points
+  {
+  const int g = item % LINES % N, h = item % LINES / N, at = ${start(last)}, inside = ${has_points()};
+% endif
   if (inside) {
     const real plane_weight = ${" * ".join(f"LINE_W[{item}]" for item, _ in plan.across(last))};
 <%include file="line_map.mako"/>\
 % if plan.loads_next:
     real stored[NUM_STATE], coming[NUM_STATE];
-    ${load_stored("0", "coming[i]")}
+    ${load_stored(first_point, "coming[i]")}
 % endif
-    ${"SHORT" if plan.keeps_lines else "LONG"} for (int n = 0; n < ${plan.q1d}; ++n) {
+    ${"SHORT" if plan.keeps_lines else "LONG"} for (int n = ${first_point}; n < ${plan.q1d}; ${f"n += {plan.owners}" if plan.shares_points else "++n"}) {
       const int place = ${place_of(last, plan.q1d)}, q = place;
 % if plan.loads_next:
       SHORT for (int i = 0; i < NUM_STATE; ++i) stored[i] = coming[i];
-      if (n + 1 < ${plan.q1d})
-        ${load_stored("n + 1", "coming[i]")}
+      if (n + ${plan.owners} < ${plan.q1d})
+        ${load_stored(f"n + {plan.owners}", "coming[i]")}
 % endif
 % for sums in plan.lattices:
       real r_${sums.name}_e[${plan.slots(sums)}];
-% for i, number in plan.at_point(sums, "l_fields"):
+% for i, number in plan.at_point(sums, points):
       r_${sums.name}_e[${i}] = ${number};
 % endfor
 % endfor
@@ -284,12 +308,15 @@ ${derive_last(sums, "values")}\
 % endif
 <%include file="point.mako"/>
 % for sums in plan.rows:
-% for i, number in plan.at_point(sums, "l_rows"):
+% for i, number in plan.at_point(sums, fluxes):
       ${number} = r_${sums.name}_e[${i}];
 % endfor
 % endfor
     }
   }
+% if plan.shares_points:
+  }
+% endif
 
   // integrate
 % if any(map(plan.derives, plan.rows)):
@@ -298,7 +325,7 @@ ${derive_last(sums, "values")}\
   if (inside) {
     const int from = ${start(axis)};
 % for sums in filter(plan.derives, plan.rows):
-    COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+    ${each(sums.sizes.num_comp)}{
       accum flux[${plan.q1d}], back[${plan.q1d}];
       __local accum *line = l_rows + ${plan.slot(sums, "c", axis)} * SLAB + from;
       ${read(plan.q1d, axis, "line", "flux")}
@@ -336,7 +363,7 @@ ${derive_last(sums, "values")}\
 % if along != last:
 % for sums in plan.rows:
   if (inside)
-    COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+    ${each(sums.sizes.num_comp)}{
       __local accum *to = l_rows + ${plan.slot(sums, "c")} * SLAB + at;
 ${sum_line(sums)}\
 % if sums.sizes.collocated:
@@ -357,7 +384,7 @@ ${sum_line(sums)}\
 % for sums in plan.rows:
 % if not sums.sizes.collocated:
   if (${line(axis, sums, (along,))})
-    COMPONENTS for (int c = 0; c < ${sums.sizes.num_comp}; ++c) {
+    ${each(sums.sizes.num_comp)}{
       accum before[${sums.sizes.q1d}], after[${sums.sizes.p1d}];
       __local accum *at = l_rows + ${plan.slot(sums, "c")} * SLAB + ${start(axis)};
       ${read(sums.sizes.q1d, axis, "at", "before")}
@@ -385,7 +412,7 @@ ${sum_line(sums)}\
 % if plan.stores_inside:
     const int stores = d_stores${"".join(f" && {item} > 0 && {item} < {p - 1}" for item, _ in plan.across(along))};
 % endif
-    COMPONENTS for (int c = 0; c < ${comps}; ++c) {
+    ${each(comps)}{
 % if along == last:
 ${sum_line(sums)}\
       const accum *nodes = sums;

@@ -38,7 +38,7 @@ _GROUPS = 4
 _KINDS = {
     "alone": {"group_size", "lanes"},
     "group": {"items", "cells"},
-    "pencils": {"pencils", "copies"},
+    "pencils": {"pencils", "copies", "shared"},
     "planes": {"planes"},
     "slices": {"slices"},
 }
@@ -56,7 +56,7 @@ class Sumfact:
     name = "sumfact"
     targets = ("residual", "action", "diagonal", "functional", "state")
     facets = False
-    parameters = ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "copies", "derivatives", "registers")
+    parameters = ("group_size", "lanes", "items", "cells", *_SHARES, "copies", "shared", "derivatives", "registers")
 
     def refuses(self, work: Work, limits: Limits) -> str:
         """Facets, other targets, other cells and rules, cells that are larger than a stack, and some diagonals."""
@@ -175,9 +175,11 @@ class Sumfact:
 def _plan(kind: type[_Shares], work: Work, limits: Limits, wish: Wish) -> _Shares:
     """The plan for one cell in a work-group, or for one component of it where these stand as cells."""
     plan = kind.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 2), block=1)
+    if isinstance(plan, SumfactPencilPlan):
+        plan = replace(plan, shares_points=_switch("shared", wish, plan.fast_shared) and plan.can_share)
     if plan.parts_components:
         plan = replace(plan, work=work.apart)
-    if isinstance(plan, SumfactPencilPlan):
+    if isinstance(plan, SumfactPencilPlan) and not plan.shares_points:
         block, copies = _side_by_side(plan, limits, wish)
         plan = replace(plan, block=block, copies=copies)
     return plan
@@ -185,12 +187,18 @@ def _plan(kind: type[_Shares], work: Work, limits: Limits, wish: Wish) -> _Share
 
 def _side_by_side(plan: SumfactPencilPlan, limits: Limits, wish: Wish) -> tuple[int, bool]:
     """Cells in blocks that fill a work-group, and stored numbers copied, where that takes less time, or is asked for."""
-    cells, asked = wish.parameter("pencils", 0), wish.parameter("copies", int(plan.fast_copies))
-    if asked not in (0, 1):
-        raise PlanError(f"-femgpu_schedule sumfact:copies={asked}: expected 0 or 1")
+    cells, asked = wish.parameter("pencils", 0), _switch("copies", wish, plan.fast_copies)
     # NVIDIA's instructions that copy came with those that multiply matrices.
     able = plan.work.num_state > 0 and (limits.mma > 0 or plan.atomics != "ptx")
-    return 1 if cells % plan.fast_block else plan.fast_block, able and asked == 1
+    return 1 if cells % plan.fast_block else plan.fast_block, able and asked
+
+
+def _switch(name: str, wish: Wish, default: bool) -> bool:
+    """What a parameter says that is 0 or 1."""
+    asked = wish.parameter(name, int(default))
+    if asked not in (0, 1):
+        raise PlanError(f"-femgpu_schedule sumfact:{name}={asked}: expected 0 or 1")
+    return bool(asked)
 
 
 def _about(count: int, most: int, asked: bool = False) -> list[int]:
@@ -208,8 +216,8 @@ def _cells(plan: SumfactLatticePlan, limits: Limits) -> int:
         return max(1, plan.subgroups * _WARP // items)
     if plan.block > 1:
         return plan.block  # neighbours in memory
-    if isinstance(plan, SumfactPencilPlan) and plan.loads_next and items > _WARP:
-        return plan.work.parts  # memory bounds what items do
+    if isinstance(plan, SumfactPencilPlan) and items > _WARP and (plan.loads_next or plan.shares_points):
+        return plan.work.parts  # memory bounds what items do, or they are many for a cell
 
     def share(cells: int) -> float:
         warps = -(-cells * items // _WARP)

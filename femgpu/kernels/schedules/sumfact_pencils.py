@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 from femgpu.kernels.array import Array
+from femgpu.kernels.banks import lattice_strides
 from femgpu.kernels.schedules.sumfact_item import Sums
 from femgpu.kernels.schedules.sumfact_lattices import SumfactLatticePlan
 
@@ -16,10 +17,13 @@ _UNROLLED_NUMBERS = 1000
 # Points per direction, where these are the nodes, up to which it takes less time on an H200 to keep lines in registers: without
 # numbers stored at the points, and with some. Where values only are interpolated it always does.
 _KEPT_WIDTHS = (7, 5)
-# Points per direction from which on components that stand as cells take less time, by `kind`, without numbers that are loaded point
-# by point, and with some; items of a work-group with all components of a cell up to which that was measured, and which registers
-# have room for.
-_APART_WIDTHS, _APART_ITEMS = ((7, 8, 9), (7, 6, 6)), 320
+# Points per direction from which on components that stand as cells take less time, by `kind`.
+_APART_WIDTHS = (7, 8, 9)
+# Points per direction at which components that share points take less time: with numbers stored there; without, where they mix,
+# and where they do not, if points are not the nodes.
+_SHARED_WIDTHS: tuple[tuple[int, ...], ...] = ((6, 7, 8, 9, 10), (6, 7, 9, 10), (10,))
+# Items of a work-group with all components of a cell up to which either was measured, and which registers have room for.
+_COMPONENT_ITEMS = 320
 # Bounds on registers with which an H200 takes less time for E-vectors and numbers stored at the points, by `kind` and points per
 # direction.
 _REGISTERS: tuple[dict[int, int], ...] = ({12: 88, 13: 112, 15: 112, 16: 128}, {7: 64, 9: 80, 13: 96}, {7: 64})
@@ -52,17 +56,64 @@ class SumfactPencilPlan(SumfactLatticePlan):
 
     Attributes:
         copies: whether numbers stored at the points are copied to local memory before anything else.
+        shares_points: whether an item has a line of one component, and as many items as there are components share a line's points.
     """
 
     shell: ClassVar[str] = "sumfact_pencils"
 
     copies: bool = False
+    shares_points: bool = False
 
     @property
     def shape(self) -> str:
         """Items, cells and local memory."""
-        copies = ", stored numbers copied" * self.copies
-        return f"{self.cells} cells of {self.items} pencils, {self.local_bytes} B local{copies}{self.limited}"
+        more = ", stored numbers copied" * self.copies + ", points shared" * self.shares_points
+        return f"{self.cells} cells of {self.items} pencils, {self.local_bytes} B local{more}{self.limited}"
+
+    @property
+    def can_share(self) -> bool:
+        """Whether fields and rows have equally many components, and derivatives, around which barriers stand."""
+        derives = all(any(map(self.derives, group)) for group in (self.lattices, self.rows))
+        return derives and {sums.sizes.num_comp for sums in (*self.lattices, *self.rows)} == {max(2, self.rows[0].sizes.num_comp)}
+
+    @property
+    def fast_shared(self) -> bool:
+        """Whether components should share points: on a GPU's hexahedra, where results are added to vectors, as it was measured."""
+        work, case = self.work, 0 if self.work.num_state else 1 + self.work.uncoupled
+        known = bool(self.unroll) and self.scatter == "atomic" and work.dim == work.num_comp == 3 and (case == 0 or self.kind == 2)
+        return known and self.q1d in _SHARED_WIDTHS[case] and self.can_share and self.fits_components
+
+    @property
+    def fits_components(self) -> bool:
+        """Whether a work-group has room for all components of a cell."""
+        return self.width ** (self.work.dim - 1) * self.work.num_comp <= _COMPONENT_ITEMS
+
+    @property
+    def owners(self) -> int:
+        """Items with a line of a cell each that stand at the same place."""
+        return self.rows[0].sizes.num_comp if self.shares_points else 1
+
+    @property
+    def items(self) -> int:
+        """Work-items per cell."""
+        return self.owners * super().items
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The last one between components that share points, whose items are neighbours."""
+        if not (self.shares_points and self.unroll):
+            return super().strides
+        lattices = (self.num_lattices, self.shared_axes, self.itemsize("real"))
+        return lattice_strides(self.width, self.work.dim, self.cells * self.owners, *lattices, orders=(True,))[0]
+
+    @property
+    def num_lattices(self) -> int:
+        """Of one component, where they share points: as many for its fields as for its rows."""
+        return max(super().num_lattices, sum(map(self.slabs, self.rows)) * self.shares_points)
+
+    def slabs(self, sums: Sums) -> int:
+        """Of one component where these share points."""
+        return super().slabs(sums) // self.owners
 
     @property
     def expanded(self) -> str:
@@ -76,13 +127,10 @@ class SumfactPencilPlan(SumfactLatticePlan):
 
     @property
     def parts_components(self) -> bool:
-        """On hexahedra, where results are added to vectors, from as many points per direction on as it takes less time.
-
-        Components read what is stored at the points side by side: where it is loaded point by point that is from fewer on.
-        """
-        if not (self.work.uncoupled and self.scatter == "atomic" and self.work.dim == 3):
+        """On hexahedra, where results are added to vectors, from as many points per direction on as it takes less time."""
+        if self.shares_points or not (self.work.uncoupled and self.scatter == "atomic" and self.work.dim == 3):
             return False
-        return self.q1d >= _APART_WIDTHS[self.loads_next][self.kind] and self.items * self.work.num_comp <= _APART_ITEMS
+        return self.q1d >= _APART_WIDTHS[self.kind] and self.fits_components
 
     @property
     def cells_first(self) -> bool:
@@ -106,9 +154,11 @@ class SumfactPencilPlan(SumfactLatticePlan):
 
     @cached_property
     def cell_local(self) -> tuple[Array, ...]:
-        """What is copied, too."""
+        """Lattices of all components that share points, and what is copied."""
         copies = (Array("s_state", array.ctype, ("state",), array.words) for array in self.arguments() if array.name == "d_state")
-        return (*super().cell_local, *(copies if self.copies else ()))
+        found = (*super().cell_local, *(copies if self.copies else ()))
+        shared = [replace(each, words=self.owners * self.strides[-1]) if each.role == ("lattice",) else each for each in found]
+        return tuple(shared) if self.shares_points else found
 
     @property
     def splits(self) -> bool:
@@ -138,7 +188,7 @@ class SumfactPencilPlan(SumfactLatticePlan):
         widest = _KEPT_WIDTHS[self.work.num_state > 0] if self.collocated else 0
         derives = any(map(self.derives, (*self.lattices, *self.rows)))
         short = self.unrolls_components and self.q1d * self.work.pointwise_size <= self.unroll
-        return short and (not derives or self.q1d <= widest)
+        return not self.shares_points and short and (not derives or self.q1d <= widest)
 
     def kept(self, sums: Sums) -> list[str]:
         """What of a field or a row is kept along an item's line."""
@@ -149,8 +199,10 @@ class SumfactPencilPlan(SumfactLatticePlan):
         return f"({what}_{sums.name} + c * {self.q1d})"
 
     def slot(self, sums: Sums, comp: str, axis: int | None = None) -> str:
-        """The lattice of a component's values or derivatives, in C."""
+        """The lattice of a component's values or derivatives, in C; among the item's own component's where these share points."""
         first, comps = self.first(sums), sums.sizes.num_comp
+        if self.shares_points:
+            return str(first if axis is None else first + 1 + axis)
         return f"({first} + {comp})" if axis is None else f"({first + comps + axis} + {comp} * {self.work.dim})"
 
     def at_point(self, sums: Sums, lattices: str) -> list[tuple[int, str]]:
@@ -165,9 +217,13 @@ class SumfactPencilPlan(SumfactLatticePlan):
             found += [(c, "value", c)] * self.values(sums)
             found += [(comps + c * dim + axis, "slope" * (axis == dim - 1), c) for axis in range(dim * self.derives(sums))]
         kept, at = self.kept(sums), f"SLAB + at + n * {('1', 'ROW', 'PLANE')[dim - 1]}"
+        if self.shares_points:
+            slots = [f"{c * self.strides[-1]} + {self.first(sums) + (1 + (i - comps) % dim) * (i >= comps)}" for i, _, c in found]
+        else:
+            slots = [str(self.first(sums) + i) for i, *_ in found]
         return [
-            (i, f"{what}_{sums.name}[{c * self.q1d} + n]" if what in kept else f"{lattices}[{self.first(sums) + i} * {at}]")
-            for i, what, c in found
+            (i, f"{what}_{sums.name}[{c * self.q1d} + n]" if what in kept else f"{lattices}[{slot} * {at}]")
+            for (i, what, c), slot in zip(found, slots, strict=True)
         ]
 
     @property

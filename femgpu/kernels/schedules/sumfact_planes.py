@@ -15,8 +15,8 @@ _REGISTER_WORDS = 112
 # Points per direction up to which planes take less time than pencils on an H200, of one component and of several: where the points
 # are the nodes, and where not.
 _WIDTHS = ((4, 7), (3, 4))
-# The same of components that stand as cells, with several numbers stored at each point.
-_STORED_WIDTHS = (3, 5)
+# The same of components that stand as cells, with one number stored at each point, and with several.
+_STORED_WIDTHS = ((0, 6), (3, 5))
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class SumfactPlanePlan(SumfactLatticePlan):
         Memory does so less where components that stand as cells share what is stored.
         """
         if self.reads_points and self.work.parts > 1:
-            return self.work.num_state > 1 and self.q1d <= _STORED_WIDTHS[self.turns]
+            return self.work.num_state > 0 and self.q1d <= _STORED_WIDTHS[self.work.num_state > 1][self.turns]
         return not self.bound_by_memory and self.q1d <= _WIDTHS[not self.scalar][self.turns]
 
     @property
