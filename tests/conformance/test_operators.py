@@ -187,6 +187,17 @@ def test_components_that_share_points(limits, element, num_comp, qdata, precisio
     assert action.plan.owners == num_comp and action.plan.items % num_comp == 0
 
 
+@pytest.mark.parametrize("form", ["all", "fields"])
+@pytest.mark.parametrize(("element", "num_comp"), [(("hexahedron", 2), 3), (("quadrilateral", 3), 2), (("hexahedron", 2), 1)])
+@pytest.mark.parametrize("limits", ["device", "unrolled"])
+def test_components_of_some_fields_share_points(limits, element, num_comp, form, rng):
+    """Coefficients of one component and of several, fields of other numbers of components than the test function's."""
+    given = dict(element=element, form=form, num_comp=num_comp, schedule="sumfact:pencils=2,shared=1", scatter="atomic")
+    given |= dict(qdata="recompute", geometry="recomputed", points="many", limits=limits, masked=True)
+    operator = check_operator(SimpleNamespace(**OPERATOR | given), rng)
+    assert max(getattr(application.plan, "owners", 1) for application in operator.applications["action"]) > 1
+
+
 @pytest.mark.parametrize("schedule", ["tiled", "cell"])
 def test_terms_of_one_of_two_fields(schedule, rng):
     """Each term, with a rule of its own, has no rows of the other field."""

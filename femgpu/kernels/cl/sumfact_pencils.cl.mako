@@ -13,6 +13,8 @@ between = [axis for axis in range(last) if axis != along]
 place_of = plan.place_of
 derived = [sums for sums in plan.lattices if plan.derives(sums)]
 first_point, points, fluxes = ("turn", "l_points", "l_fluxes") if plan.shares_points else ("0", "l_fields", "l_rows")
+# As many rounds for all items of a group: PoCL 3.1 was wrong where others had more.
+rounds = plan.shares_points and not plan.unroll
 %>\
 #define LATTICE
 % if plan.shares_points:
@@ -30,8 +32,14 @@ first_point, points, fluxes = ("turn", "l_points", "l_fluxes") if plan.shares_po
 #define EACH(i, n) for (int i = item, i##_end = (n) + item; i < i##_end; i += ITEMS) if (i < (n))
 <%def name="read(n, axis, line, values)">SHORT for (int r = 0; r < ${n}; ++r) ${values}[r] = (${line})[r * ${strides[axis]}];</%def>\
 <%def name="write(n, axis, values, line)">SHORT for (int r = 0; r < ${n}; ++r) (${line})[r * ${strides[axis]}] = ${values}[r];</%def>\
-## Before what is done for each component of a line, or for the item's own.
-<%def name="each(comps)">${"" if plan.shares_points else f"COMPONENTS for (int c = 0; c < {comps}; ++c) "}</%def>\
+## Before what is done for each component of a line, or for the item's own, if there is one.
+<%def name="each(comps)">\
+% if not plan.shares_points:
+COMPONENTS for (int c = 0; c < ${comps}; ++c) \
+% elif comps < plan.owners:
+if (c < ${comps}) \
+% endif
+</%def>\
 ## Whether an item has a line along a direction: `done` are at the points, others at the nodes.
 <%def name="line(axis, sums, done)">\
 ${" && ".join(f"{item} < {sums.sizes.q1d if other in done else sums.sizes.p1d}" for item, other in plan.across(axis))}\
@@ -275,7 +283,7 @@ ${derive_last(sums, "values")}\
     real stored[NUM_STATE], coming[NUM_STATE];
     ${load_stored(first_point, "coming[i]")}
 % endif
-    ${"SHORT" if plan.keeps_lines else "LONG"} for (int n = ${first_point}; n < ${plan.q1d}; ${f"n += {plan.owners}" if plan.shares_points else "++n"}) {
+    ${"SHORT" if plan.keeps_lines else "LONG"} for (int n = ${first_point}; n < ${plan.q1d}${" + turn" if rounds else ""}; ${f"n += {plan.owners}" if plan.shares_points else "++n"}) ${f"if (n < {plan.q1d}) " if rounds else ""}{
       const int place = ${place_of(last, plan.q1d)}, q = place;
 % if plan.loads_next:
       SHORT for (int i = 0; i < NUM_STATE; ++i) stored[i] = coming[i];

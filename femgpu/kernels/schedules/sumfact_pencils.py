@@ -41,8 +41,6 @@ _TOGETHER, _TOGETHER_WIDTH = 28, 11
 # Bytes that cells read between an item's and the one whose numbers it asks for; points per direction from which on it does so for
 # values between E-vectors, since few groups stand on an H200's multiprocessor then (10 % less time).
 _ASKED_BYTES, _ASKING_WIDTH = 8_000_000, 15
-# Points per direction at which an H200 takes 3 % less time if places of numbers stored at the points are counted in 32 bits.
-_NARROW_PLACES = (14,)
 # Numbers stored at the points of a line that registers hold beside all else.
 _AHEAD_NUMBERS = 40
 
@@ -72,16 +70,17 @@ class SumfactPencilPlan(SumfactLatticePlan):
 
     @property
     def can_share(self) -> bool:
-        """Whether fields and rows have equally many components, and derivatives, around which barriers stand."""
-        derives = all(any(map(self.derives, group)) for group in (self.lattices, self.rows))
-        return derives and {sums.sizes.num_comp for sums in (*self.lattices, *self.rows)} == {max(2, self.rows[0].sizes.num_comp)}
+        """Whether components can share points: several, with derivatives of fields and in rows, around which barriers stand."""
+        several = any(sums.sizes.num_comp > 1 for sums in (*self.lattices, *self.rows))
+        return several and all(any(map(self.derives, group)) for group in (self.lattices, self.rows))
 
     @property
     def fast_shared(self) -> bool:
-        """Whether components should share points: on a GPU's hexahedra, where results are added to vectors, as it was measured."""
+        """Whether they should where they can: on a GPU's hexahedra, where results are added to vectors, as it was measured."""
         work, case = self.work, 0 if self.work.num_state else 1 + self.work.uncoupled
-        known = bool(self.unroll) and self.scatter == "atomic" and work.dim == work.num_comp == 3 and (case == 0 or self.kind == 2)
-        return known and self.q1d in _SHARED_WIDTHS[case] and self.can_share and self.fits_components
+        alike = work.dim == 3 and {sums.sizes.num_comp for sums in (*self.lattices, *self.rows)} == {3}
+        known = self.unroll > 0 and self.scatter == "atomic" and alike and (case == 0 or self.kind == 2)
+        return known and self.q1d in _SHARED_WIDTHS[case] and self.fits_components
 
     @property
     def fits_components(self) -> bool:
@@ -91,7 +90,7 @@ class SumfactPencilPlan(SumfactLatticePlan):
     @property
     def owners(self) -> int:
         """Items with a line of a cell each that stand at the same place."""
-        return self.rows[0].sizes.num_comp if self.shares_points else 1
+        return max(sums.sizes.num_comp for sums in (*self.lattices, *self.rows)) if self.shares_points else 1
 
     @property
     def items(self) -> int:
@@ -113,7 +112,7 @@ class SumfactPencilPlan(SumfactLatticePlan):
 
     def slabs(self, sums: Sums) -> int:
         """Of one component where these share points."""
-        return super().slabs(sums) // self.owners
+        return super().slabs(sums) // (sums.sizes.num_comp if self.shares_points else 1)
 
     @property
     def expanded(self) -> str:
@@ -287,8 +286,7 @@ class SumfactPencilPlan(SumfactLatticePlan):
 
     def state_word(self, i: str, n: str = "n") -> str:
         """The same as of all schedules (`arguments.state_word`), at point n of the item's line."""
-        given, plane = (self.work.dim - 1, self.q1d, n), self.state_plane
-        place = super().place_of(*given) if self.q1d in _NARROW_PLACES else self.place_of(*given)
+        place, plane = self.place_of(self.work.dim - 1, self.q1d, n), self.state_plane
         return f"({n}) * {plane * (self.work.num_state - 1)} + {i} * {plane} + {place}" if plane else f"({place}) * NUM_STATE + {i}"
 
     def state(self, i: str) -> str:
