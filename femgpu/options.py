@@ -56,16 +56,16 @@ class Option:
 
 # Of what kernels count; more serves nothing, and products of these numbers have to fit into 32 bits.
 _MOST = 65536
+_SWITCHES = ("copies", "shared")  # what is on or off
 
 OPTIONS = (
     Option("femgpu_schedule", str, "auto", "how work is laid out on the device",
            ("auto", "gemm", "sumfact", "tiled", "cell", "transposed", "matrix"),
            parameters=(("sumfact", ("group_size", "lanes", "items", "cells", "pencils", "planes", "slices", "copies", "shared",
                                     "derivatives", "registers")),
-                       ("gemm", ("cells", "items", "tile", "mma", "registers")),
-                       ("tiled", ("cells", "width", "parts", "points", "mma")),
-                       ("cell", ("group_size", "lanes", "sums", "turns", "slots")), ("transposed", ("blocks", "batches")),
-                       ("matrix", ("rows", "columns", "cells", "points")))),
+                       ("gemm", ("cells", "items", "tile", "mma", "registers")), ("transposed", ("blocks", "batches")),
+                       ("tiled", ("cells", "width", "parts", "points", "mma")), ("matrix", ("rows", "columns", "cells", "points")),
+                       ("cell", ("group_size", "lanes", "sums", "turns", "slots")))),
     Option("femgpu_precision", str, "double", "arithmetic of the kernels; PETSc stays double", ("double", "single", "mixed")),
     Option("femgpu_geometry", str, "auto", "inverse Jacobians from memory or rebuilt", ("auto", "stored", "recomputed")),
     Option("femgpu_scatter", str, "auto", "how cells add into vectors and matrices", ("auto", "gather", "atomic")),
@@ -282,9 +282,9 @@ def _check_parameters(what: str, names: tuple[str, ...], choice: str, given: str
         if name not in names:
             legal = f"{choice}[:{','.join(f'{known}=N' for known in names)}]" if names else f"{choice} alone"
             raise OptionError(f"{what}: {choice} has no parameter {name!r}; expected {legal}")
-        least, most = (0, 1) if name in ("copies", "shared") else (1, _MOST)
-        if not (value.isdecimal() and least <= int(value) <= most):
-            raise OptionError(f"{what}: {name}={value}: expected an integer from {least} to {most}")
+        on_off = name in _SWITCHES
+        if not (value in ("0", "1") if on_off else value.isdecimal() and 0 < int(value) <= _MOST):
+            raise OptionError(f"{what}: {name}={value}: expected {'0 or 1' if on_off else f'an integer from 1 to {_MOST}'}")
 
 
 def _refuse_unknown(database: PETSc.Options, prefix: str) -> None:

@@ -136,6 +136,9 @@ CASES = {
     "sumfact, pencils, shared": make(
         "nonlinear", "hexahedron", 3, num_comp=2, masked=True, **SUMFACT, **ADDS, schedule="sumfact:pencils=2,shared=1"
     ),
+    "sumfact, pencils, shared, stored": make(
+        "nonlinear", "quadrilateral", 3, num_comp=3, **SUMFACT, **STORE, schedule="sumfact:pencils=2,shared=1"
+    ),
     "gemm": make("inputs", "hexahedron", 3, geometry="recomputed", **SUMFACT, schedule="gemm:cells=2,items=3,tile=2"),
     "gemm, mma": make("nonlinear", "quadrilateral", 5, degree=2, masked=True, **SUMFACT, **ADDS, schedule="gemm:cells=4,mma=1"),
     "facets": make("facets", "triangle", 3, degree=2),

@@ -86,7 +86,8 @@ MUST = {
         instead=(
             ("group_size", "lanes"),
             ("items", "cells"),
-            ("pencils", "registers", "copies", "shared"),
+            ("pencils", "registers", "copies"),
+            ("pencils", "registers", "shared"),
             ("planes", "registers"),
             ("slices", "registers"),
         ),

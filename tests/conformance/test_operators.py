@@ -184,7 +184,7 @@ def test_components_that_share_points(limits, element, num_comp, qdata, precisio
     given |= dict(qdata=qdata, geometry="recomputed", points="many", limits=limits, precision=precision, masked=True)
     operator = check_operator(SimpleNamespace(**OPERATOR | given), rng)
     (action,) = operator.applications["action"]
-    assert action.plan.owners == num_comp and action.plan.items % num_comp == 0
+    assert action.plan.sharers == num_comp and action.plan.items % num_comp == 0
 
 
 @pytest.mark.parametrize("form", ["all", "fields"])
@@ -195,7 +195,7 @@ def test_components_of_some_fields_share_points(limits, element, num_comp, form,
     given = dict(element=element, form=form, num_comp=num_comp, schedule="sumfact:pencils=2,shared=1", scatter="atomic")
     given |= dict(qdata="recompute", geometry="recomputed", points="many", limits=limits, masked=True)
     operator = check_operator(SimpleNamespace(**OPERATOR | given), rng)
-    assert max(getattr(application.plan, "owners", 1) for application in operator.applications["action"]) > 1
+    assert max(getattr(application.plan, "sharers", 1) for application in operator.applications["action"]) > 1
 
 
 @pytest.mark.parametrize("schedule", ["tiled", "cell"])

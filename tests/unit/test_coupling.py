@@ -117,6 +117,8 @@ def test_components_that_stand_as_cells():
         ("bp2", 9, 0, 1),
         ("bp2", 5, 1, 3),
         ("bp4", 3, 6, 1),
+        ("bp4", 4, 6, 1),
+        ("bp4", 4, 11, 3),
         ("bp6", 4, 6, 1),
     ],
 )
@@ -164,12 +166,21 @@ def test_components_share_points(name, degree, stored, shared):
     """Where numbers are stored at the points and derivatives taken, or components mix, and a group has room for all of them."""
     work = replace(work_of(name, degree), num_state=stored)
     plan = first(work, pencils=1)
-    assert plan.shares_points == shared and plan.owners == (3 if shared else 1)
-    assert plan.items == plan.owners * plan.width**2 and plan.work.parts == (1 if shared else plan.work.parts)
+    assert plan.shares_points == shared and plan.sharers == (3 if shared else 1)
+    assert plan.items == plan.sharers * plan.width**2 and plan.work.parts == (1 if shared else plan.work.parts)
     assert not first(work, pencils=1, shared=0).shares_points
+    assert not first(work_of("bp6", 1), pencils=1, shared=1).shares_points  # two points for three
     assert first(work, pencils=1, shared=1).shares_points == (name in ("bp4", "bp6"))
     coupled = first(replace(work, uncoupled=False, num_state=0), pencils=1)
     assert coupled.shares_points == (name == "bp4" and coupled.q1d in (6, 7, 9, 10))
+    # As those were that were measured, and where there is room.
+    assert not first(replace(work, num_state=11), pencils=1).shares_points
+    assert not first(replace(work, target="residual"), pencils=1).shares_points
+    single = Wish("single", "recomputed", "atomic", (("pencils", 1),))
+    assert not next(schedule_named("sumfact").plans(work, GPU, single)).shares_points
+    if shared:
+        small = first(work, replace(GPU, local_bytes=plan.local_bytes - 8), pencils=1)
+        assert type(small) is SumfactPencilPlan and not small.shares_points
     # Of one component: those of three that share points take a lattice of values and three of derivatives each, as one does.
     if shared:
         assert plan.num_lattices == 4 and plan.local_bytes >= 3 * 8 * 4 * plan.width**3

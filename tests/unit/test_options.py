@@ -79,7 +79,7 @@ def test_booleans(set_options, text, value):
         ),
         ("femgpu_schedule", "cell:group_size=-1", "group_size=-1: expected an integer from 1 to 65536"),
         ("femgpu_schedule", "cell:group_size=0", "group_size=0: expected an integer from 1 to 65536"),
-        ("femgpu_schedule", "sumfact:pencils=1,shared=2", "shared=2: expected an integer from 0 to 1"),
+        ("femgpu_schedule", "sumfact:pencils=1,shared=2", "shared=2: expected 0 or 1"),
         ("femgpu_schedule", "cell:group_size=65537", "group_size=65537: expected an integer from 1 to 65536"),
         ("femgpu_schedule", "transposed:blocks=2,batches=0", "batches=0: expected an integer from 1"),
         ("femgpu_schedule", "auto:group_size=64", "auto has no parameter 'group_size'; expected auto alone"),

@@ -382,5 +382,7 @@ def test_copies_are_of_stored_numbers():
         first(work, nvidia, pencils=1, copies=2)
     with pytest.raises(PlanError, match="sumfact:shared=3: expected 0 or 1"):
         first(work, nvidia, pencils=1, shared=3)
+    with pytest.raises(PlanError, match="copies=1,shared=1: .* give one of these"):
+        first(work, nvidia, pencils=1, copies=1, shared=1)
     work = pencils(5, 4, gradient=False, num_state=1, source="evector").work
     assert [first(work, GPU, pencils=cells).block for cells in (1, 2, 4, 6, 8)] == [1, 1, 4, 1, 4]

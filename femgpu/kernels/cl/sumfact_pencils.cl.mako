@@ -12,13 +12,18 @@ strides = ("1", "ROW", "PLANE")[: work.dim]
 between = [axis for axis in range(last) if axis != along]
 place_of = plan.place_of
 derived = [sums for sums in plan.lattices if plan.derives(sums)]
-first_point, points, fluxes = ("turn", "l_points", "l_fluxes") if plan.shares_points else ("0", "l_fields", "l_rows")
-# As many rounds for all items of a group: PoCL 3.1 was wrong where others had more.
-rounds = plan.shares_points and not plan.unroll
+if plan.shares_points:
+    first_point, points, fluxes = "turn", "l_points", "l_fluxes"
+    # Elsewhere as many rounds for all items of a group: PoCL 3.1 was wrong where others had more.
+    end, guard = (plan.q1d, "") if plan.unroll else (f"{plan.q1d} + turn", f" if (n < {plan.q1d})")
+    each_point = f"for (int n = turn; n < {end}; n += {plan.sharers}){guard}"
+else:
+    first_point, points, fluxes = "0", "l_fields", "l_rows"
+    each_point = f"for (int n = 0; n < {plan.q1d}; ++n)"
 %>\
 #define LATTICE
 % if plan.shares_points:
-#define LINES (ITEMS / ${plan.owners})
+#define LINES (ITEMS / ${plan.sharers})
 % endif
 #define AT_POINT(slot, p) (slot)
 // a + x b at a point of a line
@@ -36,7 +41,7 @@ rounds = plan.shares_points and not plan.unroll
 <%def name="each(comps)">\
 % if not plan.shares_points:
 COMPONENTS for (int c = 0; c < ${comps}; ++c) \
-% elif comps < plan.owners:
+% elif comps < plan.sharers:
 if (c < ${comps}) \
 % endif
 </%def>\
@@ -81,7 +86,7 @@ __kernel${sized}
 void ${step.name}(${arguments}) {
 ${nodes.cell(plan)}\
 % if plan.shares_points:
-  const int c = item % ${plan.owners}, g = item / ${plan.owners} % N, h = item / (${plan.owners} * N); // its component, and
+  const int c = item % ${plan.sharers}, g = item / ${plan.sharers} % N, h = item / (${plan.sharers} * N); // its component, and
   // places in the directions across its lines
 % else:
   const int g = item % N, h = item / N; // places in the directions across its lines
@@ -283,12 +288,12 @@ ${derive_last(sums, "values")}\
     real stored[NUM_STATE], coming[NUM_STATE];
     ${load_stored(first_point, "coming[i]")}
 % endif
-    ${"SHORT" if plan.keeps_lines else "LONG"} for (int n = ${first_point}; n < ${plan.q1d}${" + turn" if rounds else ""}; ${f"n += {plan.owners}" if plan.shares_points else "++n"}) ${f"if (n < {plan.q1d}) " if rounds else ""}{
+    ${"SHORT" if plan.keeps_lines else "LONG"} ${each_point} {
       const int place = ${place_of(last, plan.q1d)}, q = place;
 % if plan.loads_next:
       SHORT for (int i = 0; i < NUM_STATE; ++i) stored[i] = coming[i];
-      if (n + ${plan.owners} < ${plan.q1d})
-        ${load_stored(f"n + {plan.owners}", "coming[i]")}
+      if (n + ${plan.sharers} < ${plan.q1d})
+        ${load_stored(f"n + {plan.sharers}", "coming[i]")}
 % endif
 % for sums in plan.lattices:
       real r_${sums.name}_e[${plan.slots(sums)}];

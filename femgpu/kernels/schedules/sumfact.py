@@ -176,13 +176,23 @@ def _plan(kind: type[_Shares], work: Work, limits: Limits, wish: Wish) -> _Share
     """The plan for one cell in a work-group, or for one component of it where these stand as cells."""
     plan = kind.wished(work, limits, wish, derivatives=wish.parameter("derivatives", 2), block=1)
     if isinstance(plan, SumfactPencilPlan):
-        plan = replace(plan, shares_points=_switch("shared", wish, plan.fast_shared) and plan.can_share)
-    if plan.parts_components:
-        plan = replace(plan, work=work.apart)
-    if isinstance(plan, SumfactPencilPlan) and not plan.shares_points:
-        block, copies = _side_by_side(plan, limits, wish)
-        plan = replace(plan, block=block, copies=copies)
-    return plan
+        shared = _shares_points(plan, limits, wish)
+        block, copies = (1, False) if shared else _side_by_side(plan, limits, wish)
+        plan = replace(plan, block=block, copies=copies, shares_points=shared)
+    return replace(plan, work=work.apart) if plan.parts_components else plan
+
+
+def _shares_points(plan: SumfactPencilPlan, limits: Limits, wish: Wish) -> bool:
+    """Whether components share points, where they can: where that is asked for, or takes less time and a work-group has room."""
+    given = dict(wish.parameters)
+    if given.get("shared") == given.get("copies") == 1:
+        raise PlanError(
+            "-femgpu_schedule sumfact:copies=1,shared=1: stored numbers are copied, or components share points; give one of these"
+        )
+    if not (_switch("shared", wish, plan.fast_shared) and plan.can_share):
+        return False
+    shared = replace(plan, shares_points=True)
+    return "shared" in given or (shared.items <= limits.items and shared.needed_bytes <= limits.local_bytes)
 
 
 def _side_by_side(plan: SumfactPencilPlan, limits: Limits, wish: Wish) -> tuple[int, bool]:

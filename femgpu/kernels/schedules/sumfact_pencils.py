@@ -17,12 +17,13 @@ _UNROLLED_NUMBERS = 1000
 # Points per direction, where these are the nodes, up to which it takes less time on an H200 to keep lines in registers: without
 # numbers stored at the points, and with some. Where values only are interpolated it always does.
 _KEPT_WIDTHS = (7, 5)
-# Points per direction from which on components that stand as cells take less time, by `kind`.
-_APART_WIDTHS = (7, 8, 9)
-# Points per direction at which components that share points take less time: with numbers stored there; without, where they mix,
-# and where they do not, if points are not the nodes.
-_SHARED_WIDTHS: tuple[tuple[int, ...], ...] = ((6, 7, 8, 9, 10), (6, 7, 9, 10), (10,))
-# Items of a work-group with all components of a cell up to which either was measured, and which registers have room for.
+# Points per direction from which on components take less time as cells, by `kind`: no numbers loaded point by point, or some.
+_APART_WIDTHS = ((7, 8, 9), (7, 6, 6))
+# Points per direction at which components that share points take less time on an H200, and numbers stored at a point up to which
+# that was measured. Without such numbers it is where points are not the nodes.
+_SHARED_WIDTHS: dict[str, tuple[int, ...]] = {"stored": (6, 7, 8, 9, 10), "mixing": (6, 7, 9, 10), "apart": (10,)}
+_SHARED_NUMBERS = 10
+# Items of a work-group with all components of a cell up to which that was measured, and which registers have room for.
 _COMPONENT_ITEMS = 320
 # Bounds on registers with which an H200 takes less time for E-vectors and numbers stored at the points, by `kind` and points per
 # direction.
@@ -70,48 +71,49 @@ class SumfactPencilPlan(SumfactLatticePlan):
 
     @property
     def can_share(self) -> bool:
-        """Whether components can share points: several, with derivatives of fields and in rows, around which barriers stand."""
-        several = any(sums.sizes.num_comp > 1 for sums in (*self.lattices, *self.rows))
+        """Whether there are several components, not more than points on a line, and derivatives, around which barriers stand."""
+        several = 1 < max(sums.sizes.num_comp for sums in (*self.lattices, *self.rows)) <= self.q1d
         return several and all(any(map(self.derives, group)) for group in (self.lattices, self.rows))
 
     @property
     def fast_shared(self) -> bool:
-        """Whether they should where they can: on a GPU's hexahedra, where results are added to vectors, as it was measured."""
-        work, case = self.work, 0 if self.work.num_state else 1 + self.work.uncoupled
-        alike = work.dim == 3 and {sums.sizes.num_comp for sums in (*self.lattices, *self.rows)} == {3}
-        known = self.unroll > 0 and self.scatter == "atomic" and alike and (case == 0 or self.kind == 2)
-        return known and self.q1d in _SHARED_WIDTHS[case] and self.fits_components
+        """Whether it takes less time that components share points, if this work is like those measured."""
+        work, case = self.work, "stored" if self.work.num_state else "apart" if self.work.uncoupled else "mixing"
+        vector = work.dim == 3 and [sums.sizes.num_comp for sums in (*self.lattices, *self.rows)] == [3, 3]
+        known = work.target == "action" and self.unroll > 0 and self.scatter == "atomic" and self.precision == "double"
+        fast = self.q1d in _SHARED_WIDTHS[case] and work.num_state <= _SHARED_NUMBERS and (self.kind == 2 or case == "stored")
+        return vector and known and fast and self.fits_components
 
     @property
     def fits_components(self) -> bool:
-        """Whether a work-group has room for all components of a cell."""
+        """Whether a work-group with all components of a cell is not too large."""
         return self.width ** (self.work.dim - 1) * self.work.num_comp <= _COMPONENT_ITEMS
 
     @property
-    def owners(self) -> int:
-        """Items with a line of a cell each that stand at the same place."""
+    def sharers(self) -> int:
+        """Items that share a line's points, one for each component; 1 where they do not."""
         return max(sums.sizes.num_comp for sums in (*self.lattices, *self.rows)) if self.shares_points else 1
 
     @property
     def items(self) -> int:
         """Work-items per cell."""
-        return self.owners * super().items
+        return self.sharers * super().items
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """The last one between components that share points, whose items are neighbours."""
+        """Numbers between rows of a lattice, between planes, and between cells, or components that share points."""
         if not (self.shares_points and self.unroll):
             return super().strides
         lattices = (self.num_lattices, self.shared_axes, self.itemsize("real"))
-        return lattice_strides(self.width, self.work.dim, self.cells * self.owners, *lattices, orders=(True,))[0]
+        return lattice_strides(self.width, self.work.dim, self.sharers, *lattices, orders=(True,))[0]
 
     @property
     def num_lattices(self) -> int:
-        """Of one component, where they share points: as many for its fields as for its rows."""
+        """Lattices of a cell in one array; of a component that shares points, as many for its fields as for its rows."""
         return max(super().num_lattices, sum(map(self.slabs, self.rows)) * self.shares_points)
 
     def slabs(self, sums: Sums) -> int:
-        """Of one component where these share points."""
+        """Lattices of a field or of a row; of a component of it where these share points."""
         return super().slabs(sums) // (sums.sizes.num_comp if self.shares_points else 1)
 
     @property
@@ -129,7 +131,7 @@ class SumfactPencilPlan(SumfactLatticePlan):
         """On hexahedra, where results are added to vectors, from as many points per direction on as it takes less time."""
         if self.shares_points or not (self.work.uncoupled and self.scatter == "atomic" and self.work.dim == 3):
             return False
-        return self.q1d >= _APART_WIDTHS[self.kind] and self.fits_components
+        return self.q1d >= _APART_WIDTHS[self.loads_next][self.kind] and self.fits_components
 
     @property
     def cells_first(self) -> bool:
@@ -156,7 +158,7 @@ class SumfactPencilPlan(SumfactLatticePlan):
         """Lattices of all components that share points, and what is copied."""
         copies = (Array("s_state", array.ctype, ("state",), array.words) for array in self.arguments() if array.name == "d_state")
         found = (*super().cell_local, *(copies if self.copies else ()))
-        shared = [replace(each, words=self.owners * self.strides[-1]) if each.role == ("lattice",) else each for each in found]
+        shared = [replace(each, words=self.sharers * self.strides[-1]) if each.role == ("lattice",) else each for each in found]
         return tuple(shared) if self.shares_points else found
 
     @property
@@ -258,7 +260,7 @@ class SumfactPencilPlan(SumfactLatticePlan):
     @property
     def points_together(self) -> int:
         """Points of a line that an item takes together, if not all: as many as leave no rest, where there are any."""
-        if not self.loads_next or self.q1d < _TOGETHER_WIDTH:
+        if not self.loads_next or self.shares_points or self.q1d < _TOGETHER_WIDTH:
             return 1
         most = max(1, _TOGETHER // self.work.num_state)
         return max((count for count in range(2, most + 1) if self.q1d % count == 0), default=min(most, 3))
