@@ -17,14 +17,14 @@ _UNROLLED_NUMBERS = 1000
 # Points per direction, where these are the nodes, up to which it takes less time on an H200 to keep lines in registers: without
 # numbers stored at the points, and with some. Where values only are interpolated it always does.
 _KEPT_WIDTHS = (7, 5)
-# Points per direction from which on components take less time as cells, by `kind`: no numbers loaded point by point, or some.
-_APART_WIDTHS = ((7, 8, 9), (7, 6, 6))
+# Points per direction from which on components that stand as cells take less time, by `kind`, without numbers that are loaded point
+# by point, and with some; items of a work-group with all components of a cell up to which that was measured, and which registers
+# have room for.
+_APART_WIDTHS, _APART_ITEMS = ((7, 8, 9), (7, 6, 6)), 320
 # Points per direction at which components that share points take less time on an H200, and numbers stored at a point up to which
 # that was measured. Without such numbers it is where points are not the nodes.
 _SHARED_WIDTHS: dict[str, tuple[int, ...]] = {"stored": (6, 7, 8, 9, 10), "mixing": (6, 7, 9, 10), "apart": (10,)}
 _SHARED_NUMBERS = 10
-# Items of a work-group with all components of a cell up to which that was measured, and which registers have room for.
-_COMPONENT_ITEMS = 320
 # Bounds on registers with which an H200 takes less time for E-vectors and numbers stored at the points, by `kind` and points per
 # direction.
 _REGISTERS: tuple[dict[int, int], ...] = ({12: 88, 13: 112, 15: 112, 16: 128}, {7: 64, 9: 80, 13: 96}, {7: 64})
@@ -42,6 +42,8 @@ _TOGETHER, _TOGETHER_WIDTH = 28, 11
 # Bytes that cells read between an item's and the one whose numbers it asks for; points per direction from which on it does so for
 # values between E-vectors, since few groups stand on an H200's multiprocessor then (10 % less time).
 _ASKED_BYTES, _ASKING_WIDTH = 8_000_000, 15
+# Points per direction at which an H200 takes less time if places of numbers stored at the points are counted in 32 bits.
+_NARROW_PLACES = (14,)
 # Numbers stored at the points of a line that registers hold beside all else.
 _AHEAD_NUMBERS = 40
 
@@ -82,12 +84,7 @@ class SumfactPencilPlan(SumfactLatticePlan):
         vector = work.dim == 3 and [sums.sizes.num_comp for sums in (*self.lattices, *self.rows)] == [3, 3]
         known = work.target == "action" and self.unroll > 0 and self.scatter == "atomic" and self.precision == "double"
         fast = self.q1d in _SHARED_WIDTHS[case] and work.num_state <= _SHARED_NUMBERS and (self.kind == 2 or case == "stored")
-        return vector and known and fast and self.fits_components
-
-    @property
-    def fits_components(self) -> bool:
-        """Whether a work-group with all components of a cell is not too large."""
-        return self.width ** (self.work.dim - 1) * self.work.num_comp <= _COMPONENT_ITEMS
+        return vector and known and fast
 
     @property
     def sharers(self) -> int:
@@ -128,10 +125,13 @@ class SumfactPencilPlan(SumfactLatticePlan):
 
     @property
     def parts_components(self) -> bool:
-        """On hexahedra, where results are added to vectors, from as many points per direction on as it takes less time."""
+        """On hexahedra, where results are added to vectors, from as many points per direction on as it takes less time.
+
+        Components read what is stored at the points side by side: where it is loaded point by point that is from fewer on.
+        """
         if self.shares_points or not (self.work.uncoupled and self.scatter == "atomic" and self.work.dim == 3):
             return False
-        return self.q1d >= _APART_WIDTHS[self.loads_next][self.kind] and self.fits_components
+        return self.q1d >= _APART_WIDTHS[self.loads_next][self.kind] and self.items * self.work.num_comp <= _APART_ITEMS
 
     @property
     def cells_first(self) -> bool:
@@ -288,7 +288,8 @@ class SumfactPencilPlan(SumfactLatticePlan):
 
     def state_word(self, i: str, n: str = "n") -> str:
         """The same as of all schedules (`arguments.state_word`), at point n of the item's line."""
-        place, plane = self.place_of(self.work.dim - 1, self.q1d, n), self.state_plane
+        given, plane = (self.work.dim - 1, self.q1d, n), self.state_plane
+        place = super().place_of(*given) if self.q1d in _NARROW_PLACES else self.place_of(*given)
         return f"({n}) * {plane * (self.work.num_state - 1)} + {i} * {plane} + {place}" if plane else f"({place}) * NUM_STATE + {i}"
 
     def state(self, i: str) -> str:
