@@ -165,7 +165,7 @@ def check_grid(sample, rng):
 )
 def test_components_that_stand_as_cells(schedule, limits, num_comp, qdata, rng, monkeypatch):
     """Some components of a node prescribed, cells that share nodes, groups that begin and end within a cell's components."""
-    monkeypatch.setattr(sumfact_pencils, "_APART_WIDTHS", (0, 0, 0))
+    monkeypatch.setattr(sumfact_pencils, "_APART_WIDTHS", ((0, 0, 0),) * 2)
     given = dict(element=("hexahedron", 2), form="uncoupled", num_comp=num_comp, schedule=f"sumfact:{schedule}", scatter="atomic")
     given |= dict(qdata=qdata, geometry="recomputed", points="many", limits=limits)
     operator = check_operator(SimpleNamespace(**OPERATOR | given), rng)

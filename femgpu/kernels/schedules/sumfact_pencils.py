@@ -125,10 +125,7 @@ class SumfactPencilPlan(SumfactLatticePlan):
 
     @property
     def parts_components(self) -> bool:
-        """On hexahedra, where results are added to vectors, from as many points per direction on as it takes less time.
-
-        Components read what is stored at the points side by side: where it is loaded point by point that is from fewer on.
-        """
+        """On hexahedra, where results are added to vectors, from as many points per direction on as it takes less time."""
         if self.shares_points or not (self.work.uncoupled and self.scatter == "atomic" and self.work.dim == 3):
             return False
         return self.q1d >= _APART_WIDTHS[self.loads_next][self.kind] and self.items * self.work.num_comp <= _APART_ITEMS
