@@ -167,9 +167,8 @@ def test_components_share_points(name, degree, stored, shared):
     work = replace(work_of(name, degree), num_state=stored)
     plan = first(work, pencils=1)
     assert plan.shares_points == shared and plan.sharers == (3 if shared else 1)
-    assert plan.items == plan.sharers * plan.width**2 and plan.work.parts == (1 if shared else plan.work.parts)
+    assert plan.items == plan.sharers * plan.width**2 and not (shared and plan.work.parts > 1)
     assert not first(work, pencils=1, shared=0).shares_points
-    assert not first(work_of("bp6", 1), pencils=1, shared=1).shares_points  # two points for three
     assert first(work, pencils=1, shared=1).shares_points == (name in ("bp4", "bp6"))
     coupled = first(replace(work, uncoupled=False, num_state=0), pencils=1)
     assert coupled.shares_points == (name == "bp4" and coupled.q1d in (6, 7, 9, 10))
@@ -181,9 +180,14 @@ def test_components_share_points(name, degree, stored, shared):
     if shared:
         small = first(work, replace(GPU, local_bytes=plan.local_bytes - 8), pencils=1)
         assert type(small) is SumfactPencilPlan and not small.shares_points
-    # Of one component: those of three that share points take a lattice of values and three of derivatives each, as one does.
-    if shared:
+        # Of each component a lattice of values and three of derivatives.
         assert plan.num_lattices == 4 and plan.local_bytes >= 3 * 8 * 4 * plan.width**3
+
+
+def test_more_components_than_points_on_a_line():
+    """Some would have no points."""
+    assert not first(work_of("bp6", 1), pencils=1, shared=1).shares_points
+    assert first(work_of("bp6", 2), pencils=1, shared=1).shares_points
 
 
 def test_components_stay_together():

@@ -14,7 +14,7 @@ place_of = plan.place_of
 derived = [sums for sums in plan.lattices if plan.derives(sums)]
 if plan.shares_points:
     first_point, points, fluxes = "turn", "l_points", "l_fluxes"
-    # Elsewhere as many rounds for all items of a group: PoCL 3.1 was wrong where others had more.
+    # On CPUs, whose loops are not unrolled, as many rounds for all items of a group: PoCL 3.1 was wrong where some had more.
     end, guard = (plan.q1d, "") if plan.unroll else (f"{plan.q1d} + turn", f" if (n < {plan.q1d})")
     each_point = f"for (int n = turn; n < {end}; n += {plan.sharers}){guard}"
 else:
